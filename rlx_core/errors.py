@@ -100,9 +100,7 @@ class RlxError(Exception):
         label_width = max([len(label) for label, _, _ in rows] + [4])
         found_width = min(max([len(found) for _, found, where in rows if where] + [0]), 48)
         lines = [self.message]
-        lines += [
-            f"  {label:<{label_width}}  {found:<{found_width}}  {where}".rstrip() for label, found, where in rows
-        ]
+        lines += [f"  {label:<{label_width}}  {found:<{found_width}}  {where}".rstrip() for label, found, where in rows]
         if self.hint:
             lines.append(f"  {'hint':<{label_width}}  {self.hint}")
         lines.append(f"  {'more':<{label_width}}  rlx explain {self.page}")

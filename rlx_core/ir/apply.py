@@ -1,0 +1,176 @@
+"""Applying an op: to values it becomes a node, to arrays it is evaluated at once.
+
+This is the one door that every op goes through, from user code, from decompositions and from rules alike: it finds the
+graph, lifts scalars and arrays into constants, promotes, and emits.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import attrs
+import numpy as np
+
+from rlx_core.errors import RlxError, TraceError, UnknownNameError, nearest
+from rlx_core.ir.dtypes import DType, dtype, weak_dtype
+from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building
+from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import current_origin
+from rlx_core.ir.types import TensorType
+
+__all__ = ["OpFunction", "apply", "as_array", "op_function"]
+
+_Scalar = (bool, int, float, complex)
+
+
+def apply(op: Op, operands: Sequence[Any], *, name: str | None = None) -> Any:
+    """The result of `op`, or a tuple of its results.
+
+    Values and an ambient builder make a node. With neither, arrays are evaluated by the reference interpreter.
+    """
+    builder = _builder_for(operands)
+    if builder is None:
+        return _evaluate(op, operands)
+    with building(builder):
+        lifted = lift(builder, operands)
+        if op.prepare is not None:
+            lifted = list(as_results(op.prepare(*lifted)))
+        results = builder.emit(op, lifted, name=name)
+    return results[0] if len(results) == 1 else results
+
+
+def _builder_for(operands: Sequence[Any]) -> Builder | None:
+    ambient = ambient_builder()
+    if ambient is not None:
+        return ambient
+    return next((v.node.owner for v in operands if isinstance(v, Value)), None)
+
+
+def lift(builder: Builder, operands: Sequence[Any]) -> list[Value | None]:
+    """Operands as values of `builder`: arrays become constants, Python scalars take the tensors' dtype."""
+    present: list[DType] = [x.dtype for x in operands if isinstance(x, Value)]
+    present += [dtype(x.dtype) for x in operands if isinstance(x, np.ndarray | np.generic)]
+    return [_lift_one(builder, x, present) for x in operands]
+
+
+def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value | None:
+    if operand is None or isinstance(operand, Value):
+        return operand
+    if type(operand) in _Scalar:
+        return builder.constant(operand, weak_dtype(operand, present))
+    return builder.constant(as_array(operand))
+
+
+def as_array(data: Any) -> np.ndarray:
+    """`data` as a NumPy array without copying where that is possible: arrays, DLPack, the buffer protocol, sequences.
+
+    Raises:
+        DtypeError, TraceError: It is none of these, or holds elements that rlx has no dtype for.
+    """
+    if isinstance(data, Value):
+        data._refuse("a NumPy array")
+    if isinstance(data, np.ndarray):
+        return data
+    if hasattr(data, "__dlpack__") and not isinstance(data, np.generic):
+        try:
+            return np.from_dlpack(data)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # e.g. read-only or bfloat16 exports; __array__ below copies, which is allowed here
+    array = np.asarray(data)
+    if array.dtype == object:
+        raise TraceError(
+            f"operand: {type(data).__name__} is not an array",
+            hint="pass NumPy, DLPack or buffer-protocol arrays, numbers, or nested lists of numbers",
+        )
+    dtype(array.dtype)
+    return array
+
+
+def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
+    from rlx_core.ir.interpret import interpret  # evaluation needs graphs; graphs must not need evaluation
+
+    builder = Builder(op.name)
+    # Scalars stay scalars inside the little graph, so that they promote as weakly as they would in a trace.
+    arrays = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
+    inputs = [
+        builder.input(f"x{i}", TensorType(dtype(a.dtype), a.shape)) if isinstance(a, np.ndarray | np.generic) else a
+        for i, a in enumerate(arrays)
+    ]
+    with building(builder):
+        results = as_results(apply(op, inputs))
+    graph = builder.finish(results)
+    fed = {f"x{i}": np.asarray(a) for i, a in enumerate(arrays) if isinstance(a, np.ndarray | np.generic)}
+    values = interpret(graph, fed)
+    return values[0] if len(values) == 1 else values
+
+
+_OpT = TypeVar("_OpT", bound=Op)
+
+
+class OpFunction(Generic[_OpT]):
+    """The function form of an op: operands first, attributes after them or by keyword.
+
+    `layer_norm(x, weight, bias, eps=1e-5)` is `LayerNorm(eps=1e-5)(x, weight, bias)`.
+    """
+
+    def __init__(self, op: type[_OpT]) -> None:
+        self.op = op
+        self.__name__ = op.name.split(".", 1)[1]
+        self.__doc__ = op.__doc__
+        self.__wrapped__ = op.infer or op.decompose
+        self._attributes = tuple(a.name for a in attrs.fields(op))
+        self._operands = tuple(o.name for o in op.operands)
+        self._is_variadic = any(o.is_variadic for o in op.operands)
+
+    def __call__(self, *arguments: Any, name: str | None = None, **named: Any) -> Any:
+        count = len(arguments) if self._is_variadic else len(self._operands)
+        operands, rest = list(arguments[:count]), arguments[count:]
+        attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
+        if len(rest) > len(self._attributes):
+            raise TypeError(f"{self.__name__}: takes {self.signature}, not {len(arguments)} arguments")
+        for key, value in named.items():
+            if key in self._attributes and key not in attributes:
+                attributes[key] = value
+            elif key in self._operands and len(operands) <= self._operands.index(key):
+                operands += [None] * (self._operands.index(key) - len(operands)) + [value]
+            else:
+                raise UnknownNameError(
+                    f"{self.__name__}: takes {self.signature}, not {key}=",
+                    hint=nearest(key, (*self._operands, *self._attributes)),
+                )
+        return apply(self._make(attributes), operands, name=name)
+
+    def _make(self, attributes: dict[str, Any]) -> _OpT:
+        try:
+            return self.op(**attributes)
+        except RlxError as error:
+            source = current_origin().source
+            raise type(error)(f"{self.__name__}: {error.message}", *error.facts, hint=error.hint) from (
+                None if source is None else error
+            )
+
+    @property
+    def signature(self) -> str:
+        """The operands and attributes, as a reader would write them."""
+        return f"({', '.join((*self._operands, *(f'{a}=' for a in self._attributes)))})"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter
+        parameters = [kind(o, kind.POSITIONAL_ONLY) for o in self._operands if not self._is_variadic]
+        parameters += [kind("operands", kind.VAR_POSITIONAL)] if self._is_variadic else []
+        parameters += [kind(a, kind.KEYWORD_ONLY) for a in self._attributes]
+        return inspect.Signature(parameters)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}{self.signature} of {self.op.name}>"
+
+
+def op_function(op: type[_OpT]) -> OpFunction[_OpT]:
+    """The function form of `op`."""
+    return OpFunction(op)
+
+
+Function = Callable[..., Any]

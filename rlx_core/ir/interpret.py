@@ -1,0 +1,140 @@
+"""The reference interpreter: a graph evaluated node by node with NumPy alone. It is the first oracle.
+
+Two modes. `typed` computes each op in its declared dtype (f16 and bf16 are widened to f32 for the arithmetic and
+rounded once). `wide` holds every float in f64 and every complex in c128 whatever was declared: the float64 oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Literal
+
+import numpy as np
+
+from rlx_core.errors import (
+    Fact,
+    LengthMismatchError,
+    MissingInputError,
+    MissingRuleError,
+    RlxError,
+    UnknownNameError,
+    nearest,
+)
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Graph, Input, Node, Param, Value, as_results, decomposition
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Mode", "evaluate_nested", "interpret", "stored"]
+
+Mode = Literal["typed", "wide"]
+
+_mode: ContextVar[Mode] = ContextVar("mode", default="typed")
+
+
+def stored(dtype: DType, mode: Mode) -> DType:
+    """The dtype in which the interpreter holds a value that is declared `dtype`."""
+    return dtype.wide if mode == "wide" else dtype
+
+
+def interpret(
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    params: Mapping[str, np.ndarray] | None = None,
+    *,
+    mode: Mode = "typed",
+) -> tuple[np.ndarray, ...]:
+    """The outputs of `graph` on named arrays.
+
+    Raises:
+        MissingInputError: An input or param has no array.
+        UnknownNameError: An array has a name that the graph does not have.
+        LengthMismatchError: An array has other dims than declared.
+        MissingRuleError: An op has neither a reference nor a decomposition.
+    """
+    fed = {**(params or {}), **inputs}
+    _check_names(graph, fed)
+    token = _mode.set(mode)
+    try:
+        return _run(graph, fed)
+    finally:
+        _mode.reset(token)
+
+
+def evaluate_nested(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The outputs of a nested graph, in the mode of the enclosing evaluation; for `reference` rules of ops with bodies."""
+    return _run(graph, dict(zip(graph.input_types, arrays, strict=True)))
+
+
+def _check_names(graph: Graph, fed: Mapping[str, np.ndarray]) -> None:
+    known = {**graph.input_types, **graph.param_types}
+    for name in fed:
+        if name not in known:
+            raise UnknownNameError(f"run: {graph.name} has no input {name!r}", hint=nearest(name, known))
+    missing = [name for name in known if name not in fed]
+    if missing:
+        raise MissingInputError(f"run: {graph.name} lacks {', '.join(missing)}", Fact("inputs", dict(known)))
+
+
+def _run(graph: Graph, fed: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    mode = _mode.get()
+    values: dict[Value, np.ndarray] = {}
+    last_use = _last_uses(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, Input | Param):
+            results: tuple[np.ndarray, ...] = (_feed(node.op.label, node.op.type, fed[node.op.label], mode),)
+        else:
+            results = _evaluate(node, [None if v is None else values[v] for v in node.operands], mode)
+        values.update(zip(node.results, results, strict=True))
+        for value in last_use.get(node.index, ()):
+            del values[value]
+    return tuple(values[v] for v in graph.outputs)
+
+
+def _last_uses(graph: Graph) -> dict[int, list[Value]]:
+    """Node index → values that nothing reads after it, so that an oracle run does not hold the whole program."""
+    last = {v: (users[-1].index if users else v.node.index) for v, users in graph.uses.items()}
+    found: dict[int, list[Value]] = {}
+    for value, index in last.items():
+        if value not in graph.output_set:
+            found.setdefault(index, []).append(value)
+    return found
+
+
+def _feed(name: str, type: TensorType, array: np.ndarray, mode: Mode) -> np.ndarray:
+    found = np.asarray(array)
+    dims_fit = len(found.shape) == type.rank and all(
+        not isinstance(d, int) or d == n for d, n in zip(type.shape, found.shape, strict=True)
+    )
+    if not dims_fit:
+        raise LengthMismatchError(f"run: {name} must be {type}, not {list(found.shape)}")
+    return found.astype(stored(type.dtype, mode).numpy, copy=False)
+
+
+def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> tuple[np.ndarray, ...]:
+    op = node.op
+    if op.reference is None:
+        if op.decompose is None:
+            raise MissingRuleError(
+                f"{op.name}: it has neither a reference nor a decomposition, so it has no meaning yet",
+                hint=f"write `def decompose(self, ...)` or `def reference(self, ...)` in class {type(op).__name__}",
+            )
+        body = decomposition(op, [None if v is None else v.type for v in node.operands])
+        present = dict(zip(body.input_types, (a for a in operands if a is not None), strict=True))
+        return _run(body, present)
+    widened = [None if a is None else _widen(a) for a in operands]
+    try:
+        # The operands decide what is a NaN or an infinity; NumPy's warnings about it would be noise.
+        with np.errstate(all="ignore"):
+            results = as_results(op.reference(*widened))
+    except RlxError as error:
+        raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
+    return tuple(
+        np.asarray(r).astype(stored(t.dtype, mode).numpy, copy=False) for r, t in zip(results, node.types, strict=True)
+    )
+
+
+def _widen(array: np.ndarray) -> np.ndarray:
+    # Accumulation in f32 and one rounding: references never see a 2-byte float (ml_dtypes' bfloat16 has kind "V").
+    is_narrow = array.dtype.itemsize == 2 and array.dtype.kind in "fV"
+    return array.astype(np.float32) if is_narrow else array

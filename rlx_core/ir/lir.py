@@ -1,0 +1,129 @@
+"""LIR: a legal MIR graph plus how to run it: schedule, arena offsets, view aliases, phases, manifest, prepare program.
+
+A backend runs a `Lir` as it stands, without the optimiser or the planner. This module holds the records; the pipeline
+(`rlx_core.pipeline`) fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Literal
+
+from attrs import field, frozen
+
+from rlx_core.ir.dims import Guard
+from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Alias", "Entry", "Lir", "Manifest", "Phase", "Slot", "Step"]
+
+Phase = Literal["prologue", "steady-state", "epilogue"]
+
+
+@frozen
+class Slot:
+    """A range of arena bytes."""
+
+    offset: int
+    nbytes: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.nbytes
+
+
+@frozen
+class Alias:
+    """A value that lives inside another's bytes: `strides` and `byte_offset` are bytes from the start of `root`."""
+
+    root: Value
+    byte_offset: int
+    strides: tuple[int, ...]
+
+
+@frozen(eq=False)
+class Step:
+    """One node to run, by which kernel, with which scratch memory.
+
+    Attributes:
+        node: What to compute. Its results have slots, aliases, or are outputs.
+        kernel: The name of the kernel in the target's table that legalisation chose.
+        workspace: Scratch bytes in the arena, alive during this step only.
+        in_place: Result index → operand index whose slot the result takes over.
+        phase: Where in the run the step belongs; informative.
+    """
+
+    node: Node
+    kernel: str
+    workspace: Slot | None = None
+    in_place: Mapping[int, int] = field(factory=dict)
+    phase: Phase = "steady-state"
+
+
+@frozen
+class Entry:
+    """One input, param or output as the caller sees it."""
+
+    name: str
+    type: TensorType
+    value: Value = field(eq=False)
+    is_donated: bool = False
+
+
+@frozen
+class Manifest:
+    """What goes in and what comes out, in calling order. Unused inputs are listed too: feeding them is not an error."""
+
+    inputs: tuple[Entry, ...]
+    params: tuple[Entry, ...]
+    outputs: tuple[Entry, ...]
+
+
+@frozen(eq=False)
+class Lir:
+    """An optimised graph and its execution plan.
+
+    Attributes:
+        graph: Legal MIR for `target`; its params include the results of the prepare program.
+        target: The name of the target it was made for.
+        steps: The schedule. View steps (aliases) are not in it.
+        slots: Value → arena range. Inputs, params, constants and outputs that leave the arena have none.
+        aliases: Value → the root it is a view of. Roots are never aliases themselves.
+        manifest: Inputs, params as the *user* binds them, outputs.
+        prepare: Work on params and constants only, run when params are bound: a graph from the user's params to the
+            values that `graph` takes as params, or `None` if they are the same.
+        arena_nbytes: Bytes that one run needs.
+        alignment: Every slot's offset is a multiple of this many bytes.
+        guards: What sizes must satisfy when symbols are bound.
+        fingerprint: Hex digest of everything that can change a result; the same in every process.
+        options: The resolved plan this was compiled with, as printed by `rlx plan`.
+    """
+
+    graph: Graph
+    target: str
+    steps: tuple[Step, ...]
+    slots: Mapping[Value, Slot]
+    aliases: Mapping[Value, Alias]
+    manifest: Manifest
+    prepare: Graph | None
+    arena_nbytes: int
+    alignment: int
+    guards: tuple[Guard, ...] = ()
+    fingerprint: str = ""
+    options: Mapping[str, object] = field(factory=dict)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether all sizes are known; a template with symbols has a schedule but no offsets."""
+        return not self.graph.symbols
+
+    @cached_property
+    def unshared_nbytes(self) -> int:
+        """What the arena would need if no two values shared bytes."""
+        return sum(slot.nbytes for slot in dict.fromkeys(self.slots.values()))
+
+    def root_of(self, value: Value) -> Value:
+        """The value whose bytes hold `value`."""
+        alias = self.aliases.get(value)
+        return value if alias is None else alias.root

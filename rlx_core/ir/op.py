@@ -1,0 +1,185 @@
+"""An op: its attributes are fields, its operands are arguments, its rules are methods.
+
+Calling an instance builds a node. `decompose` is the meaning; every rule that is not written is derived from it, and a
+written rule is an optimisation that the laws (`rlx_core.testing`) check against the derived one. A *primitive* has no
+decomposition: it has a NumPy `reference` and every rule.
+
+Rule slots start as `None`, which means "derive it". They are declared as class variables rather than as methods so that
+ops may differ in arity without breaking the override rules of a type checker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
+
+import attrs
+from attrs import field, frozen
+
+from rlx_core.errors import WrongInputCountError
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.types import TensorType
+
+__all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
+
+Rule = Callable[..., Any] | None
+"""A rule slot: a method with the op's own arity, or `None` for "derive it"."""
+
+Category = Literal["compute", "reduction", "elementwise", "movement", "boundary"]
+"""What a precision policy may do to an op."""
+
+
+class Zero:
+    """The symbolic zero: a cotangent or tangent that is known to be zero and is never materialised."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ZERO"
+
+
+ZERO: Final = Zero()
+"""Returned by a rule that *declares* "no derivative here". `None`, or no rule at all, is a MissingRuleError."""
+
+
+@frozen
+class Operand:
+    """How an op declares one operand; read off the signature of `infer` (or `decompose`)."""
+
+    name: str
+    is_optional: bool = False
+    is_variadic: bool = False
+
+
+@attrs.frozen(slots=False)
+class Op:
+    """The base of every op; see the module's docstring. Subclasses are made with `define_op`.
+
+    Rules, with `g` a cotangent, `t` a tangent, `x...` the operands as values (`None` for an absent optional one), `y`
+    the result. For an op with several results `g` and `y` are tuples, and a result may be a tuple everywhere.
+
+        infer(self, *types) -> TensorType | tuple            the result types; raises Shape/Dtype/AxisError
+        decompose(self, *x) -> Value | tuple                 the meaning, in simpler ops
+        reference(self, *arrays) -> ndarray | tuple          NumPy; sees f32 f64 c64 c128, ints and bool, never f16/bf16
+        vjp(self, g, *x, y) -> cotangents                    one per operand, `ZERO` where declared non-differentiable
+        jvp(self, t, *x, y) -> tangent(s)                    `t` is a tuple with `ZERO` for missing tangents
+        batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first
+        cost(self, *types) -> int | Dim                      floating-point operations
+        samples(cls) -> Iterator[Sample | Rejected]          what the laws try it on
+        prepare(self, *x) -> operands                        runs before `infer`: promotion, by inserting casts
+    """
+
+    name: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    category: ClassVar[Category] = "compute"
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    is_commutative: ClassVar[bool] = False
+    is_pure: ClassVar[bool] = True
+    is_barrier: ClassVar[bool] = False
+
+    infer: ClassVar[Rule] = None
+    reference: ClassVar[Rule] = None
+    decompose: ClassVar[Rule] = None
+    vjp: ClassVar[Rule] = None
+    jvp: ClassVar[Rule] = None
+    batch: ClassVar[Rule] = None
+    cost: ClassVar[Rule] = None
+    prepare: ClassVar[Rule] = None
+    samples: ClassVar[Callable[[], Iterator[Any]] | None] = None
+
+    def __call__(self, *operands: Any, name: str | None = None) -> Any:
+        """Build a node with these operands; returns its result, or a tuple of them for a multi-result op.
+
+        Operands may be values, arrays and Python scalars (which are weakly typed). Outside a graph, arrays are
+        evaluated at once by the reference interpreter.
+        """
+        from rlx_core.ir.apply import apply  # the op's base class must not depend on the graphs that hold ops
+
+        return apply(self, operands, name=name)
+
+    @property
+    def is_primitive(self) -> bool:
+        return type(self).decompose is None
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes by name, in declared order."""
+        return {a.name: getattr(self, a.name) for a in attrs.fields(type(self))}
+
+
+_T = TypeVar("_T", bound=type[Op])
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, attrs.field))
+def define_op(cls: _T, /) -> _T: ...
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, attrs.field))
+def define_op(*, domain: str = ..., name: str | None = ...) -> Callable[[_T], _T]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(field, attrs.field))
+def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None = None) -> Any:
+    """Make an `Op` subclass an op: a frozen attrs class with a name and declared operands.
+
+    The name is the class's own in snake case, in `domain`: `LayerNorm` is `rlx.layer_norm`. Nothing is registered here;
+    a plugin offers its ops through the `rlx_ops` hook.
+    """
+
+    def make(target: _T) -> _T:
+        made: Any = attrs.frozen(target, slots=False)
+        made.name = f"{domain}.{name or snake_case(target.__name__)}"
+        made.operands = _declared_operands(made)
+        return made
+
+    return make if cls is None else make(cls)
+
+
+def snake_case(words: str) -> str:
+    """`LayerNorm2d` as `layer_norm2d`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", words).lower()
+
+
+def _declared_operands(op: type[Op]) -> tuple[Operand, ...]:
+    rule = op.infer or op.decompose
+    if rule is None:
+        return ()
+    kinds = inspect.Parameter
+    parameters = list(inspect.signature(rule).parameters.values())[1:]
+    return tuple(
+        Operand(p.name, p.default is not kinds.empty, p.kind is kinds.VAR_POSITIONAL)
+        for p in parameters
+        if p.kind is not kinds.KEYWORD_ONLY
+    )
+
+
+def operand_names(op: Op | type[Op], count: int) -> tuple[str, ...]:
+    """A name for each of `count` operands; variadic ones are numbered."""
+    names: list[str] = []
+    for operand in op.operands:
+        if operand.is_variadic:
+            names += [f"{operand.name}{i}" for i in range(count - len(names))]
+        elif len(names) < count:
+            names.append(operand.name)
+    return tuple(names) + tuple(f"operand{i}" for i in range(len(names), count))
+
+
+def check_operand_count(op: Op, operands: Sequence[object]) -> None:
+    """Require as many operands as the op declares.
+
+    Raises:
+        WrongInputCountError: There are more or fewer, or a required one is absent.
+    """
+    if any(o.is_variadic for o in op.operands):
+        return
+    needed = sum(not o.is_optional for o in op.operands)
+    if not needed <= len(operands) <= len(op.operands):
+        names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)
+        raise WrongInputCountError(f"takes {len(op.operands)} operands ({names}), not {len(operands)}")
+    for declared, given in zip(op.operands, operands, strict=False):
+        if given is None and not declared.is_optional:
+            raise WrongInputCountError(f"operand {declared.name} is required")
+
+
+def float_types(*types: TensorType | None) -> tuple[DType, ...]:
+    """The dtypes of those operands that carry tangents."""
+    return tuple(t.dtype for t in types if t is not None and t.dtype.is_differentiable)

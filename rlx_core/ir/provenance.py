@@ -1,0 +1,99 @@
+"""Where a node comes from: the user's line, the HIR block, the pass and the plugin that made it."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+
+from attrs import evolve, frozen
+
+__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "originating"]
+
+
+@frozen(repr=False)
+class Source:
+    """A line of the user's program."""
+
+    file: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The line itself, without indentation; empty if the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __repr__(self) -> str:
+        short = self.file.rsplit("/", 1)[-1]
+        return f"{short}:{self.line}  {self.text}".rstrip()
+
+
+@frozen
+class Origin:
+    """Everything a node remembers of its making. It never takes part in equality or fingerprints of graphs.
+
+    Attributes:
+        source: The user's line that asked for it.
+        block: The HIR block it was lowered from ("layer0.attention").
+        label: A name for people.
+        created_by: The pass that put it there.
+        plugin: The plugin that the op or the rewrite came from.
+    """
+
+    source: Source | None = None
+    block: str | None = None
+    label: str | None = None
+    created_by: str | None = None
+    plugin: str | None = None
+
+    def inheriting(self, other: Origin) -> Origin:
+        """This origin, with what it lacks taken from `other`."""
+        return Origin(
+            self.source or other.source,
+            self.block or other.block,
+            self.label or other.label,
+            self.created_by or other.created_by,
+            self.plugin or other.plugin,
+        )
+
+
+NOWHERE = Origin()
+_current: ContextVar[Origin | None] = ContextVar("origin", default=None)
+
+
+def current_origin() -> Origin:
+    """The origin that new nodes get: the enclosing `originating` block's, or the user's own line."""
+    ambient = _current.get()
+    if ambient is None:
+        return Origin(source=here())
+    return ambient if ambient.source is not None else evolve(ambient, source=here())
+
+
+@contextmanager
+def originating(origin: Origin) -> Iterator[None]:
+    """Give nodes made inside the block this origin; what it lacks comes from the enclosing block."""
+    outer = _current.get()
+    token = _current.set(origin if outer is None else origin.inheriting(outer))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@cache
+def _is_library(module: str) -> bool:
+    """Modules whose frames are not the user's: rlx itself, and modules that set `__rlx_library__`."""
+    if module.split(".", 1)[0] in {"rlx_core", "attr", "attrs", "optree", "functools", "contextlib"}:
+        return True
+    return bool(getattr(sys.modules.get(module), "__rlx_library__", False))
+
+
+def here() -> Source | None:
+    """The innermost line on the stack that belongs to the user rather than to a library of rlx."""
+    frame = sys._getframe(1)
+    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno)

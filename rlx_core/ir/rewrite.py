@@ -1,0 +1,72 @@
+"""Making a graph from a graph: every pass and every transformation is one walk of this engine.
+
+A rewriter sees each node with its operands already in the new graph and returns replacement values, or `None` to keep
+the node. Names, origins, guards and the order of inputs and params survive; the map from old to new values is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import evolve
+
+from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value, as_results, building
+from rlx_core.ir.provenance import originating
+
+__all__ = ["Replace", "copy_node", "inline", "rebuild"]
+
+Replace = Callable[[Node, "tuple[Value | None, ...]"], "Value | Sequence[Value] | None"]
+
+
+def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[Graph, dict[Value, Value]]:
+    """A copy of `graph` in which `replace(node, new_operands)` stands for each node.
+
+    Args:
+        graph: What to copy.
+        replace: Returns the new results of a node, or `None` for "copy it". Ops it applies go to the new graph.
+        by: The pass, stamped on nodes that the walk creates.
+
+    Returns:
+        The new graph and the map from old to new values.
+    """
+    builder = Builder(graph.name)
+    builder.add_guards(graph.guards)
+    values: dict[Value, Value] = {}
+    with building(builder):
+        for node in graph.nodes:
+            operands = tuple(None if v is None else values[v] for v in node.operands)
+            with originating(evolve(node.origin, created_by=by or node.origin.created_by)):
+                results = replace(node, operands)
+            new = copy_node(builder, node, operands) if results is None else as_results(results)
+            assert len(new) == len(node.results), f"{by}: {node!r} was replaced by {len(new)} values"
+            for old, value in zip(node.results, new, strict=True):
+                assert old.type == value.type or not old.type.is_static, (
+                    f"{by}: {old.type} became {value.type} at {node!r}"
+                )
+                values[old] = value
+        return builder.finish(values[v] for v in graph.outputs), values
+
+
+def copy_node(builder: Builder, node: Node, operands: Sequence[Value | None]) -> tuple[Value, ...]:
+    """The same op on new operands; its types are inferred again only if an operand's type changed."""
+    unchanged = all(
+        (a is None and b is None) or (a is not None and b is not None and a.type == b.type)
+        for a, b in zip(node.operands, operands, strict=True)
+    )
+    return builder.emit(node.op, operands, name=node.name, origin=node.origin, types=node.types if unchanged else None)
+
+
+def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tuple[Value, ...]:
+    """The outputs of `graph` with its nodes copied into `builder`; inputs and params are bound by name.
+
+    Leaves that `bindings` lacks are copied as leaves, so that a param of the body becomes one of the whole.
+    """
+    values: dict[Value, Value] = {}
+    builder.add_guards(graph.guards)
+    for node in graph.nodes:
+        if isinstance(node.op, Input | Param) and node.op.label in bindings:
+            values[node.result] = bindings[node.op.label]
+            continue
+        operands = [None if v is None else values[v] for v in node.operands]
+        values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    return tuple(values[v] for v in graph.outputs)

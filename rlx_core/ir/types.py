@@ -1,0 +1,223 @@
+"""What is known of a tensor before it exists: its dtype and its dims.
+
+The notation `f32[4, SEQ, 384]` is the one the printer prints, the errors show and `spec` reads back; `f32[]` is a scalar.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from attrs import field, frozen
+
+from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError
+from rlx_core.ir.dims import Dim, DimBinding, Expr, free_symbols, is_static, parse_dim, product, require
+from rlx_core.ir.dtypes import DType, dtype
+
+__all__ = [
+    "Shape",
+    "TensorType",
+    "broadcast_shapes",
+    "expect_dtype",
+    "expect_rank",
+    "expect_shape",
+    "normalize_axes",
+    "normalize_axis",
+    "same_dim",
+    "spec",
+]
+
+Shape = tuple[Dim, ...]
+
+
+def _checked_shape(dims: Iterable[Dim]) -> Shape:
+    shape = tuple(d if isinstance(d, Expr) else int(d) for d in dims)
+    for size in shape:
+        if isinstance(size, int) and size < 0:
+            raise ShapeError(f"type: a size is at least 0, not {size}", Fact("dims", list(shape)))
+    return shape
+
+
+@frozen(repr=False)
+class TensorType:
+    """The type of a value: `f32[4, SEQ, 384]`. Rank 0 is a scalar, and not the same as `[1]`."""
+
+    dtype: DType
+    shape: Shape = field(default=(), converter=_checked_shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dim is a number."""
+        return all(is_static(d) for d in self.shape)
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements; an expression when dims are symbolic."""
+        return product(self.shape)
+
+    @property
+    def nbytes(self) -> Dim:
+        """The number of bytes of a dense buffer of this type.
+
+        Raises:
+            ShapeError: More bytes than 2**63 - 1.
+        """
+        total = self.size * self.dtype.itemsize
+        if isinstance(total, int) and total >= 2**63:
+            raise ShapeError(f"type: {self} needs {total} bytes, more than an address can hold")
+        return total
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The dims as integers.
+
+        Raises:
+            ShapeError: A dim is still symbolic.
+        """
+        return tuple(d.__index__() for d in self.shape)
+
+    def with_shape(self, shape: Iterable[Dim]) -> TensorType:
+        return TensorType(self.dtype, tuple(shape))
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(dtype, self.shape)
+
+    def bind(self, binding: DimBinding) -> TensorType:
+        """This type with the binding's symbols replaced."""
+        return self if self.is_static else self.with_shape(binding.bind(d) for d in self.shape)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+_SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[(.*)\]\s*", re.DOTALL)
+
+
+def spec(text: str | TensorType) -> TensorType:
+    """Read a type as it is printed. Names in the dims are symbols.
+
+    Raises:
+        FormatError, ShapeError, DtypeError: The text is not a type.
+
+    >>> spec("f32[batch, 64]"), spec("i64[]"), spec("bf16[2*n + 1]").rank
+    (f32[batch, 64], i64[], 1)
+    """
+    if isinstance(text, TensorType):
+        return text
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise ShapeError(f"type: {text!r} is not a type", hint="write it as f32[4, SEQ, 384], a scalar as f32[]")
+    name, dims = match.groups()
+    sizes = [parse_dim(d) for d in dims.split(",")] if dims.strip() else []
+    return TensorType(dtype(name), sizes)
+
+
+def free_symbols_of(*types: TensorType) -> frozenset[object]:
+    """Every symbol in the dims of `types`."""
+    return frozenset().union(*(free_symbols(*t.shape) for t in types))
+
+
+# ------------------------------------------------------------------- what inference rules check with
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal; an undecided pair is recorded as a guard and assumed equal."""
+    return require("==", a, b)
+
+
+def expect_shape(name: str, found: TensorType, wanted: Iterable[Dim]) -> None:
+    """Require that operand `name` has exactly the dims `wanted`.
+
+    Raises:
+        ShapeError: It has others.
+    """
+    dims = tuple(wanted)
+    if found.rank != len(dims) or not all(same_dim(a, b) for a, b in zip(found.shape, dims, strict=True)):
+        raise ShapeError(f"{name} must be [{', '.join(map(str, dims))}], not {found}")
+
+
+def expect_rank(name: str, found: TensorType, at_least: int, at_most: int | None = None) -> None:
+    """Require that operand `name` has between `at_least` and `at_most` axes.
+
+    Raises:
+        ShapeError: It has fewer or more.
+    """
+    if found.rank < at_least or (at_most is not None and found.rank > at_most):
+        wanted = (
+            f"{at_least}"
+            if at_most == at_least
+            else f"{at_least} or more"
+            if at_most is None
+            else f"{at_least} to {at_most}"
+        )
+        raise ShapeError(f"{name} must have {wanted} axes, not {found.rank} ({found})")
+
+
+def expect_dtype(name: str, found: TensorType, accepted: Iterable[DType], kind: str = "") -> None:
+    """Require that operand `name` has one of the dtypes `accepted`; `kind` is their common word ("float").
+
+    Raises:
+        DtypeError: It has another.
+    """
+    allowed = tuple(accepted)
+    if found.dtype not in allowed:
+        raise DtypeError(f"{name} must be {kind or 'one of ' + ' '.join(d.name for d in allowed)}, not {found.dtype}")
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """`axis` counted from the front.
+
+    Raises:
+        AxisError: It lies outside `-rank .. rank-1`.
+    """
+    if not -rank <= axis < rank:
+        raise AxisError(f"axis {axis} is outside a tensor with {rank} axes ({-rank}..{rank - 1})")
+    return axis % rank
+
+
+def normalize_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """`axes` counted from the front, in ascending order.
+
+    Raises:
+        AxisError: One lies outside the rank, or is named twice.
+    """
+    found = sorted(normalize_axis(a, rank) for a in axes)
+    if len(set(found)) != len(found):
+        raise AxisError(f"axes {found} name one axis twice")
+    return tuple(found)
+
+
+def _broadcast_dim(a: Dim, b: Dim) -> Dim:
+    if a == 1:
+        return b
+    if b == 1 or a == b:
+        return a
+    if isinstance(a, int) and isinstance(b, int):
+        raise ShapeError(f"{a} and {b} do not broadcast")
+    # An unknown size never broadcasts silently: it is assumed equal, and checked when it is bound.
+    same_dim(a, b)
+    return a if isinstance(a, int) or not isinstance(b, int) else b
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The common shape of right-aligned `shapes`.
+
+    Static: 1 gives way, equal sizes stay. A symbol beside another size is assumed equal to it, under a guard.
+
+    Raises:
+        ShapeError: Two static sizes differ and neither is 1.
+    """
+    result: Shape = ()
+    for shape in shapes:
+        longer, shorter = (result, shape) if len(result) >= len(shape) else (shape, result)
+        padded = (1,) * (len(longer) - len(shorter)) + tuple(shorter)
+        try:
+            result = tuple(map(_broadcast_dim, longer, padded))
+        except ShapeError as error:
+            listed = " and ".join(f"[{', '.join(map(str, s))}]" for s in shapes)
+            raise ShapeError(f"shapes {listed} do not broadcast ({error.message})") from None
+    return result

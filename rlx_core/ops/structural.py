@@ -1,0 +1,396 @@
+"""The linear ops that the rules of all others are written in: reshape, transpose, expand, sum, cast, conjugate, real.
+
+They come before the kinds of ops (`kinds.py`), which use them, and they are one another's transposes: `expand` and `sum`,
+`reshape` and `reshape`, `transpose` and its inverse. So they need no other op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve
+
+from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
+from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f32, f64, i32, i64, u8
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import (
+    Shape,
+    TensorType,
+    broadcast_shapes,
+    expect_dtype,
+    normalize_axes,
+    normalize_axis,
+)
+
+
+@define_op
+class Reshape(Op):
+    """The same elements in row-major order with other dims; one dim may be -1.
+
+    Shapes:
+        x: [...]    ->    y: new_shape, with as many elements
+
+    Raises:
+        ShapeError: The number of elements differs, or -1 stands more than once or beside a 0.
+    """
+
+    new_shape: Shape
+    category: ClassVar = "movement"
+
+    def infer(self, x: TensorType) -> TensorType:
+        holes = self.new_shape.count(-1)
+        known = product([d for d in self.new_shape if d != -1])
+        if holes > 1:
+            raise ShapeError(f"new_shape {list(self.new_shape)} has {holes} unknown dims; one is possible")
+        if holes and known == 0:
+            raise ShapeError(f"new_shape {list(self.new_shape)}: -1 beside a dim of 0 could be anything")
+        if holes:
+            hole = exact_quotient(x.size, known)
+            return x.with_shape(hole if d == -1 else d for d in self.new_shape)
+        if not require("==", x.size, known):
+            raise ShapeError(f"{x} has {x.size} elements, new_shape {list(self.new_shape)} has {known}")
+        return x.with_shape(self.new_shape)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        count = x.size
+        dims = [d if is_static(d) else -1 for d in self.new_shape]
+        assert dims.count(-1) <= 1 or count == 0, "symbols are bound before a program is evaluated"
+        return np.reshape(x, dims)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        return (reshape(g, x.shape),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else reshape(t[0], y.shape)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        shape = self.infer(x[0].type.with_shape(x[0].shape[1:])).shape
+        return reshape(x[0], (size, *shape))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 6]", new_shape=(3, 4))
+        yield Sample("i64[2, 6]", new_shape=(-1, 2))
+        yield Sample("c64[4]", new_shape=(2, 1, 2))
+        yield Sample("f32[0, 3]", new_shape=(3, 0))
+        yield Sample("f32[1]", new_shape=())
+        yield Rejected("f32[6]", new_shape=(4,), error=ShapeError, says="6 elements")
+        yield Rejected("f32[6]", new_shape=(-1, -1), error=ShapeError, says="one is possible")
+        yield Rejected("f32[6]", new_shape=(4, -1), error=ShapeError, says="multiple")
+
+
+reshape = op_function(Reshape)
+
+
+@define_op
+class Expand(Op):
+    """Broadcast to a target shape; -1 keeps the operand's dim, leading dims may be added.
+
+    Shapes:
+        x: [..., 1 or d]    ->    y: [..., d]
+
+    Raises:
+        ShapeError: The operand does not broadcast to the target.
+    """
+
+    target: Shape
+    category: ClassVar = "movement"
+
+    def infer(self, x: TensorType) -> TensorType:
+        extra = len(self.target) - x.rank
+        if extra < 0:
+            raise ShapeError(f"target {list(self.target)} has fewer axes than {x}")
+        kept = (*self.target[:extra], *x.shape)
+        target = tuple(k if d == -1 else d for d, k in zip(self.target, kept, strict=True))
+        if broadcast_shapes(x.shape, target) != target:
+            raise ShapeError(f"{x} does not broadcast to {list(target)}")
+        return x.with_shape(target)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        shape = tuple(d.__index__() for d in self.infer(TensorType(f32, x.shape)).shape)
+        return np.broadcast_to(x, shape)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        return (sum_to(g, x.shape),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else expand(t[0], y.shape)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        own = x[0].type.with_shape(x[0].shape[1:])
+        target = self.infer(own).shape
+        aligned = reshape(x[0], (size, *(1,) * (len(target) - own.rank), *own.shape))
+        return expand(aligned, (size, *target))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[1, 3]", target=(2, 3))
+        yield Sample("f32[3]", target=(2, 2, 3))
+        yield Sample("i32[2, 1]", target=(-1, 4))
+        yield Sample("f32[]", target=(2,))
+        yield Sample("f32[1]", target=(0,))
+        yield Rejected("f32[2]", target=(3,), error=ShapeError, says="broadcast")
+        yield Rejected("f32[2, 3]", target=(3,), error=ShapeError, says="fewer axes")
+
+
+expand = op_function(Expand)
+
+
+@define_op
+class Transpose(Op):
+    """Permute the axes: axis `i` of the result is axis `perm[i]` of `x`.
+
+    Raises:
+        ShapeError: `perm` is not a permutation of the axes.
+    """
+
+    perm: tuple[int, ...]
+    category: ClassVar = "movement"
+
+    def infer(self, x: TensorType) -> TensorType:
+        axes = [normalize_axis(p, x.rank) for p in self.perm]
+        if sorted(axes) != list(range(x.rank)):
+            raise ShapeError(f"perm {list(self.perm)} is not a permutation of the {x.rank} axes of {x}")
+        return x.with_shape(x.shape[a] for a in axes)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return np.transpose(x, self.perm)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        axes = [normalize_axis(p, x.ndim) for p in self.perm]
+        return (transpose(g, tuple(axes.index(i) for i in range(len(axes)))),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else self(t[0])
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        rank = x[0].ndim - 1
+        return transpose(x[0], (0, *(normalize_axis(p, rank) + 1 for p in self.perm)))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 4]", perm=(2, 0, 1))
+        yield Sample("c64[2, 3]", perm=(1, 0))
+        yield Sample("bool[2, 0]", perm=(-1, 0))
+        yield Sample("f32[]", perm=())
+        yield Rejected("f32[2, 3]", perm=(0, 0), error=ShapeError, says="permutation")
+
+
+transpose = op_function(Transpose)
+
+
+@define_op
+class Cast(Op):
+    """Convert to another dtype.
+
+    Float to integer truncates toward zero, saturates, and takes NaN to 0; integer to a narrower one wraps; anything to
+    bool is `x != 0`; real to complex has imaginary part 0.
+
+    Raises:
+        DtypeError: Complex to real; use `real`, `imag` or `complex_abs`.
+    """
+
+    to: DType
+    category: ClassVar = "elementwise"
+
+    def infer(self, x: TensorType) -> TensorType:
+        if x.dtype.is_complex and not self.to.is_complex and self.to.is_numeric:
+            raise DtypeError(f"{x.dtype} to {self.to} would drop a part; use real, imag or complex_abs")
+        return x.with_dtype(self.to)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return cast_array(x, self.to)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
+        if not (x.dtype.is_differentiable and self.to.is_differentiable):
+            return (ZERO,)
+        if x.dtype.is_float and self.to.is_complex:
+            return (cast(2 * real(g), to=x.dtype),)
+        return (cast(g, to=x.dtype),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        if isinstance(t[0], Zero) or not self.to.is_differentiable or not x.dtype.is_differentiable:
+            return ZERO
+        return cast(t[0], to=self.to)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return self(x[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for pair in (
+            "f32 f64",
+            "f32 f16",
+            "f64 bf16",
+            "f64 f32",
+            "f32 i8",
+            "i64 i8",
+            "i32 bool",
+            "bool f32",
+            "f32 c64",
+            "u8 i16",
+        ):
+            source, to = pair.split()
+            yield Sample(f"{source}[3, 2]", to=dtype(to), low=-4.0, high=4.0)
+        yield Rejected("c64[2]", to=dtype("f32"), error=DtypeError, says="drop a part")
+
+
+cast = op_function(Cast)
+
+
+def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
+    """`x` with the elements converted by the rules of `Cast`."""
+    if to.name == "bool":
+        return x != 0
+    if to.is_integer and x.dtype.kind not in "iub":
+        limits = np.iinfo(to.numpy)
+        whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+        # Two-sided comparison instead of np.clip: float(2**63 - 1) rounds up and would overflow on the way back.
+        inside = np.where((whole > limits.min) & (whole < float(limits.max)), whole, 0).astype(to.numpy)
+        return np.where(whole >= float(limits.max), limits.max, np.where(whole <= limits.min, limits.min, inside))
+    return x.astype(to.numpy)
+
+
+@define_op
+class Sum(Op):
+    """The sum over `axes`; an empty list of axes is the identity.
+
+    f16 and bf16 accumulate in f32 and round once; integers keep their dtype and wrap. A sum of bool is i64.
+
+    Shapes:
+        x: [..., n, ...]    ->    y: the listed axes dropped, or 1 with keep_dim
+    """
+
+    axes: tuple[int, ...]
+    keep_dim: bool = False
+    category: ClassVar = "reduction"
+
+    def infer(self, x: TensorType) -> TensorType:
+        shape = reduced_shape(x, self.axes, self.keep_dim)
+        return TensorType(i64 if x.dtype is bool_ else x.dtype, shape)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        total = np.int64 if x.dtype == np.bool_ else x.dtype
+        return np.asarray(np.sum(x, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim, dtype=total))
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
+        return (expand_reduced(g, x.type, self.axes),) if x.dtype.is_differentiable else (ZERO,)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else self(t[0])
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - 1)
+        return evolve(self, axes=tuple(a + 1 for a in axes))(x[0])
+
+    def cost(self, x: TensorType) -> Dim:
+        return x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in (f32, f64, f16, bf16, c64, i32, u8, bool_):
+            yield Sample(f"{d}[2, 3, 4]", axes=(1,))
+        yield Sample("f32[2, 3, 4]", axes=(0, -1), keep_dim=True)
+        yield Sample("f32[2, 3]", axes=())
+        yield Sample("f32[2, 0]", axes=(1,))
+        yield Rejected("f32[2, 3]", axes=(2,), error=AxisError, says="outside")
+        yield Rejected("f32[2, 3]", axes=(0, -2), error=AxisError, says="twice")
+
+
+sum_axes = op_function(Sum)
+
+
+def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
+    """The dims of a reduction of `x` over `axes`."""
+    dropped = normalize_axes(axes, x.rank)
+    if keep_dim:
+        return tuple(1 if i in dropped else d for i, d in enumerate(x.shape))
+    return tuple(d for i, d in enumerate(x.shape) if i not in dropped)
+
+
+def expand_reduced(g: Value, to: TensorType, axes: Sequence[int]) -> Value:
+    """Give a reduced value its axes back by repetition: the transpose of `Sum`, with or without keep_dim."""
+    kept = reduced_shape(to, axes, keep_dim=True)
+    return expand(g if g.shape == kept else reshape(g, kept), to.shape)
+
+
+def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
+    """Un-broadcast a cotangent: sum over what broadcasting had added to `shape`."""
+    if g.shape == tuple(shape):
+        return g
+    extra = g.ndim - len(shape)
+    stretched = [i + extra for i, d in enumerate(shape) if d == 1 and g.shape[i + extra] != 1]
+    axes = (*range(extra), *stretched)
+    total = sum_axes(g, axes=axes) if axes else g
+    return total if total.shape == tuple(shape) else reshape(total, tuple(shape))
+
+
+@define_op
+class Conjugate(Op):
+    """The complex conjugate."""
+
+    category: ClassVar = "elementwise"
+
+    def infer(self, z: TensorType) -> TensorType:
+        expect_dtype("z", z, COMPLEXES, "complex")
+        return z
+
+    def reference(self, z: np.ndarray) -> np.ndarray:
+        return np.conjugate(z)
+
+    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
+        return (conjugate(g),)
+
+    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else conjugate(t[0])
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return conjugate(x[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("c64[3]")
+        yield Sample("c128[2, 2]")
+        yield Rejected("f32[3]", error=DtypeError, says="complex")
+
+
+conjugate = op_function(Conjugate)
+
+
+@define_op
+class Real(Op):
+    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+
+    category: ClassVar = "elementwise"
+
+    def infer(self, z: TensorType) -> TensorType:
+        expect_dtype("z", z, COMPLEXES, "complex")
+        return z.with_dtype(z.dtype.component)
+
+    def reference(self, z: np.ndarray) -> np.ndarray:
+        return np.real(z)
+
+    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
+        return (cast(g * 0.5, to=z.dtype),)
+
+    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else real(t[0])
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return real(x[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("c64[3]")
+        yield Rejected("f32[3]", error=DtypeError, says="complex")
+
+
+real = op_function(Real)
+
+OPS = (Reshape, Expand, Transpose, Cast, Sum, Conjugate, Real)

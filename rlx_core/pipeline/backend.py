@@ -1,0 +1,74 @@
+"""What a backend is to the core: a target described as data, and a compiler from LIR to a program that runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.kernels import KernelTable
+
+__all__ = ["Backend", "Program", "Target"]
+
+
+@frozen(eq=False)
+class Target:
+    """What one device can run and how it likes its programs.
+
+    Attributes:
+        name: The device name users write (`target="..."`).
+        kernels: Everything it has a kernel for; the claimed ops are read off this table.
+        alignment: Bytes that every arena slot's offset must be a multiple of.
+        accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
+        region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
+        epilogues: Op names that may follow a product in one kernel.
+        properties: Device properties that change generated code; part of the fingerprint.
+    """
+
+    name: str
+    kernels: KernelTable
+    alignment: int = 64
+    accepts_views: bool = True
+    region_limits: tuple[int, int] | None = None
+    epilogues: frozenset[str] = frozenset()
+    properties: Mapping[str, str] = field(factory=dict)
+
+
+class Program(ABC):
+    """A compiled LIR on a device. It holds no parameters of its own until they are bound.
+
+    Runs of one program are safe from several threads at once: each run takes an arena of its own or waits for one.
+    """
+
+    @abstractmethod
+    def bind(self, params: Mapping[str, np.ndarray]) -> None:
+        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run once on arrays in manifest order, already checked against their types; results are the caller's own."""
+
+    @abstractmethod
+    def clone(self) -> Program:
+        """A program sharing immutable weights and nothing mutable."""
+
+
+class Backend(ABC):
+    """A target and its compiler. A plugin offers one through the `rlx_backends` hook."""
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What the device accepts; read before every compile, never mutated by it."""
+
+    @abstractmethod
+    def compile(self, lir: Lir, options: Mapping[str, Any]) -> Program:
+        """A program for a planned LIR."""
+
+    def devices(self) -> list[str]:
+        """Human-readable names of what is there; empty if nothing is."""
+        return [self.target.name]

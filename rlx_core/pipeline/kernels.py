@@ -1,0 +1,188 @@
+"""Kernel tables: which functions a target has for which ops, and what each accepts, as data.
+
+A row says in data what it accepts, so that selection, documentation and the refusal message come from the same line.
+Later rows are preferred over earlier ones only through `priority`; among equals the first registered wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from rlx_core.errors import ConfigError, Fact
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import ALL, DType, dtype
+from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+
+__all__ = ["Condition", "Kernel", "KernelTable", "Refusal", "Selection", "condition"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@frozen
+class Condition:
+    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8")."""
+
+    name: str
+    holds: Callable[[Node], bool] = field(eq=False)
+
+
+def condition(name: str) -> Callable[[Callable[[Node], bool]], Condition]:
+    """Name a predicate so that a kernel can be registered with it."""
+    return lambda holds: Condition(name, holds)
+
+
+@frozen(eq=False)
+class Kernel:
+    """One way to run one op.
+
+    The function is called as `run(op, *operands, out=..., workspace=...)` with the backend's own buffers; `out` is a tuple
+    when the op has several results, and destination passing is the rule: the plan owns all memory.
+
+    Attributes:
+        name: Unique in its table; printed in reports and kept in plans.
+        op: The op class it runs (and subclasses).
+        dtypes: What every floating or integer *operand* may be; `None` accepts every dtype.
+        when: Conditions on the node besides.
+        workspace: Scratch bytes it needs.
+        in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
+        accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
+        plugin: Who contributed it.
+    """
+
+    name: str
+    op: type[Op]
+    run: Callable[..., None]
+    dtypes: frozenset[DType] | None = None
+    when: tuple[Condition, ...] = ()
+    workspace: Callable[[Node], Dim] | None = None
+    in_place: tuple[int, ...] = ()
+    accepts_strides: bool = False
+    priority: int = 0
+    plugin: str | None = None
+    doc: str = ""
+
+    def refusal(self, node: Node) -> str | None:
+        """Why it does not take this node, or `None` if it does."""
+        if self.dtypes is not None:
+            found = {v.dtype for v in node.present()} | {t.dtype for t in node.types if not node.operands}
+            refused = sorted(d.name for d in found - self.dtypes)
+            if refused:
+                return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
+        return next((f"needs {c.name}" for c in self.when if not c.holds(node)), None)
+
+
+@frozen
+class Refusal:
+    """A kernel that did not take a node, and why."""
+
+    kernel: str
+    reason: str
+
+
+@frozen
+class Selection:
+    """What a table answers for a node: the kernel it chose, if any, and those it passed over."""
+
+    kernel: Kernel | None
+    refusals: tuple[Refusal, ...] = ()
+
+
+class KernelTable:
+    """The kernels of one target, by op class."""
+
+    def __init__(self, target: str, *, plugin: str | None = None) -> None:
+        self.target = target
+        self.plugin = plugin
+        self._rows: dict[type[Op], list[Kernel]] = {}
+        self._names: dict[str, Kernel] = {}
+
+    def register(
+        self,
+        *ops: type[Op],
+        dtypes: str | Iterable[DType] | None = None,
+        when: Condition | tuple[Condition, ...] = (),
+        workspace: Callable[[Node], Dim] | None = None,
+        in_place: tuple[int, ...] = (),
+        accepts_strides: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> Callable[[_F], _F]:
+        """Register the decorated function as a kernel for each of `ops`.
+
+        Raises:
+            ConfigError: The table already has a kernel of that name.
+        """
+        listed = dtypes.split() if isinstance(dtypes, str) else dtypes
+        accepted = None if listed is None else frozenset(dtype(d) for d in listed)
+        conditions = (when,) if isinstance(when, Condition) else when
+
+        def add(run: _F) -> _F:
+            for op in ops:
+                base = name or run.__name__
+                unique = base if len(ops) == 1 else f"{base}[{op.name}]"
+                doc = (run.__doc__ or "").strip().split("\n")[0]
+                self._add(
+                    Kernel(
+                        unique, op, run, accepted, conditions, workspace, in_place,
+                        accepts_strides, priority, self.plugin, doc,
+                    )
+                )  # fmt: skip
+            return run
+
+        return add
+
+    def _add(self, kernel: Kernel) -> None:
+        if kernel.name in self._names:
+            first = self._names[kernel.name]
+            raise ConfigError(
+                f"{self.target}: two kernels are called {kernel.name!r}",
+                Fact("first", first.run.__module__),
+                Fact("second", kernel.run.__module__),
+            )
+        self._names[kernel.name] = kernel
+        rows = self._rows.setdefault(kernel.op, [])
+        rows.append(kernel)
+        rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
+
+    def merge(self, other: KernelTable) -> None:
+        """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say)."""
+        for kernel in other:
+            self._add(kernel)
+
+    def candidates(self, op: type[Op]) -> list[Kernel]:
+        """The rows for an op, most preferred first; rows of its base classes come after its own."""
+        return [k for c in op.__mro__ if isinstance(c, type) and issubclass(c, Op) for k in self._rows.get(c, ())]
+
+    def choose(self, node: Node) -> Selection:
+        """The first kernel that takes the node, and why the ones before it did not."""
+        refusals: list[Refusal] = []
+        for kernel in self.candidates(type(node.op)):
+            reason = kernel.refusal(node)
+            if reason is None:
+                return Selection(kernel, tuple(refusals))
+            refusals.append(Refusal(kernel.name, reason))
+        return Selection(None, tuple(refusals))
+
+    def accepts(self, node: Node) -> bool:
+        return self.choose(node).kernel is not None
+
+    def get(self, name: str) -> Kernel:
+        return self._names[name]
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """The names of the ops that have a kernel of their own; read off the table, so it is never out of date."""
+        return frozenset(op.name for op in self._rows if op.name)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self._names.values())
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+EVERY_DTYPE = frozenset(ALL)
