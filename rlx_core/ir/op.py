@@ -137,7 +137,7 @@ def exact(value: object) -> object:
         return tuple(exact(v) for v in value)
     # Dims, types, literals and graphs of this layer compare exactly themselves; other records are compared by field.
     if attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir."):
-        return (type(value), *(exact(getattr(value, a.name)) for a in attrs.fields(type(value))))
+        return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[call-overload]
     return value
 
 
@@ -160,6 +160,8 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
 
     def make(target: _T) -> _T:
         made: Any = attrs.frozen(target, slots=False, eq=False)
+        # A base class in between may be an attrs class with an equality of its own, over too few fields.
+        made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
         made.name = f"{domain}.{name or snake_case(target.__name__)}"
         made.operands = _declared_operands(made)
         return made
