@@ -1,15 +1,51 @@
-"""Arithmetic and comparison, and what Python's operators mean on values."""
+"""Arithmetic of two operands, and the functions of one operand that belong to it.
+
+Operands are promoted; integers wrap modulo 2^bits; floats follow IEEE 754. Only what Python's operators mean is here:
+`activation.py` has the functions of one variable.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, promote
+from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO
-from rlx_core.ops.kinds import elementwise
+from rlx_core.ops.activation import log
+from rlx_core.ops.complex import complex_abs
+from rlx_core.ops.kinds import Ratio, elementwise, indicator, is_complex
+from rlx_core.ops.selection import where
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 REAL = (*INTEGERS, *FLOATS)
+FLOATING = (*FLOATS, *COMPLEXES)
+
+
+def _true_division(common: DType) -> DType:
+    return promote(common, f32) if common.is_integer else common
+
+
+def power_array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a^b; for integers modulo 2^bits, and truncated toward zero where the exponent is negative."""
+    if a.dtype.kind not in "iu":
+        return np.power(a, b)
+    exact = np.power(a, np.where(b < 0, 0, b).astype(b.dtype))
+    unit = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0)).astype(a.dtype)
+    return np.where(b < 0, unit, exact)
+
+
+def _power_by_base(a: Value, b: Value, y: Value) -> Value:
+    # The exponent is made safe first: at b = 0 the product 0 · a^-1 is NaN for a = 0, and so would its derivative be.
+    safe = where(b == 0, 1, b)
+    return where(b == 0, 0, safe * pow(a, safe - 1))
+
+
+def _power_by_exponent(a: Value, b: Value, y: Value) -> Value:
+    has_log = a != 0 if a.dtype.is_complex else a > 0
+    return where(has_log, y * log(where(has_log, a, 1)), 0)
+
 
 add = elementwise(
     "Add", np.add, lambda a, b, y: 1, lambda a, b, y: 1, doc="a + b.", accepts=NUMERIC, is_commutative=True
@@ -24,6 +60,75 @@ multiply = elementwise(
     accepts=NUMERIC,
     is_commutative=True,
 )
+divide = elementwise(
+    "Div",
+    np.true_divide,
+    lambda a, b, y: Ratio(1, b),
+    lambda a, b, y: Ratio(-y, b),
+    doc="a / b, the true quotient: integers are cast to the float they meet f32 in.",
+    accepts=FLOATING,
+    converts=INTEGERS,
+    computes_in=_true_division,
+    ranges={"b": (1.0, 3.0)},
+)
+maximum = elementwise(
+    "Max",
+    np.maximum,
+    lambda a, b, y: indicator(a > b, a) + 0.5 * indicator(a == b, a),
+    lambda a, b, y: indicator(b > a, a) + 0.5 * indicator(a == b, a),
+    doc="The larger of a and b; NaN if either is NaN. At a tie each gets half of the derivative.",
+    accepts=REAL,
+)
+minimum = elementwise(
+    "Min",
+    np.minimum,
+    lambda a, b, y: indicator(a < b, a) + 0.5 * indicator(a == b, a),
+    lambda a, b, y: indicator(b < a, a) + 0.5 * indicator(a == b, a),
+    doc="The smaller of a and b; NaN if either is NaN. At a tie each gets half of the derivative.",
+    accepts=REAL,
+)
+pow = elementwise(
+    "Pow",
+    power_array,
+    _power_by_base,
+    _power_by_exponent,
+    doc=(
+        "a^b. Integers are exact modulo 2^bits; a negative exponent gives the exact value truncated toward zero, and "
+        "0 for base 0. The derivative in b is 0 where a is not positive."
+    ),
+    accepts=NUMERIC,
+    ranges={"a": (0.5, 2.0)},
+)
 negative = elementwise("Neg", np.negative, lambda x, y: -1, doc="-x.", accepts=NUMERIC)
-exp = elementwise("Exp", np.exp, lambda x, y: y, doc="e^x.", accepts=(*FLOATS, *COMPLEXES))
-equal = elementwise("Eq", np.equal, ZERO, ZERO, doc="a == b.", accepts=ALL, result_dtype=bool_)
+sign = elementwise(
+    "Sign", np.sign, ZERO, doc="-1, 0 or 1 by the sign of x; NaN stays NaN.", accepts=REAL, is_smooth=False
+)
+absolute = elementwise("Abs", np.abs, lambda x, y: sign(x), doc="|x|, with derivative 0 at 0.", accepts=REAL)
+square = elementwise("Square", np.square, lambda x, y: 2 * x, doc="x².", accepts=NUMERIC)
+reciprocal = elementwise(
+    "Reciprocal", np.reciprocal, lambda x, y: -(y * y), doc="1/x.", accepts=FLOATING, low=0.5, high=2.0
+)
+
+
+def abs(x: Any) -> Any:
+    """|x|; of a complex value its modulus, which is real."""
+    return complex_abs(x) if is_complex(x) else absolute(x)
+
+
+OPS = tuple(
+    f.op
+    for f in (
+        add,
+        subtract,
+        multiply,
+        divide,
+        maximum,
+        minimum,
+        pow,
+        negative,
+        sign,
+        absolute,
+        square,
+        reciprocal,
+    )
+)

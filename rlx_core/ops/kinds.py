@@ -7,31 +7,47 @@ reference, JVP, VJP and batching. If the kind supplies a rule, the op need not.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import frozen
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import OpFunction, op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS, DType, bool_, promote
+from rlx_core.ir.dtypes import FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.samples import Range, Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes
 from rlx_core.ops.structural import cast, conjugate, expand, reshape, sum_to
 
 __all__ = [
     "Elementwise",
+    "Ratio",
+    "composed",
     "conjugate_if_complex",
     "elementwise",
     "elementwise_batch",
+    "indicator",
+    "is_complex",
     "promoted",
+    "scaled",
 ]
 
 Partial = Callable[..., Any] | Zero
 """∂y/∂x as a function of the operands and the result, or `ZERO` for "piecewise constant in this operand"."""
+
+
+@frozen(eq=False)
+class Ratio:
+    """A derivative applied as `t · numerator / divisor`: one rounding fewer than through a reciprocal, and no overflow
+    where only `1 / divisor` has one.
+    """
+
+    numerator: Value | int
+    divisor: Value
 
 
 def promoted(*values: Value | None) -> tuple[Value | None, ...]:
@@ -44,11 +60,24 @@ def conjugate_if_complex(x: Value) -> Value:
     return conjugate(x) if x.dtype.is_complex else x
 
 
-def scaled(t: Value, factor: Value | int, *, is_forward: bool = False) -> Value:
+def scaled(t: Value, factor: Value | Ratio | float, *, is_forward: bool = False) -> Value:
     """A tangent times a derivative, or a cotangent times its conjugate; a factor of 1 or -1 costs no product."""
-    if isinstance(factor, int):
-        return {1: t, -1: -t}[factor]
+    if isinstance(factor, Ratio):
+        divisor = factor.divisor if is_forward else conjugate_if_complex(factor.divisor)
+        return scaled(t, factor.numerator, is_forward=is_forward) / divisor
+    if isinstance(factor, int | float):
+        return t if factor == 1 else -t if factor == -1 else t * factor
     return t * (factor if is_forward else conjugate_if_complex(factor))
+
+
+def indicator(condition: Value, like: Value) -> Value:
+    """1 where a condition holds and 0 elsewhere, in the dtype of `like`: the Iverson bracket."""
+    return cast(condition, to=like.dtype)
+
+
+def is_complex(x: Any) -> bool:
+    """Whether a value, an array or a scalar is complex."""
+    return x.dtype.is_complex if isinstance(x, Value) else bool(np.iscomplexobj(x))
 
 
 def elementwise_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
@@ -69,6 +98,7 @@ class Elementwise(Op):
     partials: ClassVar[tuple[Partial, ...]] = ()
     accepts: ClassVar[tuple[DType, ...]] = FLOATS
     result_dtype: ClassVar[DType | None] = None
+    computes_in: ClassVar[Callable[[DType], DType] | None] = None
 
     def infer(self, *types: TensorType) -> TensorType:
         common = types[0].dtype
@@ -80,7 +110,9 @@ class Elementwise(Op):
         return TensorType(self.result_dtype or common, shape)
 
     def prepare(self, *x: Value) -> tuple[Value | None, ...]:
-        return promoted(*x)
+        common = promote(*(v.dtype for v in x))
+        target = type(self).computes_in(common) if type(self).computes_in is not None else common
+        return tuple(v if v.dtype is target else cast(v, to=target) for v in x)
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
         return type(self).meaning(*arrays)
@@ -111,7 +143,7 @@ class Elementwise(Op):
         return self.infer(*types).size
 
 
-_OPERAND_NAMES = {1: ("x",), 2: ("a", "b"), 3: ("x", "lo", "hi")}
+_OPERAND_NAMES = {1: ("x",), 2: ("a", "b")}
 
 
 def elementwise(
@@ -120,62 +152,110 @@ def elementwise(
     *partials: Partial,
     doc: str = "",
     accepts: tuple[DType, ...] = FLOATS,
+    converts: tuple[DType, ...] = (),
+    computes_in: Callable[[DType], DType] | None = None,
     result_dtype: DType | None = None,
     low: float = -2.0,
     high: float = 2.0,
+    ranges: Mapping[str, Range] | None = None,
     is_commutative: bool = False,
     is_smooth: bool = True,
 ) -> OpFunction[Elementwise]:
-    """An element-wise op from its meaning and its partial derivatives.
+    """A primitive element-wise op from its meaning and its partial derivatives.
 
     Args:
         name: The class name; the op is its snake case.
         meaning: The NumPy function.
-        partials: One an operand: ∂y/∂operand from `(*operands, y)`, or `ZERO`.
+        partials: One an operand: ∂y/∂operand from `(*operands, y)`, as a value, a number or a `Ratio`; or `ZERO`.
         doc: The formula and its conventions, one sentence or two.
         accepts: The dtypes the op takes.
+        converts: Further dtypes that `computes_in` turns into one of them, by a visible cast.
+        computes_in: The dtype the op computes in, from the one its operands meet in.
         result_dtype: The result's dtype where it is not the operands' (bool for comparisons).
         low, high: Where samples are drawn: inside the domain, away from kinks.
+        ranges: Other ranges for single operands.
         is_commutative: Whether exchanging the operands changes no bit.
         is_smooth: Whether finite differences make sense on samples.
     """
-    count = len(partials)
+
+    def sample(*specs: str) -> Sample:
+        return Sample(*specs, low=low, high=high, ranges=ranges, is_smooth=is_smooth)
+
+    return _row(
+        name,
+        doc,
+        sample,
+        (*accepts, *converts),
+        meaning=staticmethod(meaning),
+        partials=partials,
+        accepts=accepts,
+        computes_in=None if computes_in is None else staticmethod(computes_in),
+        result_dtype=result_dtype,
+        is_commutative=is_commutative,
+    )
+
+
+def composed(
+    name: str,
+    decompose: Callable[..., Value],
+    *partials: Partial,
+    doc: str = "",
+    accepts: tuple[DType, ...] = FLOATS,
+    low: float = -2.0,
+    high: float = 2.0,
+    is_smooth: bool = True,
+) -> OpFunction[Elementwise]:
+    """An element-wise op whose meaning is its decomposition; the partials are its shorter derivative.
+
+    Args:
+        name, partials, doc, accepts, low, high, is_smooth: As for `elementwise`.
+        decompose: The formula, on values.
+    """
+
+    def sample(*specs: str) -> Sample:
+        return Sample(*specs, low=low, high=high, is_smooth=is_smooth)
+
+    return _row(
+        name,
+        doc,
+        sample,
+        accepts,
+        decompose=lambda self, *x: decompose(*x),
+        reference=None,
+        partials=partials,
+        accepts=accepts,
+    )
+
+
+def _row(
+    name: str, doc: str, sample: Callable[..., Sample], sampled: tuple[DType, ...], **rules: Any
+) -> OpFunction[Elementwise]:
+    count = len(rules["partials"])
 
     def samples() -> Iterator[Sample | Rejected]:
+        return elementwise_samples(count, sampled, sample)
 
-        def sample(*specs: str) -> Sample:
-            return Sample(*specs, low=low, high=high, is_smooth=is_smooth)
-
-        for d in accepts:
-            yield sample(*[f"{d}[3, 4]"] * count)
-        d = next((d for d in accepts if d.name in ("f32", "i32")), accepts[0])
-        yield sample(*[f"{d}[0, 3]"] * count)
-        yield sample(*[f"{d}[]"] * count)
-        if count > 1:
-            yield sample(f"{d}[2, 1, 4]", *[f"{d}[3, 1]"] * (count - 1))
-            yield sample(f"{d}[]", *[f"{d}[2, 3]"] * (count - 1))
-            yield Rejected(f"{d}[3]", *[f"{d}[4]"] * (count - 1), error=ShapeError, says="do not broadcast")
-        if bool_ not in accepts:
-            yield Rejected(*["bool[2]"] * count, error=DtypeError, says="takes")
-
-    made = type(
-        name,
-        (Elementwise,),
-        {
-            "__doc__": doc,
-            "__module__": _caller_module(),
-            "meaning": staticmethod(meaning),
-            "partials": partials,
-            "accepts": accepts,
-            "result_dtype": result_dtype,
-            "is_commutative": is_commutative,
-            "samples": staticmethod(samples),
-        },
-    )
-    op: type[Elementwise] = define_op(made)
+    body = {"__doc__": doc, "__module__": sys._getframe(2).f_globals["__name__"], "samples": staticmethod(samples)}
+    op: type[Elementwise] = define_op(type(name, (Elementwise,), body | rules))
     op.operands = tuple(Operand(n) for n in _OPERAND_NAMES[count])
     return op_function(op)
 
 
-def _caller_module() -> str:
-    return str(sys._getframe(2).f_globals["__name__"])
+def elementwise_samples(
+    count: int, accepts: Sequence[DType], sample: Callable[..., Sample] = Sample, **attributes: Any
+) -> Iterator[Sample | Rejected]:
+    """What every element-wise op of `count` operands is tried on: each dtype, no elements, rank 0, broadcasting both
+    ways, and what it must refuse.
+    """
+    for d in accepts:
+        yield sample(*[f"{d}[3, 4]"] * count, **attributes)
+    d = next((d for d in accepts if d.name in ("f32", "i32", "c64")), accepts[0])
+    yield sample(*[f"{d}[0, 3]"] * count, **attributes)
+    yield sample(*[f"{d}[]"] * count, **attributes)
+    if count > 1:
+        yield sample(f"{d}[2, 1, 4]", *[f"{d}[3, 1]"] * (count - 1), **attributes)
+        yield sample(f"{d}[]", *[f"{d}[2, 3]"] * (count - 1), **attributes)
+        yield sample(f"{d}[2, 3]", *[f"{d}[0, 1, 1]"] * (count - 1), **attributes)
+        yield Rejected(f"{d}[3]", *[f"{d}[4]"] * (count - 1), error=ShapeError, says="do not broadcast", **attributes)
+    for refused in (d for d in (bool_, i32, c64) if d not in accepts):
+        yield Rejected(*[f"{refused}[2]"] * count, error=DtypeError, says="takes", **attributes)

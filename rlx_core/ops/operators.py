@@ -1,0 +1,55 @@
+"""What Python's operators and the methods of `Value` mean: the one place that ties the IR's syntax to the standard ops.
+
+`ir/graph.py` declares the operators and knows no op; families that come after this one (reductions, movement, linear algebra)
+hand their functions to `install` in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Value
+from rlx_core.ops import arithmetic, comparison
+from rlx_core.ops.structural import cast, transpose
+
+
+def install(**functions: Callable[..., Any]) -> None:
+    """Give operators of `Value` their functions, by the operator's name in the Python Array API.
+
+    Installing the same function again changes nothing; an operator has one meaning for the life of the process.
+    """
+    for name, function in functions.items():
+        known = Value.operators.setdefault(name, function)
+        assert known is function, f"operator {name} already means {known!r}"
+
+
+def _astype(x: Value, to: Any) -> Value:
+    target = dtype(to)
+    return x if x.dtype is target else cast(x, to=target)
+
+
+def _matrix_transpose(x: Value) -> Value:
+    axes = list(range(x.ndim))
+    return transpose(x, perm=(*axes[:-2], *reversed(axes[-2:])))
+
+
+# Installed on import: rules of the families above this one are written with operators, and import nothing by name.
+install(
+    add=arithmetic.add,
+    subtract=arithmetic.subtract,
+    multiply=arithmetic.multiply,
+    divide=arithmetic.divide,
+    pow=arithmetic.pow,
+    negative=arithmetic.negative,
+    abs=arithmetic.abs,
+    equal=comparison.equal,
+    not_equal=comparison.not_equal,
+    less=comparison.less,
+    less_equal=comparison.less_equal,
+    greater=comparison.greater,
+    greater_equal=comparison.greater_equal,
+    astype=_astype,
+    matrix_transpose=_matrix_transpose,
+)
