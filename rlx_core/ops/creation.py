@@ -5,22 +5,20 @@ Shapes are dims, so symbolic data come from here: a `Constant` is static, an `Io
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim, Expr, require, symbol
-from rlx_core.ir.dtypes import INTEGERS, DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
+from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dtypes import DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
 from rlx_core.ir.graph import Value, ambient_builder, building
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
-from rlx_core.ops.selection import where
+from rlx_core.ir.types import Shape, TensorType, expect_shape, normalize_axis
 from rlx_core.ops.structural import cast, expand, reshape, sum_axes
 
 

@@ -16,12 +16,12 @@ from attrs import evolve
 from rlx_core.errors import AxisError, DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import ALL, INTEGERS, DType, bf16, bool_, c64, f16, f32, f64, i8, i32, i64, u8
+from rlx_core.ir.dtypes import ALL, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape, normalize_axis, same_dim
-from rlx_core.ops.structural import expand, reshape, transpose
+from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis, same_dim
+from rlx_core.ops.structural import all_batched, transpose
 
 OutOfBounds = Literal["error", "clip", "fill"]
 
@@ -245,9 +245,7 @@ class ScatterAdd(Indexed):
             yield Sample("f32[3, 4, 5, 6]", f"i32[{(3, 4, 5, 6)[axis]}]", axis=axis, size=3, ranges=ids(2))
         yield Sample("f32[2, 5, 4]", "i64[2, 5]", axis=1, batch_dims=1, size=3, ranges=ids(2))
         yield Sample("f32[2, 3, 5]", "u8[2, 5]", axis=2, batch_dims=1, size=4, ranges=ids(3))
-        yield Sample("f32[2, 3]", "i64[2, 3]", axis=2, batch_dims=2, size=4, ranges=ids(3)) if False else Sample(
-            "f32[2, 3, 5]", "i64[2, 3, 5]", axis=2, batch_dims=2, size=4, ranges=ids(3)
-        )
+        yield Sample("f32[2, 3, 5]", "i64[2, 3, 5]", axis=2, batch_dims=2, size=4, ranges=ids(3))
         yield Sample("f32[3]", "i64[]", size=4, ranges=ids(3))
         yield Sample("f32[0, 3]", "i64[0]", size=2, ranges=ids(1))
         yield Sample("f32[7, 2]", "i64[7]", size=4, oob="clip", ranges={"indices": (-3, 6)})
@@ -282,3 +280,6 @@ def write_cells(
     else:
         combine.at(cells, target, new[b, i])
     assert np.shares_memory(cells, out), "a dense array is reshaped without a copy"
+
+
+OPS = (Gather, ScatterAdd)

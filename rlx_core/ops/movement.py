@@ -14,15 +14,17 @@ from attrs import evolve, field
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, require
-from rlx_core.ir.dtypes import ALL, bf16, bool_, c64, f16, f32, f64, i32, i64, u8
+from rlx_core.ir.dtypes import ALL, bool_
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_rank, expect_shape, normalize_axes, normalize_axis, same_dim
-from rlx_core.ops.creation import dim_value, full, iota, scalar, static, tangent_or_zeros, zeros_like
+from rlx_core.ops.arithmetic import maximum, minimum
+from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
+from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, expand, reshape, sum_axes
+from rlx_core.ops.structural import all_batched, expand, reshape, sum_axes
 
 
 class Movement(Op):
@@ -170,11 +172,6 @@ class Concat(Op):
 _concat = op_function(Concat)
 
 
-def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
-    """The operands of a batched op with the batch axis on every one of them, by repetition where it was missing."""
-    return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
-
-
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""
     if axis is None:
@@ -183,9 +180,6 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
 
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
-
-_SAME = 0
-
 
 @define_op
 class Pad(Op):
@@ -275,7 +269,7 @@ class Pad(Op):
             if self.lo[axis] == 0 and self.hi[axis] == 0:
                 continue
             n = x.shape[axis]
-            positions = iota(axis=0, shape=(g.shape[axis],)) - (dim_value(size=self.lo[axis]))
+            positions = iota(axis=0, shape=(g.shape[axis],)) - dim_value(size=self.lo[axis])
             g = scatter_add(g, _source(self.mode, positions, n), axis=axis, size=n)
         return g
 
@@ -405,3 +399,5 @@ class Flip(Movement):
 
 
 flip = op_function(Flip)
+
+OPS = (Narrow, Concat, Pad, Flip)

@@ -348,6 +348,11 @@ def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
     return total if total.shape == tuple(shape) else reshape(total, tuple(shape))
 
 
+def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
+    """The operands of a batched op with the batch axis on every one of them, by repetition where it was missing."""
+    return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
+
+
 @define_op
 class Conjugate(Op):
     """The complex conjugate."""
