@@ -2,9 +2,9 @@
 
 A plugin is a module (or any object) whose functions carry `@hookimpl` and one of the names below. All hooks
 are declarative: they take no arguments and return records of `rlx_core.contributions` (a list, a tuple, a
-generator, or nothing). Each is called once, when the plugin is activated, and what it returns is frozen into the
-registry; no hook runs while a program is traced, transformed or executed. Functions whose names begin with `rlx_`
-are hooks, so that a misspelt one is noticed.
+generator, or nothing). Each is called once, when the plugin is activated, and what it returns is frozen into
+the registry; no hook runs while a program is traced, transformed or executed. A function whose name begins
+with `rlx_` is a hook, so that a misspelt one is noticed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def rlx_availability() -> str | None:
-    """Why this plugin's device is out of reach (hardware, driver, library), or `None`; called before all others."""
+    """Why this plugin's device is out of reach (hardware, driver, library), or `None`; called first."""
 
 
 @hookspec
