@@ -68,7 +68,7 @@ class PluginEntry:
 
     @property
     def conditions(self) -> frozenset[str]:
-        """Everything that activates this plugin: its own name as a domain and as a target, and what it declares."""
+        """What activates this plugin: its own name as a domain and as a target, and what it declares."""
         return frozenset((f"domain.{self.name}", f"target.{self.name}", *self.when))
 
     def matches(self, word: str) -> bool:

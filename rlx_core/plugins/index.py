@@ -1,7 +1,7 @@
 """The index: which plugins are installed, read from packaging metadata alone and remembered on disk.
 
 A scan reads the entry points of every installed distribution, which takes tens of milliseconds in a large
-environment; the remembered index takes about one. It is only a copy: whatever is wrong with it, rlx scans again.
+environment; the remembered index takes about one. It is only a copy: if anything is wrong with it, rlx scans.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Index:
 
 
 def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = None) -> Index:
-    """The index for `path` (default: `sys.path`), from disk where nothing has changed since it was written."""
+    """The index for `path` (default: `sys.path`), from disk if nothing has changed since it was written."""
     search = list(sys.path if path is None else path)
     directory = (cache_directory() if cache is None else cache) / "plugins"
     stamps = {place: stamp(place) for place in search}

@@ -1,8 +1,10 @@
 """The hook side: pluggy finds and verifies a plugin's hook implementations, and this module makes that safe.
 
-Four things are mended. Registration is all or nothing. Looking for hooks runs no code of the plugin: properties and
-lazy module attributes stay asleep. A misspelt hook is refused instead of never called. And implementations are called
-one plugin at a time, so that one that raises costs only its own plugin.
+Four things are mended. Registration is all or nothing. Looking for hooks runs no code of the plugin:
+properties and lazy module attributes stay asleep. A misspelt hook is refused, not ignored. Implementations
+are called one plugin at a time, so that one that raises costs only its own plugin.
+
+pluggy 1.7 does the first two itself; rlx accepts pluggy 1.5, which does not.
 """
 
 from __future__ import annotations
@@ -42,19 +44,23 @@ class PluginManager(pluggy.PluginManager):
         """Register every hook implementation of a plugin, or none.
 
         Raises:
-            PluginError: a hook's name or arguments are not those of a hook, or its marker asks for what rlx does not
-                do; the manager is as it was before.
+            PluginError: a hook's name or arguments are not those of a hook, or its marker asks for what rlx
+                does not do; the manager is as it was before.
         """
         self.verify(plugin)
         try:
             return super().register(plugin, name)
         except BaseException as error:
-            if plugin in self.get_plugins():
+            if self.holds(plugin):
                 self.unregister(plugin)
             if isinstance(error, pluggy.PluginValidationError):
                 message = str(error).strip().splitlines()[-1]
                 raise PluginError(f"a hook's arguments differ from its specification: {message}") from error
             raise
+
+    def holds(self, plugin: object) -> bool:
+        """Whether this very object is registered; plugins need neither be hashable nor compare sanely."""
+        return any(each is plugin for _, each in self.list_name_plugin())
 
     def verify(self, plugin: object) -> None:
         """Refuse what pluggy would accept and then never call, or call in an order that rlx does not keep."""
@@ -87,7 +93,7 @@ class PluginManager(pluggy.PluginManager):
 
 
 def routine(plugin: object, name: str) -> Any:
-    """The function or method behind an attribute, found without running a property, descriptor or `__getattr__`."""
+    """The function or method behind an attribute, found without running a property or `__getattr__`."""
     found = inspect.getattr_static(plugin, name, None)
     if isinstance(found, staticmethod | classmethod):
         return found.__func__

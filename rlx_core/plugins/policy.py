@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.plugins.entry import Origin, PluginEntry, normalized
-from rlx_core.plugins.states import State
+from rlx_core.plugins.states import State, Verdict
 
 BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"
 ALLOW_VARIABLE: Final = "RLX_PLUGINS_ALLOW"
@@ -36,6 +36,13 @@ class Choice:
         )
 
 
+def read_only(table: Mapping[str, Choice]) -> Mapping[str, Choice]:
+    return MappingProxyType(dict(table))
+
+
+NO_OVERRIDE: Final[Mapping[str, Choice]] = MappingProxyType({})
+
+
 def choices(words: Iterable[str], source: str) -> tuple[Choice, ...]:
     return tuple(Choice(word, source) for word in words)
 
@@ -44,8 +51,8 @@ def choices(words: Iterable[str], source: str) -> tuple[Choice, ...]:
 class PluginPolicy:
     """Which plugins may be used, which must be, and who wins a contested name.
 
-    Policies of several sources add up with `+`: whatever any of them blocks is blocked; of several lists of what is
-    allowed a plugin must be on each; a right-hand override replaces a left-hand one.
+    Policies of several sources add up with `+`: whatever any of them blocks is blocked; of several lists of
+    what is allowed a plugin must be on each; a right-hand override replaces a left-hand one.
 
     Args:
         block: Names or patterns of plugins or distributions that are never imported.
@@ -57,9 +64,7 @@ class PluginPolicy:
     block: tuple[Choice, ...] = ()
     allow: tuple[tuple[Choice, ...], ...] = ()
     enable: tuple[Choice, ...] = ()
-    override: Mapping[str, Choice] = field(
-        factory=dict, converter=lambda table: MappingProxyType(dict(table))
-    )
+    override: Mapping[str, Choice] = field(default=NO_OVERRIDE, converter=read_only)
 
     @classmethod
     def of(
@@ -115,23 +120,21 @@ class PluginPolicy:
             {**self.override, **other.override},
         )
 
-    def verdict(self, entry: PluginEntry) -> tuple[State, str, str] | None:
-        """Why a plugin must not be imported (state, reason, what would mend it), or `None`."""
+    def verdict(self, entry: PluginEntry) -> Verdict | None:
+        """Why a plugin must not be imported, or `None`."""
         for choice in self.block:
             if choice.covers(entry):
-                return (
-                    State.BLOCKED,
-                    f"blocked by {choice.source}",
-                    f"take `{choice.word}` out of {choice.source}",
-                )
+                mend = f"take `{choice.word}` out of {choice.source}"
+                return Verdict(State.BLOCKED, f"blocked by {choice.source}", mend)
         if entry.origin is not Origin.BUILTIN:
             for allowed in self.allow:
                 if not any(choice.covers(entry) for choice in allowed):
                     source = allowed[0].source
-                    return State.BLOCKED, f"not allowed by {source}", f"add `{entry.name}` to {source}"
+                    mend = f"add `{entry.name}` to {source}"
+                    return Verdict(State.BLOCKED, f"not allowed by {source}", mend)
         if entry.incompatible is not None:
             mend = f"python -m pip install --upgrade rlx-core {entry.distribution}"
-            return State.INCOMPATIBLE, entry.incompatible, mend
+            return Verdict(State.INCOMPATIBLE, entry.incompatible, mend)
         return None
 
     def unmatched(self, entries: Iterable[PluginEntry]) -> tuple[str, ...]:
@@ -154,6 +157,6 @@ def word_list(table: Mapping[str, Any], key: str, source: str) -> list[str]:
 
 
 def beside(source: str, word: str) -> str:
-    """A plugin file named in a configuration file lies relative to that file, not to where rlx was started."""
+    """A plugin file named in a configuration lies relative to that, not to where rlx was started."""
     domain, equals, path = word.rpartition("=")
     return f"{domain}{equals}{Path(source).parent / path}" if path.endswith(".py") else word

@@ -1,12 +1,13 @@
-"""What has become of a plugin: its state, the reason, and what it gave; plain values that any report can print."""
+"""What has become of a plugin: its state, the reason, and what it gave; values that any report can print."""
 
 from __future__ import annotations
 
+import importlib
 import traceback
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from attrs import field, frozen
 
@@ -26,9 +27,16 @@ class State(StrEnum):
     SHADOWED = "shadowed"  # the configuration gave something of its to another plugin
 
 
+MACHINERY: Final = (
+    Path(__file__).parent,
+    Path(__file__).parent.parent / "contributions",
+    Path(importlib.__file__).parent,
+)
+
+
 @frozen
 class Failure:
-    """What a plugin's own code did wrong, kept so that whoever asks for the plugin later sees the true cause."""
+    """What a plugin's own code did wrong, kept so that whoever asks for the plugin sees the true cause."""
 
     error: BaseException = field(eq=False)
     where: str  # the innermost line, which is the plugin's own or one that it called
@@ -47,6 +55,8 @@ class Failure:
         summary = (
             message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}".rstrip(": ")
         )
+        if isinstance(error, SyntaxError):
+            lines += (f"{error.filename}:{error.lineno}",)  # the line that does not parse has no frame
         return cls(error, lines[-1] if lines else "", summary, lines[-4:])
 
 
@@ -69,8 +79,8 @@ def attempt(action: Callable[[], T]) -> Outcome[T]:
 
 
 def is_machinery(filename: str) -> bool:
-    """Whether a frame belongs to the import system or to this package."""
-    return filename.startswith("<frozen ") or Path(filename).parent == Path(__file__).parent
+    """Whether a frame belongs to the import system, to generated code, or to the plugin layer itself."""
+    return filename.startswith("<") or Path(filename).parent in MACHINERY
 
 
 @frozen
@@ -86,6 +96,16 @@ class Provenance:
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{self.distribution} {self.version}, {place}"
+
+
+@frozen
+class Verdict:
+    """What was decided about a plugin, why, and what would change it."""
+
+    state: State
+    reason: str = ""
+    mend: str | None = None
+    failure: Failure | None = None
 
 
 @frozen
