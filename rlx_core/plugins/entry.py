@@ -49,13 +49,16 @@ class PluginEntry:
 
     name: str
     module: str = ""
-    distribution: str = "(none)"
+    distribution: str = "(not installed)"
     version: str = "0"
     requires: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     file: str = ""
-    origin: Origin = field(default=Origin.INSTALLED, converter=Origin)
     plugin: object = field(default=None, eq=False, repr=False)
+    origin: Origin = field(
+        default=Factory(lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True),
+        converter=Origin,
+    )
     fault: str | None = None
     incompatible: str | None = field(
         default=Factory(lambda self: incompatibility(self.requires), takes_self=True)
@@ -101,7 +104,7 @@ def named_entry(text: str) -> PluginEntry:
     if address.endswith(".py"):
         path = Path(address).expanduser().absolute()
         fault = None if path.is_file() else f"there is no file {path}"
-        version = "0" if fault else f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+        version = "0" if fault else f"sha256:{file_digest(path)}"
         name, address, file = path.stem, str(path), str(path)
     else:
         fault = (
@@ -117,12 +120,15 @@ def named_entry(text: str) -> PluginEntry:
 def given_entry(plugin: object) -> PluginEntry:
     """The entry for a plugin that the program has at hand; its domain is the last word of its name."""
     name = plugin.__name__ if isinstance(plugin, ModuleType | type) else type(plugin).__name__
-    return PluginEntry(name.rpartition(".")[2].lower(), origin=Origin.GIVEN, plugin=plugin)
+    return PluginEntry(name.rpartition(".")[2].lower(), plugin=plugin)
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a module from a path, under a name that no installed module can have."""
-    name = f"rlx_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    """Import a module from a path, under a name that no installed module has.
+
+    The name comes from the content, not the path, because it ends up in digests.
+    """
+    name = f"rlx_file_{path.stem}_{file_digest(path)}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -138,10 +144,15 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
+def file_digest(path: Path) -> str:
+    """What stands for the version of a file that no distribution owns."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
 def file_of(plugin: object) -> str:
     """The source file of a plugin, or nothing for one made in a shell."""
     if isinstance(plugin, ModuleType):
-        return plugin.__file__ or ""
+        return str(vars(plugin).get("__file__") or "")  # not an attribute: modules may have a `__getattr__`
     try:
         return inspect.getsourcefile(plugin if isinstance(plugin, type) else type(plugin)) or ""
     except TypeError:

@@ -59,9 +59,9 @@ class PluginHost:
         everyone = {entry.key: entry for entry in [*known, *enabled.values()]}
         self.entries: Final = tuple(everyone[key] for key in sorted(everyone))
         self.notes += self.policy.unmatched(self.entries)
-        self._at_once = [
-            entry for entry in self.entries if entry.origin is Origin.BUILTIN or entry.key in enabled
-        ]
+        # rlx's own first: its names are then known when a plugin claims one of them.
+        own = [entry for entry in self.entries if entry.origin is Origin.BUILTIN]
+        self._at_once = own + [entry for entry in self.entries if entry.key in enabled and entry not in own]
         self._manager = PluginManager()
         self._verdicts: dict[EntryKey, Verdict] = {}
         self._collected: dict[EntryKey, Collected] = {}
@@ -108,9 +108,9 @@ class PluginHost:
         with self._lock:
             fresh = set(conditions) - self._met
             if fresh:
-                self._met |= fresh
                 self._activate(self._at_once)
                 self._activate(entry for entry in self.entries if fresh & entry.conditions)
+                self._met |= fresh
             return self.registry()
 
     def activate_all(self) -> Registry:
@@ -179,7 +179,11 @@ class PluginHost:
             # does not start its own activation again.
             self._verdicts[entry.key] = verdict or Verdict(State.ACTIVE)
             if verdict is None:
-                self._verdicts[entry.key] = self._try(entry)
+                try:
+                    self._verdicts[entry.key] = self._try(entry)
+                except KeyboardInterrupt:
+                    del self._verdicts[entry.key]  # no verdict came of it; the next use tries again
+                    raise
             self._registry = None
 
     def _try(self, entry: PluginEntry) -> Verdict:

@@ -119,7 +119,7 @@ def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list
             () if is_core else core_requirements(distribution.requires or ()),
             tuple(sorted(conditions.get(module, ()))),
             metadata_place(distribution),
-            Origin.BUILTIN if is_core else Origin.INSTALLED,
+            origin=Origin.BUILTIN if is_core else Origin.INSTALLED,
         )
         for plugin, module in plugins.items()
     ]
