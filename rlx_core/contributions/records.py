@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -186,7 +187,7 @@ class PipelineSpec(Contribution):
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(
-            self, "config", MappingProxyType(dict(self.config))
+            self, "config", MappingProxyType(deepcopy(dict(self.config)))
         )  # the plugin keeps its own copy
 
 

@@ -56,7 +56,9 @@ class PluginEntry:
     file: str = ""
     plugin: object = field(default=None, eq=False, repr=False)
     origin: Origin = field(
-        default=Factory(lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True),
+        default=Factory(
+            lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True
+        ),
         converter=Origin,
     )
     fault: str | None = None

@@ -30,7 +30,8 @@ GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
 FORMAT: Final = 1  # part of the key, so that an rlx with another layout never reads this one's files
 SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
-KEPT: Final = 32  # files; every script directory makes its own, because it is on sys.path
+KEPT: Final = 32  # files, one for each set of places that somebody imports from
+METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 @frozen
@@ -45,7 +46,7 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
     """The index for `path` (default: `sys.path`), from disk if nothing has changed since it was written."""
     search = list(sys.path if path is None else path)
     directory = (cache_directory() if cache is None else cache) / "plugins"
-    stamps = {place: stamp(place) for place in search}
+    stamps = {place: stamp(place) for place in search if holds_metadata(place)}
     file = directory / f"index-{digest(stamps)}.json"
     remembered = read(file)
     if remembered is not None:
@@ -155,6 +156,21 @@ def metadata_files(distribution: Distribution) -> list[str]:
 
 
 # The copy on disk.
+
+
+def holds_metadata(place: str) -> bool:
+    """Whether any distribution is installed in a place.
+
+    The directory of a script or of a project is on `sys.path` too, and changes whenever somebody saves a
+    file; left out of the key, it neither makes the remembered index useless nor a file of its own.
+    """
+    try:
+        with os.scandir(place or os.curdir) as names:
+            return any(name.name.endswith(METADATA) for name in names)
+    except NotADirectoryError:
+        return True  # a zip archive, which may hold metadata; its time is all that is looked at
+    except OSError:
+        return False
 
 
 def stamp(place: str) -> int | None:

@@ -19,7 +19,7 @@ HEADER = "from rlx_core.hooks import hookimpl\nfrom rlx_core.contributions impor
 
 
 class Site:
-    """A directory that looks like site-packages: modules, and the metadata of the distributions they belong to."""
+    """A directory that looks like site-packages: modules, and the metadata of their distributions."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Site:
             os.utime(place, (place.stat().st_mtime - 60,) * 2)
 
 
-@pytest.fixture()
+@pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """An empty site directory on `sys.path`, and a cache directory of its own."""
     directory = tmp_path / "site"
@@ -97,7 +97,7 @@ def host_of(*entries: PluginEntry, **policy: object) -> PluginHost:
     return PluginHost(entries, policy=PluginPolicy.of(**policy), builtin=own)  # type: ignore[arg-type]
 
 
-@pytest.fixture()
+@pytest.fixture
 def make() -> SimpleNamespace:
     """The helpers above; a fixture, because test modules cannot import one another."""
     return SimpleNamespace(module=module_with, ops=op_plugin, entry=entry, host=host_of)

@@ -65,7 +65,7 @@ def test_records_are_values():
 def test_a_pipeline_keeps_its_own_copy():
     config = {"mir": ["acme.p"]}
     spec = PipelineSpec("acme.fast", config)
-    config["mir"] = []
+    config["mir"].append("acme.q")
 
     assert spec.config == {"mir": ["acme.p"]}
 
@@ -81,7 +81,10 @@ def test_a_reference_imports_when_it_is_resolved_and_not_before():
 
 
 def test_a_reference_may_reach_into_a_class():
-    assert LazyRef("collections:OrderedDict.fromkeys").resolve() == __import__("collections").OrderedDict.fromkeys
+    assert (
+        LazyRef("collections:OrderedDict.fromkeys").resolve()
+        == __import__("collections").OrderedDict.fromkeys
+    )
 
 
 def test_a_reference_to_nothing_has_the_cause():
@@ -110,11 +113,11 @@ def test_a_family_is_a_mapping_or_things_that_know_their_names(family):
 def test_a_family_without_the_member_says_the_nearest():
     (spec,) = OpFamily({"acme.cube": Cube}, ["acme.cubes"])
 
-    with pytest.raises(PluginError, match="acme.cubes: its family does not have it") as caught:
+    with pytest.raises(PluginError, match=r"acme\.cubes: its family does not have it") as caught:
         spec.load.resolve()
     assert caught.value.hint == "did you mean `acme.cube`?"
 
 
 def test_a_class_without_a_name_is_no_op():
-    with pytest.raises(PluginError, match="`dict`|dict"):
+    with pytest.raises(PluginError, match="the class dict has no `name`"):
         OpSpec.of(dict)

@@ -14,19 +14,19 @@ from rlx_core.plugins import Origin, PluginEntry, index, installed_plugins
 from rlx_core.plugins.index import core_requirements, scan
 
 
-@pytest.fixture()
+@pytest.fixture
 def path(site):
     """Search only the site directory, so that what else is installed here plays no part."""
     return [str(site.path)]
 
 
-@pytest.fixture()
+@pytest.fixture
 def cached(tmp_path):
     """The files of the remembered index."""
     return lambda: sorted((tmp_path / "cache" / "plugins").glob("*"))
 
 
-@pytest.fixture()
+@pytest.fixture
 def scans(monkeypatch):
     """How often the metadata was really read."""
     count = []
@@ -85,6 +85,18 @@ def test_metadata_changed_in_place_is_noticed(site, path):
     points.write_text(f"[rlx.plugins]\nrenamed = {module}\n")
 
     assert [entry.name for entry in installed_plugins(path).entries] == ["renamed", "rlx"]
+
+
+def test_a_directory_without_distributions_does_not_matter(site, path, tmp_path, scans):
+    """The directory of a script is on the path as well, and changes with every file that is saved."""
+    site.install("acme")
+    site.settle()
+    for number in range(3):
+        (tmp_path / "script").mkdir(exist_ok=True)
+        (tmp_path / "script" / f"draft{number}.py").touch()
+        installed_plugins([str(tmp_path / "script"), str(tmp_path / "absent"), *path])
+
+    assert len(scans) == 1
 
 
 def test_a_directory_that_may_still_change_is_not_remembered(site, path, cached):
@@ -160,13 +172,22 @@ def test_of_two_versions_the_first_on_the_path_counts(site, path, tmp_path):
     site.install("acme", version="2.0")
     type(site)(second).install("acme", version="1.0")
 
-    found = [entry.version for entry in installed_plugins([*path, str(second)]).entries if entry.name == "acme"]
+    found = [
+        entry.version for entry in installed_plugins([*path, str(second)]).entries if entry.name == "acme"
+    ]
 
     assert found == ["2.0"]
 
 
 def test_requirements_on_other_packages_are_left_to_the_installer():
-    texts = ["rlx-core", "RLX.Core[all] >=1", "rlx_core@ https://x", "rlx-core-x", "numpy", " rlx-core;python_version>'3'"]
+    texts = [
+        "rlx-core",
+        "RLX.Core[all] >=1",
+        "rlx_core@ https://x",
+        "rlx-core-x",
+        "numpy",
+        " rlx-core;python_version>'3'",
+    ]
 
     assert core_requirements(texts) == tuple(sorted([texts[0], texts[1], texts[2], texts[5]]))
 

@@ -1,4 +1,4 @@
-"""One broken plugin never stops the listing, or the use of others; and says its own cause when it is asked for."""
+"""One broken plugin never stops the listing or the use of others, and says its own cause when asked for."""
 
 from __future__ import annotations
 
@@ -20,13 +20,28 @@ BROKEN = {
     "lacks": ("import a_library_nobody_has", (), State.FAILED, "ModuleNotFoundError"),
     "unparsable": ("def f(:", (), State.FAILED, "SyntaxError"),
     "outside": ("class Odd(BaseException): pass\nraise Odd('no')", (), State.FAILED, "Odd: no"),
-    "older": ("raise AssertionError('imported')", ("rlx-core<0.1",), State.INCOMPATIBLE, "needs rlx-core <0.1"),
-    "newer": ("raise AssertionError('imported')", ("rlx_core>=99",), State.INCOMPATIBLE, "needs rlx_core >=99"),
+    "older": (
+        "raise AssertionError('imported')",
+        ("rlx-core<0.1",),
+        State.INCOMPATIBLE,
+        "needs rlx-core <0.1",
+    ),
+    "newer": (
+        "raise AssertionError('imported')",
+        ("rlx_core>=99",),
+        State.INCOMPATIBLE,
+        "needs rlx_core >=99",
+    ),
     "garbled": ("", ("rlx-core>>1",), State.INCOMPATIBLE, "cannot be read"),
     "misspelt": ("@hookimpl\ndef rlx_opps(): return []", (), State.FAILED, "`rlx_opps` is not a hook"),
     "unmarked": ("def rlx_ops(): return []", (), State.FAILED, "lacks its `@hookimpl`"),
     "arguments": ("@hookimpl\ndef rlx_ops(compiler): return []", (), State.FAILED, "arguments differ"),
-    "reordered": ("@hookimpl(tryfirst=True)\ndef rlx_ops(): return []", (), State.FAILED, "marked `tryfirst`"),
+    "reordered": (
+        "@hookimpl(tryfirst=True)\ndef rlx_ops(): return []",
+        (),
+        State.FAILED,
+        "marked `tryfirst`",
+    ),
     "throws": ("@hookimpl\ndef rlx_ops(): raise KeyError('gone')", (), State.FAILED, "KeyError: 'gone'"),
     "late": (
         "@hookimpl\ndef rlx_ops():\n    yield OpSpec('late.op', 'math:exp')\n    raise OSError('disk')",
@@ -40,8 +55,18 @@ BROKEN = {
         State.FAILED,
         "rlx_ops returned PassSpec, not OpSpec",
     ),
-    "text": ("@hookimpl\ndef rlx_passes(): return 'text.pass'", (), State.FAILED, "returned str, not PassSpec"),
-    "ill": ("@hookimpl\ndef rlx_ops(): return [OpSpec('Ill', 'math:exp')]", (), State.FAILED, "name is 'Ill'"),
+    "text": (
+        "@hookimpl\ndef rlx_passes(): return 'text.pass'",
+        (),
+        State.FAILED,
+        "returned str, not PassSpec",
+    ),
+    "ill": (
+        "@hookimpl\ndef rlx_ops(): return [OpSpec('Ill', 'math:exp')]",
+        (),
+        State.FAILED,
+        "name is 'Ill'",
+    ),
     "twice": (
         "@hookimpl\ndef rlx_ops(): return [OpSpec('twice.op', 'math:exp')] * 2",
         (),
@@ -64,7 +89,7 @@ BROKEN = {
 }
 
 
-@pytest.fixture()
+@pytest.fixture
 def host(site) -> PluginHost:
     """Every kind of broken plugin at once, and one that works."""
     site.install("good", GOOD)

@@ -22,7 +22,7 @@ def test_every_kind_of_record_has_one_hook_and_every_hook_a_sentence():
 
 def test_registration_is_all_or_nothing(make):
     """The second hook is wrong; the first must not stay behind."""
-    plugin = make.module("acme", rlx_backends=lambda: [], rlx_ops=lambda compiler: [])
+    plugin = make.module("acme", rlx_backends=list, rlx_ops=lambda compiler: [])
     manager = PluginManager()
 
     with pytest.raises(PluginError, match="arguments differ"):
@@ -56,7 +56,7 @@ def test_registration_wakes_no_lazy_module_attribute():
     woken = []
     module.__getattr__ = woken.append
     module.__dir__ = lambda: ["heavy", "rlx_ops"]
-    module.rlx_ops = hookimpl(lambda: [])
+    module.rlx_ops = hookimpl(list)
 
     PluginManager().register(module, "lazy")
 
@@ -65,14 +65,14 @@ def test_registration_wakes_no_lazy_module_attribute():
 
 def test_a_misspelt_hook_is_refused_with_the_nearest_name(make):
     with pytest.raises(PluginError, match="`rlx_backend` is not a hook") as caught:
-        PluginManager().register(make.module("acme", rlx_backend=lambda: []), "acme")
+        PluginManager().register(make.module("acme", rlx_backend=list), "acme")
 
     assert caught.value.hint == "did you mean `rlx_backends`?"
 
 
 def test_a_hook_of_a_later_rlx_may_be_marked_optional():
     module = ModuleType("acme")
-    module.rlx_dreams = hookimpl(lambda: [], optionalhook=True)
+    module.rlx_dreams = hookimpl(list, optionalhook=True)
 
     assert PluginManager().register(module, "acme") == "acme"
 
@@ -98,7 +98,7 @@ def test_a_function_imported_from_elsewhere_is_no_hook():
 @pytest.mark.parametrize("option", ["tryfirst", "trylast", "wrapper", "hookwrapper"])
 def test_a_marker_that_asks_for_an_order_is_refused(option):
     module = ModuleType("acme")
-    module.rlx_ops = hookimpl(lambda: [], **{option: True})
+    module.rlx_ops = hookimpl(list, **{option: True})
 
     with pytest.raises(PluginError, match=f"marked `{option}`"):
         PluginManager().register(module, "acme")

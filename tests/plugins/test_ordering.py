@@ -46,9 +46,11 @@ def test_the_order_does_not_depend_on_the_order_of_the_records():
 
 
 def test_a_cycle_is_spelled_out_with_who_says_what():
-    records = table(spec("a", before=["acme.b"]), spec("b"), spec("c", after=["acme.b"], before=["acme.a"]), spec("d"))
+    records = table(
+        spec("a", before=["acme.b"]), spec("b"), spec("c", after=["acme.b"], before=["acme.a"]), spec("d")
+    )
 
-    with pytest.raises(CycleError, match="order: acme.a → acme.b → acme.c → acme.a is a cycle") as caught:
+    with pytest.raises(CycleError, match=r"acme\.a → acme\.b → acme\.c → acme\.a is a cycle") as caught:
         ordered(records)
 
     assert [(fact.label, fact.found) for fact in caught.value.facts] == [
@@ -59,5 +61,5 @@ def test_a_cycle_is_spelled_out_with_who_says_what():
 
 
 def test_a_record_after_itself_is_the_shortest_cycle():
-    with pytest.raises(CycleError, match="acme.a → acme.a"):
+    with pytest.raises(CycleError, match=r"acme\.a → acme\.a"):
         ordered(table(spec("a", after=["acme.a"])))

@@ -8,7 +8,7 @@ from rlx_core.errors import ConfigError, PluginError
 from rlx_core.plugins import Origin, PluginHost, PluginPolicy, State
 
 
-@pytest.fixture()
+@pytest.fixture
 def three(make):
     """rlx's own plugin, and two of others."""
     return [
@@ -56,7 +56,7 @@ def test_block_wins_over_allow_and_every_source_counts(three):
 def test_asking_for_what_is_blocked_says_who_blocked_it(three):
     host = PluginHost(three, policy=PluginPolicy.from_environment({"RLX_PLUGINS_BLOCK": "acme"}))
 
-    with pytest.raises(PluginError, match="acme.op: its plugin acme is blocked") as caught:
+    with pytest.raises(PluginError, match=r"acme\.op: its plugin acme is blocked") as caught:
         host.require("ops", "acme.op")
 
     assert "blocked by RLX_PLUGINS_BLOCK" in str(caught.value)
