@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -99,5 +98,7 @@ def targets_elsewhere() -> list[str]:
 @cache
 def known_packages() -> dict[str, str]:
     """The packages that are known to make a condition's name available, from the table beside this file."""
+    import tomllib  # here, because only an error needs it and rlx is imported more often than it fails
+
     table = tomllib.loads(Path(__file__).with_name("known_packages.toml").read_text(encoding="utf-8"))
     return {condition: str(package) for condition, package in table.items()}

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -212,6 +211,8 @@ def write(file: Path, index: Index, sources: dict[str, int | None]) -> None:
     """Remember an index; a cache that cannot be written only costs the next process a scan."""
     rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
     content = json.dumps({"entries": rows, "faults": index.faults, "sources": sources})
+    import tempfile  # here, as in `scan`: a process that finds its index remembered does not need it
+
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".index-")

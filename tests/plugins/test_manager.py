@@ -14,6 +14,15 @@ from rlx_core.hooks import HOOKS, hookimpl
 from rlx_core.plugins import PluginManager
 
 
+def nothing():
+    """A new hook function that contributes nothing."""
+
+    def hook():
+        return []
+
+    return hook
+
+
 def test_every_kind_of_record_has_one_hook_and_every_hook_a_sentence():
     assert list(HOOKS.values()) == list(KINDS)
     assert PluginManager().known == {*HOOKS, "rlx_availability"}
@@ -22,7 +31,7 @@ def test_every_kind_of_record_has_one_hook_and_every_hook_a_sentence():
 
 def test_registration_is_all_or_nothing(make):
     """The second hook is wrong; the first must not stay behind."""
-    plugin = make.module("acme", rlx_backends=list, rlx_ops=lambda compiler: [])
+    plugin = make.module("acme", rlx_backends=nothing(), rlx_ops=lambda compiler: [])
     manager = PluginManager()
 
     with pytest.raises(PluginError, match="arguments differ"):
@@ -56,7 +65,7 @@ def test_registration_wakes_no_lazy_module_attribute():
     woken = []
     module.__getattr__ = woken.append
     module.__dir__ = lambda: ["heavy", "rlx_ops"]
-    module.rlx_ops = hookimpl(list)
+    module.rlx_ops = hookimpl(nothing())
 
     PluginManager().register(module, "lazy")
 
@@ -65,14 +74,14 @@ def test_registration_wakes_no_lazy_module_attribute():
 
 def test_a_misspelt_hook_is_refused_with_the_nearest_name(make):
     with pytest.raises(PluginError, match="`rlx_backend` is not a hook") as caught:
-        PluginManager().register(make.module("acme", rlx_backend=list), "acme")
+        PluginManager().register(make.module("acme", rlx_backend=nothing()), "acme")
 
     assert caught.value.hint == "did you mean `rlx_backends`?"
 
 
 def test_a_hook_of_a_later_rlx_may_be_marked_optional():
     module = ModuleType("acme")
-    module.rlx_dreams = hookimpl(list, optionalhook=True)
+    module.rlx_dreams = hookimpl(nothing(), optionalhook=True)
 
     assert PluginManager().register(module, "acme") == "acme"
 
@@ -98,7 +107,7 @@ def test_a_function_imported_from_elsewhere_is_no_hook():
 @pytest.mark.parametrize("option", ["tryfirst", "trylast", "wrapper", "hookwrapper"])
 def test_a_marker_that_asks_for_an_order_is_refused(option):
     module = ModuleType("acme")
-    module.rlx_ops = hookimpl(list, **{option: True})
+    module.rlx_ops = hookimpl(nothing(), **{option: True})
 
     with pytest.raises(PluginError, match=f"marked `{option}`"):
         PluginManager().register(module, "acme")
