@@ -1,0 +1,154 @@
+"""Tracing: a Python function run once on values without elements, and the graph that it leaves behind.
+
+Every array leaf of the arguments becomes an input (or a parameter), every Python scalar a constant of the program. What
+the function calls from `rlx.nn` is recorded as HIR blocks, everything else as ops, so a traced model and a built one take
+the same road.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from attrs import frozen
+
+from rlx_core.errors import Fact, TraceError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Builder, Graph, Value, building
+from rlx_core.ir.types import TensorType
+from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments
+
+__all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "trace", "trace_flat"]
+
+Role = Literal["input", "param", "static"]
+
+
+@frozen
+class Leaf:
+    """One leaf of the arguments: its name, what it is to the program, and its type or static value."""
+
+    name: str
+    role: Role
+    type: TensorType | None = None
+    static: Any = None
+
+
+@frozen(eq=False)
+class Trace:
+    """A traced function.
+
+    Attributes:
+        graph: HIR; inputs and params are named by their place in the arguments.
+        leaves: Every leaf of the arguments, in order.
+        arguments: Their structure, one tree over the dictionary of arguments.
+        results: The structure of what the function returned.
+        captures: Values of enclosing traces that the function uses, by the input that stands for them.
+    """
+
+    graph: Graph
+    leaves: tuple[Leaf, ...]
+    arguments: Tree
+    results: Tree
+    captures: Mapping[str, Value]
+
+
+def is_static_leaf(leaf: Any) -> bool:
+    """Python scalars and strings are constants of the program; pass a NumPy scalar for a value that varies."""
+    return type(leaf) in (bool, int, float, complex, str)
+
+
+def leaf_type(leaf: Any) -> TensorType:
+    """The type of an array-like leaf: a value's own, a spec itself, an array's dtype and dims.
+
+    Raises:
+        TraceError, DtypeError: It is not an array.
+    """
+    if isinstance(leaf, TensorType):
+        return leaf
+    if isinstance(leaf, Value):
+        return leaf.type
+    array = as_array(leaf)
+    return TensorType(dtype(array.dtype), array.shape)
+
+
+def trace(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    params: Callable[[str, Any], bool] = lambda name, leaf: False,
+    capturing: bool = False,
+) -> Trace:
+    """The graph of `function` on these arguments.
+
+    Args:
+        function: Any Python function of pytrees of arrays.
+        args, kwargs: Arrays, values of an enclosing trace, or types (`rlx.spec`) that stand for arrays.
+        params: Whether the leaf of that name becomes a parameter (bound once) instead of an input.
+        capturing: Whether values of enclosing traces may be used by the function's body.
+
+    Raises:
+        TraceError: A leaf is not an array, or the function needs elements.
+    """
+    named = bind_arguments(function, args, kwargs or {})
+    flat, tree = flatten_arguments(named)
+    leaves = [_leaf(name, value, params) for name, value in zip(tree.names, flat, strict=True)]
+
+    def call(stand_ins: list[Any]) -> Any:
+        values = dict(zip(named, tree.unflatten(stand_ins), strict=True))
+        by_name = {k: values.pop(k) for k in named if k in (kwargs or {})}
+        return function(*values.values(), **by_name)
+
+    graph, results, captures = trace_flat(function_name(function), leaves, call, capturing=capturing)
+    return Trace(graph, tuple(leaves), tree, results, captures)
+
+
+def trace_flat(
+    name: str, leaves: Sequence[Leaf], call: Callable[[list[Any]], Any], *, capturing: bool
+) -> tuple[Graph, Tree, dict[str, Value]]:
+    """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured."""
+    builder = Builder(name, capturing=capturing)
+    with building(builder):
+        stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
+        returned, results = flatten(call(stand_ins), "result")
+        outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
+    graph = builder.finish(outputs)
+    captures = {inner.node.op.label: outer for outer, inner in builder.captures.items()}  # type: ignore[attr-defined]
+    return graph, results, captures
+
+
+def _leaf(name: str, value: Any, params: Callable[[str, Any], bool]) -> Leaf:
+    if is_static_leaf(value):
+        return Leaf(name, "static", static=value)
+    try:
+        found = leaf_type(value)
+    except TraceError as error:
+        raise TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=error.hint) from None
+    return Leaf(name, "param" if params(name, value) else "input", found)
+
+
+def _stand_in(builder: Builder, leaf: Leaf) -> Any:
+    if leaf.role == "static":
+        return leaf.static
+    assert leaf.type is not None, "inputs and params have types"
+    make = builder.param if leaf.role == "param" else builder.input
+    return make(leaf.name, leaf.type)
+
+
+def _output(builder: Builder, name: str, value: Any) -> Value:
+    if isinstance(value, Value):
+        return builder._own(value)
+    if isinstance(value, str):
+        raise TraceError(f"trace: the function returns {name} = {value!r}, which is not an array")
+    try:
+        return builder.constant(as_array(value))
+    except TraceError:
+        kind = type(value).__name__
+        raise TraceError(f"trace: the function returns {name} of type {kind}", Fact(name, kind)) from None
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """A name for the graph of a function."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return name if name.isidentifier() else "lambda"

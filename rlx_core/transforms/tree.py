@@ -1,0 +1,91 @@
+"""Nested containers of arrays (pytrees), flattened to named leaves and put together again.
+
+Leaves are named by their place: argument `params` holding `{"w1": ...}` gives the leaf `params.w1`. These names are how
+inputs and parameters are addressed everywhere after tracing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import optree
+from attrs import frozen
+
+from rlx_core.errors import Fact, ShapeError
+
+__all__ = ["Tree", "bind_arguments", "flatten", "flatten_arguments", "same_structure", "single"]
+
+
+@frozen
+class Tree:
+    """The structure of a pytree and the names of its leaves."""
+
+    structure: optree.PyTreeSpec
+    names: tuple[str, ...]
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """The pytree with these leaves."""
+        return optree.tree_unflatten(self.structure, leaves)
+
+
+def flatten(tree: Any, prefix: str = "") -> tuple[list[Any], Tree]:
+    """The leaves of a pytree in a fixed order, and its structure."""
+    paths, leaves, structure = optree.tree_flatten_with_path(tree)
+    return list(leaves), Tree(structure, tuple(".".join([prefix, *map(str, path)]) for path in paths))
+
+
+def flatten_arguments(named: Mapping[str, Any]) -> tuple[list[Any], Tree]:
+    """The leaves of a call's arguments, in the order of the signature, each name starting with its parameter's."""
+    parameters = list(named)
+    paths, leaves, structure = optree.tree_flatten_with_path(tuple(named.values()))
+    names = (".".join([parameters[path[0]], *map(str, path[1:])]) for path in paths)
+    return list(leaves), Tree(structure, tuple(names))
+
+
+def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by parameter name, in order; those of `*args` and of unnamed functions are numbered.
+
+    Raises:
+        TypeError: The call does not fit the function's signature (Python's own message).
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-ins have no signature
+        return {f"arg{i}": a for i, a in enumerate(args)} | dict(kwargs)
+    bound = signature.bind(*args, **kwargs)
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            named.update({f"{name}{i}": a for i, a in enumerate(value)})
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    return named
+
+
+def single(tree: Tree) -> optree.PyTreeSpec:
+    """The structure of the only element of a one-element tuple of pytrees."""
+    (child,) = tree.structure.children()
+    return child
+
+
+def same_structure(what: str, wanted: Tree, found: Tree) -> None:
+    """Require two pytrees to have the same structure.
+
+    Raises:
+        ShapeError: They differ; the first differing leaves are named.
+    """
+    if wanted.structure == found.structure:
+        return
+    missing = [n for n in wanted.names if n not in found.names]
+    extra = [n for n in found.names if n not in wanted.names]
+    raise ShapeError(
+        f"{what}: the arguments have another structure ({found.structure.num_leaves} leaves, not "
+        f"{wanted.structure.num_leaves})",
+        *([Fact("missing", ", ".join(missing[:5]))] if missing else []),
+        *([Fact("extra", ", ".join(extra[:5]))] if extra else []),
+    )
