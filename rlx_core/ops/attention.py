@@ -114,7 +114,9 @@ class AttentionOp(Op):
             raise ShapeError(f"window {self.window} with mask_kind {self.mask_kind!r}: each needs the other")
         for kind, found in (("custom", mask), ("bias", bias)):
             if self.mask_kind == kind and found is None:
-                raise WrongInputCountError(f"mask_kind {kind!r} needs the operand {'mask' if kind == 'custom' else 'bias'}")
+                raise WrongInputCountError(
+                    f"mask_kind {kind!r} needs the operand {'mask' if kind == 'custom' else 'bias'}"
+                )
 
     def scores(self, q: Value, k: Value, mask: Value | None, bias: Value | None) -> Scores:
         """The attention weights of wide `q` and `k` in `[b, h, s, d]`, with equal numbers of heads."""
@@ -211,16 +213,19 @@ class Attention(AttentionOp):
         return attention_operands(q, k, v, mask, bias)
 
     def infer(
-        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None, bias: TensorType | None = None
+        self,
+        q: TensorType,
+        k: TensorType,
+        v: TensorType,
+        mask: TensorType | None = None,
+        bias: TensorType | None = None,
     ) -> TensorType:
         batch, heads, queries, width = self.check(q, k, v, mask, bias)
         if self.layout == "bsd":
             return q.with_shape((*q.shape[:-1], heads * width))
         return q.with_shape((batch, queries, heads, width) if self.layout == "bshd" else (batch, heads, queries, width))
 
-    def decompose(
-        self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None
-    ) -> Value:
+    def decompose(self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None) -> Value:
         times = self.num_heads // self.kv_heads
         q4 = wide(to_heads(q, self.layout, self.num_heads))
         k4, v4 = (repeat_heads(wide(to_heads(x, self.layout, self.kv_heads)), times) for x in (k, v))

@@ -16,6 +16,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.linalg import permuted, reshaped
+from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand
 
 AttentionLayout = Literal["bsd", "bshd", "bhsd"]
@@ -30,7 +31,9 @@ def heads_shape(name: str, x: TensorType, layout: AttentionLayout, heads: int, h
     """
     wanted = (2, 3) if layout == "bsd" else (4,)
     if x.rank not in wanted:
-        raise ShapeError(f"{name} must have {' or '.join(map(str, wanted))} axes in layout {layout}, not {x.rank} ({x})")
+        raise ShapeError(
+            f"{name} must have {' or '.join(map(str, wanted))} axes in layout {layout}, not {x.rank} ({x})"
+        )
     if layout == "bsd":
         batch: Dim = 1 if x.rank == 2 else x.shape[0]
         features = x.shape[-1]
@@ -90,7 +93,7 @@ def positional_visibility(kind: MaskKind, window: int | None, queries: Dim, keys
     visible = column <= row
     if kind == "sliding_window":
         assert window is not None, "checked when the op is made"
-        visible = visible & (column + window >= row)
+        visible = where(column + window >= row, visible, False)
     return visible
 
 

@@ -7,7 +7,8 @@ dtype: they are sums over many rows, and the rule that asked for them casts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 from attrs import field
 
@@ -45,6 +46,9 @@ def group_shape(x: TensorType, groups: int) -> Shape:
 class InputGradient(Op):
     """The cotangent of a norm's data: the type of the data."""
 
+    affine_shape: ClassVar[Callable[..., Shape]]
+    """The dims that gamma must have, from the type of the data."""
+
     def prepare(self, x: Value, dy: Value, gamma: Value | None = None) -> tuple[Value | None, ...]:
         return (*affine_prepare(x, gamma)[:1], as_dtype(dy, x.dtype), *affine_prepare(x, gamma)[1:])
 
@@ -52,10 +56,6 @@ class InputGradient(Op):
         expect_affine(x, self.affine_shape(x), gamma=gamma)
         expect_shape("dy", dy, x.shape)
         return x
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        """The dims that gamma must have."""
-        raise AssertionError("every norm says along which axes its scale lies")
 
 
 @define_op

@@ -49,9 +49,7 @@ class Rotation(Op):
         """How many pairs of features are rotated."""
         return (self.head_dim if self.n_rot is None else self.n_rot) // 2
 
-    def infer(
-        self, x: TensorType, cos: TensorType, sin: TensorType, positions: TensorType | None = None
-    ) -> TensorType:
+    def infer(self, x: TensorType, cos: TensorType, sin: TensorType, positions: TensorType | None = None) -> TensorType:
         expect_dtype("x", x, FLOATS, "float")
         self._check_features(x)
         batch, seq = self._batch_and_seq(x)
@@ -72,7 +70,11 @@ class Rotation(Op):
             raise ShapeError(f"n_rot {self.n_rot} must be even and at most head_dim {self.head_dim}, which is even")
         expect_rank("x", x, 3 if self.layout == "bsd" else 4, 3 if self.layout == "bsd" else 4)
         features = x.shape[-1]
-        fits = require("divides", self.head_dim, features) if self.layout == "bsd" else require("==", features, self.head_dim)
+        fits = (
+            require("divides", self.head_dim, features)
+            if self.layout == "bsd"
+            else require("==", features, self.head_dim)
+        )
         if not fits:
             raise ShapeError(f"{features} features are not heads of {self.head_dim} ({x}, layout {self.layout})")
 
@@ -144,7 +146,9 @@ class Rotation(Op):
         rows = tables[0].shape[1]
         own = data.type.with_shape(data.shape[1:])
         batch, seq = self._batch_and_seq(own)
-        own_positions = expand(iota(axis=0, shape=(seq,)), (batch, seq)) if positions is None else as_dtype(positions, i64)
+        own_positions = (
+            expand(iota(axis=0, shape=(seq,)), (batch, seq)) if positions is None else as_dtype(positions, i64)
+        )
         if not flags[3]:
             own_positions = expand(own_positions, (size, batch, seq))
         first_row = iota(axis=0, shape=(size, 1, 1)) * as_dtype(dim_value(size=rows), i64)
@@ -166,7 +170,9 @@ def rope_samples() -> Iterator[Sample | Rejected]:
     yield Sample("f32[2, 3, 8]", "f32[5, 2]", "f32[5, 2]", "i32[2, 3]", head_dim=4, ranges={"positions": (0, 4)})
     yield Sample("f64[2, 1, 3, 4]", "f64[5, 2]", "f64[5, 2]", "i64[2, 3]", head_dim=4, layout="bhsd",
                  style="interleaved", ranges={"positions": (0, 4)})  # fmt: skip
-    yield Rejected("f32[2, 3, 8]", "f32[2, 2]", "f32[2, 2]", head_dim=4, error=ShapeError, says="2 rows for a sequence of 3")
+    yield Rejected(
+        "f32[2, 3, 8]", "f32[2, 2]", "f32[2, 2]", head_dim=4, error=ShapeError, says="2 rows for a sequence of 3"
+    )
     yield Rejected("f32[2, 3, 6]", "f32[3, 2]", "f32[3, 2]", head_dim=4, error=ShapeError, says="heads of 4")
     yield Rejected("f32[2, 3, 8]", "f32[3, 4]", "f32[3, 4]", head_dim=4, error=ShapeError, says="cos must be [3, 2]")
     yield Rejected("f32[2, 3, 8]", "f32[3, 2]", "f32[3, 2]", head_dim=4, n_rot=6, error=ShapeError, says="n_rot 6")
@@ -214,9 +220,7 @@ class Rope(Rotation):
         terms: list[Value] = [] if isinstance(t_x, Zero) else [self(t_x, cos, sin, positions)]
         if not (isinstance(t_cos, Zero) and isinstance(t_sin, Zero)):
             first, second, rest = self._halves(x)
-            c, s = (
-                None if isinstance(v, Zero) else self._angles(v, x, positions) for v in (t_cos, t_sin)
-            )
+            c, s = (None if isinstance(v, Zero) else self._angles(v, x, positions) for v in (t_cos, t_sin))
             turned = (
                 combine(product_or_none(first, c), product_or_none(second, s), -1),
                 combine(product_or_none(second, c), product_or_none(first, s), 1),

@@ -15,6 +15,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.linalg import as_dtype, pick, reshaped
+from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.structural import expand, sum_axes
 
 
