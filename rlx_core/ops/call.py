@@ -23,7 +23,8 @@ from rlx_core.ir.rewrite import inline
 from rlx_core.ir.rules import CustomDerivative, nested
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, spec
-from rlx_core.ops.arithmetic import exp, multiply
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.structural import expand, sum_axes
 
 __all__ = ["OPS", "Call", "CustomFn", "call", "custom_fn", "custom_jvp", "custom_vjp"]
