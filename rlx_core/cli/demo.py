@@ -91,7 +91,7 @@ def embed_sentences(console: Console, out: Path, target: str | None) -> dict[str
     seconds = [_timed(lambda: model(ids, mask)) for _ in range(5)]
     similarity = embeddings @ embeddings.T
     console.print(similarity_table(SENTENCES, similarity))
-    report = model.specialized_report(ids, mask)
+    report = model.report
     for table in report_tables(report):
         console.print(table)
     console.print(

@@ -71,6 +71,11 @@ class Op:
         cost(self, *types) -> int | Dim                      floating-point operations
         samples(cls) -> Iterator[Sample | Rejected]          what the laws try it on
         prepare(self, *x) -> operands                        runs before `infer`: promotion, by inserting casts
+        view(self, x, strides, offset) -> (offset, strides)  where the result lies inside the bytes that hold operand 0,
+                                                             all in bytes (one pair a result if there are several), or
+                                                             `None` for "it must copy"; called with static types
+        parts(self, *types) -> ((offset, strides), ...)      where each operand lies inside the dense result, for an op
+                                                             that only puts its operands side by side
     """
 
     name: ClassVar[str] = ""
@@ -80,6 +85,7 @@ class Op:
     is_commutative: ClassVar[bool] = False
     is_pure: ClassVar[bool] = True
     is_barrier: ClassVar[bool] = False
+    is_sampler: ClassVar[bool] = False
 
     infer: ClassVar[Rule] = None
     reference: ClassVar[Rule] = None
@@ -89,6 +95,8 @@ class Op:
     batch: ClassVar[Rule] = None
     cost: ClassVar[Rule] = None
     prepare: ClassVar[Rule] = None
+    view: ClassVar[Rule] = None
+    parts: ClassVar[Rule] = None
     samples: ClassVar[Callable[[], Iterator[Any]] | None] = None
 
     def __call__(self, *operands: Any, name: str | None = None) -> Any:

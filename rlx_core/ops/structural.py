@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -19,6 +19,7 @@ from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.strides import Strides, regrouped_strides
 from rlx_core.ir.types import (
     Shape,
     TensorType,
@@ -72,6 +73,10 @@ class Reshape(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         shape = self.infer(x[0].type.with_shape(x[0].shape[1:])).shape
         return reshape(x[0], (size, *shape))
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
+        regrouped = regrouped_strides(x, strides, self.infer(x).static_shape)
+        return None if regrouped is None else (offset, regrouped)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -128,6 +133,12 @@ class Expand(Op):
         aligned = reshape(x[0], (size, *(1,) * (len(target) - own.rank), *own.shape))
         return expand(aligned, (size, *target))
 
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        target = self.infer(x).static_shape
+        added = len(target) - x.rank
+        repeated = (0 if d == 1 and t != 1 else s for d, t, s in zip(x.shape, target[added:], strides, strict=True))
+        return offset, (*(0,) * added, *repeated)
+
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield Sample("f32[1, 3]", target=(2, 3))
@@ -172,6 +183,9 @@ class Transpose(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         rank = x[0].ndim - 1
         return transpose(x[0], (0, *(normalize_axis(p, rank) + 1 for p in self.perm)))
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        return offset, tuple(strides[p] for p in self.perm)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -222,6 +236,9 @@ class Cast(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return self(x[0])
 
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
+        return (offset, strides) if x.dtype is self.to else None
+
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         for pair in (
@@ -257,8 +274,32 @@ def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
     return x.astype(to.numpy)
 
 
+@frozen(slots=False)
+class Reduction(Op):
+    """What reductions share: the dims of the result and how a batch axis shifts the axes."""
+
+    axes: tuple[int, ...] = field(converter=tuple)
+    keep_dim: bool = False
+    category: ClassVar = "reduction"
+
+    def reduced(self, x: TensorType) -> TensorType:
+        """The operand's type with the axes dropped, or 1."""
+        return x.with_shape(reduced_shape(x, self.axes, self.keep_dim))
+
+    def sizes(self, x: TensorType) -> list[Dim]:
+        """The sizes of the reduced axes."""
+        return [x.shape[a] for a in normalize_axes(self.axes, x.rank)]
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - 1)
+        return evolve(self, axes=tuple(a + 1 for a in axes))(x[0])
+
+    def cost(self, x: TensorType) -> Dim:
+        return x.size
+
+
 @define_op
-class Sum(Op):
+class Sum(Reduction):
     """The sum over `axes`; an empty list of axes is the identity.
 
     f16 and bf16 accumulate in f32 and round once; integers keep their dtype and wrap. A sum of bool is i64.
@@ -267,13 +308,8 @@ class Sum(Op):
         x: [..., n, ...]    ->    y: the listed axes dropped, or 1 with keep_dim
     """
 
-    axes: tuple[int, ...]
-    keep_dim: bool = False
-    category: ClassVar = "reduction"
-
     def infer(self, x: TensorType) -> TensorType:
-        shape = reduced_shape(x, self.axes, self.keep_dim)
-        return TensorType(i64 if x.dtype is bool_ else x.dtype, shape)
+        return self.reduced(x).with_dtype(i64 if x.dtype is bool_ else x.dtype)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         total = np.int64 if x.dtype == np.bool_ else x.dtype
@@ -285,20 +321,17 @@ class Sum(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else self(t[0])
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        axes = normalize_axes(self.axes, x[0].ndim - 1)
-        return evolve(self, axes=tuple(a + 1 for a in axes))(x[0])
-
-    def cost(self, x: TensorType) -> Dim:
-        return x.size
-
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         for d in (f32, f64, f16, bf16, c64, i32, u8, bool_):
             yield Sample(f"{d}[2, 3, 4]", axes=(1,))
+        for axis in range(4):
+            yield Sample("f32[2, 3, 4, 5]", axes=(axis,))
+        yield Sample("i64[3, 2]", axes=(0,), low=2**53, high=2**53 + 99)
         yield Sample("f32[2, 3, 4]", axes=(0, -1), keep_dim=True)
         yield Sample("f32[2, 3]", axes=())
         yield Sample("f32[2, 0]", axes=(1,))
+        yield Sample("f32[]", axes=())
         yield Rejected("f32[2, 3]", axes=(2,), error=AxisError, says="outside")
         yield Rejected("f32[2, 3]", axes=(0, -2), error=AxisError, says="twice")
 
@@ -329,6 +362,11 @@ def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
     axes = (*range(extra), *stretched)
     total = sum_axes(g, axes=axes) if axes else g
     return total if total.shape == tuple(shape) else reshape(total, tuple(shape))
+
+
+def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
+    """The operands of a batched op with the batch axis on every one of them, by repetition where it was missing."""
+    return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
 
 
 @define_op

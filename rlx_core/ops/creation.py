@@ -1,0 +1,215 @@
+"""Tensors made from nothing: counters, constants of any shape, identity matrices, one-hot rows, sizes as numbers.
+
+Shapes are dims, so symbolic data come from here: a `Constant` is static, an `Iota` or a `Full` grows with its symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import field
+
+from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dtypes import DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
+from rlx_core.ir.graph import Value, ambient_builder, building
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import Shape, TensorType, expect_shape, normalize_axis
+from rlx_core.ops.structural import cast, expand, reshape, sum_axes
+
+
+def static(shape: Sequence[Dim]) -> tuple[int, ...]:
+    """Dims as integers, for references; symbols are bound before a program is evaluated."""
+    return tuple(d.__index__() for d in shape)
+
+
+class Creation(Op):
+    """An op without operands: nothing to differentiate, and the same for every element of a batch."""
+
+    def vjp(self, g: Value, *, y: Value) -> tuple[Value, ...]:
+        return ()
+
+    def jvp(self, t: Sequence[Any], *, y: Value) -> Zero:
+        return ZERO
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        result: Value = self()
+        return expand(result, (size, *result.shape))
+
+
+@define_op
+class DimValue(Creation):
+    """A size as an i64 scalar: what a rule multiplies or divides by when the size is not known yet."""
+
+    size: Dim
+
+    def infer(self) -> TensorType:
+        return TensorType(i64)
+
+    def reference(self) -> np.ndarray:
+        return np.asarray(self.size.__index__(), np.int64)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample(size=7)
+        yield Sample(size=0)
+        yield Sample(size=2**53 + 1)
+
+
+dim_value = op_function(DimValue)
+
+
+def size_scalar(size: Dim, of: DType) -> Value | float:
+    """A size as a factor of dtype `of`: a weak number where it is known, a cast `DimValue` otherwise."""
+    return float(size) if isinstance(size, int) else cast(dim_value(size=size), to=of)
+
+
+@define_op
+class Iota(Creation):
+    """The position along one axis: y[.., i, ..] = i.
+
+    Attributes:
+        axis: The axis that counts.
+        shape: The dims of the result.
+        dtype: Any numeric dtype; integers wrap, narrow floats round.
+    """
+
+    axis: int
+    shape: Shape = field(converter=tuple)
+    dtype: DType = i64
+
+    def infer(self) -> TensorType:
+        if not self.dtype.is_numeric:
+            raise DtypeError("dtype must be numeric, not bool")
+        normalize_axis(self.axis, len(self.shape))
+        return TensorType(self.dtype, self.shape)
+
+    def reference(self) -> np.ndarray:
+        shape = static(self.shape)
+        axis = normalize_axis(self.axis, len(shape))
+        line = np.arange(shape[axis]).astype(self.dtype.numpy)
+        return np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in (i64, i32, u8, f32, f64, bf16, c64):
+            yield Sample(axis=1, shape=(2, 5), dtype=d)
+        for axis in (0, 1, 2, -1):
+            yield Sample(axis=axis, shape=(2, 3, 4, 5))
+        yield Sample(axis=0, shape=(0, 3))
+        yield Rejected(axis=1, shape=(3,), error=AxisError, says="outside")
+        yield Rejected(axis=0, shape=(3,), dtype=bool_, error=DtypeError, says="numeric")
+
+
+iota = op_function(Iota)
+
+
+@define_op
+class Full(Op):
+    """A scalar repeated over a shape.
+
+    Shapes:
+        value: []    ->    y: shape
+    """
+
+    shape: Shape = field(converter=tuple)
+    category: ClassVar = "movement"
+
+    def infer(self, value: TensorType) -> TensorType:
+        expect_shape("value", value, ())
+        return value.with_shape(self.shape)
+
+    def reference(self, value: np.ndarray) -> np.ndarray:
+        return np.full(static(self.shape), value)
+
+    def decompose(self, value: Value) -> Value:
+        return expand(value, self.shape)
+
+    def vjp(self, g: Value, value: Value, *, y: Value) -> tuple[Value, ...]:
+        return (sum_axes(g, axes=tuple(range(g.ndim))),)
+
+    def jvp(self, t: Sequence[Any], value: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else self(t[0])
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return expand(reshape(x[0], (size, *(1,) * len(self.shape))), (size, *self.shape))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in (f32, f64, bf16, i64, bool_, c64):
+            yield Sample(f"{d}[]", shape=(2, 3))
+        yield Sample("f32[]", shape=())
+        yield Sample("f32[]", shape=(0, 2))
+        yield Rejected("f32[1]", shape=(2,), error=ShapeError, says="value must be []")
+
+
+_full = op_function(Full)
+
+
+def scalar(value: complex, of: DType) -> np.ndarray:
+    """A Python number as a 0-d array of dtype `of`.
+
+    Raises:
+        DtypeError: The number does not fit the dtype (300 in u8, 1.5 in an integer).
+    """
+    if weak_dtype(value, [of]) is not of:
+        raise DtypeError(f"scalar: {value} does not fit {of}")
+    return np.asarray(value, of.numpy)
+
+
+def full(shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None = None) -> Any:
+    """A tensor of `shape` whose elements all are `fill_value`: a number, or a scalar value.
+
+    A number alone is bool, i64, f32 or c64 by its kind.
+
+    Raises:
+        DtypeError: The number does not fit `dtype`.
+    """
+    dims = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
+    if type(fill_value) in (bool, int, float, complex):
+        fill_value = scalar(fill_value, weak_dtype(fill_value) if dtype is None else _dtype(dtype))
+    elif dtype is not None:
+        fill_value = cast(fill_value, to=_dtype(dtype))
+    return _full(fill_value, shape=dims)
+
+
+_dtype = dtype
+
+
+def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str = f32) -> Any:
+    """A tensor of zeros."""
+    return full(shape, False if _dtype(dtype) is bool_ else 0, dtype)
+
+
+def ones(shape: Sequence[Dim] | Dim, dtype: DType | str = f32) -> Any:
+    """A tensor of ones."""
+    return full(shape, True if _dtype(dtype) is bool_ else 1, dtype)
+
+
+def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None) -> Any:
+    """A tensor with the dims of `x`, and its dtype unless another is given."""
+    wanted = _dtype(x.dtype) if dtype is None else dtype
+    if isinstance(x, Value) and ambient_builder() is None:
+        # The result belongs beside `x`: without this it would be evaluated at once, and could not be symbolic.
+        with building(x.node.owner):
+            return full(x.shape, fill_value, wanted)
+    return full(x.shape, fill_value, wanted)
+
+
+def zeros_like(x: Any, dtype: DType | str | None = None) -> Any:
+    """Zeros with the dims of `x`, and its dtype unless another is given."""
+    return full_like(x, False if _dtype(x.dtype if dtype is None else dtype) is bool_ else 0, dtype)
+
+
+def ones_like(x: Any, dtype: DType | str | None = None) -> Any:
+    """Ones with the dims of `x`, and its dtype unless another is given."""
+    return full_like(x, True if _dtype(x.dtype if dtype is None else dtype) is bool_ else 1, dtype)
+
+
+def tangent_or_zeros(t: Value | Zero, like: Value) -> Value:
+    """A tangent as a value: a symbolic zero becomes zeros of the primal's type."""
+    return zeros_like(like) if isinstance(t, Zero) else t
