@@ -154,11 +154,18 @@ Dim: TypeAlias = int | Expr
 
 
 def _print_term(monomial: Monomial, coefficient: int) -> str:
-    factors = [f"{atom!r}" if power == 1 else f"{atom!r}^{power}" for atom, power in monomial]
-    if not factors:
+    if not monomial:
         return str(coefficient)
+    # A quotient beside other factors or under a power needs brackets, or it would read as a longer quotient.
+    is_alone = len(monomial) == 1 and monomial[0][1] == 1 and coefficient == 1
+    factors = [_print_factor(atom, power, is_alone) for atom, power in monomial]
     sign = "-" if coefficient == -1 else "" if coefficient == 1 else f"{coefficient}*"
     return sign + "*".join(factors)
+
+
+def _print_factor(atom: Atom, power: int, is_alone: bool) -> str:
+    base = f"{atom!r}" if is_alone or isinstance(atom, Symbol) else f"({atom!r})"
+    return base if power == 1 else f"{base}^{power}"
 
 
 # --------------------------------------------------------------------------------------------- symbols
@@ -174,7 +181,8 @@ def symbol(name: str) -> Expr:
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
     if name not in _by_name:
-        _by_name[name] = Symbol(next(_next_id), name)
+        # setdefault: two threads that ask at once must get one symbol.
+        _by_name.setdefault(name, Symbol(next(_next_id), name))
     return Expr.of(_by_name[name])
 
 
@@ -409,6 +417,7 @@ def require(relation: Relation, left: Dim, right: Dim) -> bool:
     return True
 
 
+_MAX_DEPTH, _MAX_POWER = 32, 32
 _DIM_TOKEN = re.compile(r"\s*(?:(\d+)|\?(\d+)|([A-Za-z_]\w*)|(.))")
 
 
@@ -418,8 +427,8 @@ def parse_dim(text: str) -> Dim:
     Raises:
         ShapeError: The text is not a size.
     """
-    tokens = [m.groups() for m in _DIM_TOKEN.finditer(text)]
-    position = 0
+    tokens = [m.groups() for m in _DIM_TOKEN.finditer(text.strip())]
+    position = depth = 0
 
     def peek() -> str | None:
         return tokens[position][3] if position < len(tokens) else None
@@ -428,11 +437,21 @@ def parse_dim(text: str) -> Dim:
         return ShapeError(f"size: {text!r} is not a size", hint="write 12, SEQ, 2*n + 1")
 
     def atom() -> Dim:
-        nonlocal position
-        if position >= len(tokens):
+        nonlocal depth
+        # Texts come from files too: what no printer writes is refused before it costs memory or stack.
+        if position >= len(tokens) or depth >= _MAX_DEPTH:
             raise fail()
+        depth += 1
+        read = bare_atom()
+        depth -= 1
+        return read
+
+    def bare_atom() -> Dim:
+        nonlocal position
         number, ident, name, mark = tokens[position]
         position += 1
+        if len(number or ident or "") > 19:
+            raise fail()
         if number is not None:
             return int(number)
         if ident is not None:
@@ -455,7 +474,7 @@ def parse_dim(text: str) -> Dim:
         if peek() == "^":
             position += 1
             exponent = atom()
-            if not isinstance(exponent, int):
+            if not isinstance(exponent, int) or exponent > _MAX_POWER:
                 raise fail()
             return product([base] * exponent)
         return base

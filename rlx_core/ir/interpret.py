@@ -25,7 +25,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Graph, Input, Node, Param, Value, as_results, decomposition
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Mode", "evaluate_nested", "interpret", "stored"]
+__all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
 
 Mode = Literal["typed", "wide"]
 
@@ -122,11 +122,11 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
         body = decomposition(op, [None if v is None else v.type for v in node.operands])
         present = dict(zip(body.input_types, (a for a in operands if a is not None), strict=True))
         return _run(body, present)
-    widened = [None if a is None else _widen(a) for a in operands]
+    wide_enough = [None if a is None else widened(a) for a in operands]
     try:
         # The operands decide what is a NaN or an infinity; NumPy's warnings about it would be noise.
         with np.errstate(all="ignore"):
-            results = as_results(op.reference(*widened))
+            results = as_results(op.reference(*wide_enough))
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
     return tuple(
@@ -134,7 +134,8 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
     )
 
 
-def _widen(array: np.ndarray) -> np.ndarray:
+def widened(array: np.ndarray) -> np.ndarray:
+    """`array` as references take it: f16 and bf16 in f32, everything else as it is."""
     # Accumulation in f32 and one rounding: references never see a 2-byte float (ml_dtypes' bfloat16 has kind "V").
     is_narrow = array.dtype.itemsize == 2 and array.dtype.kind in "fV"
     return array.astype(np.float32) if is_narrow else array

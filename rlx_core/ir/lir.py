@@ -14,9 +14,10 @@ from attrs import field, frozen
 
 from rlx_core.ir.dims import Guard
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Alias", "Entry", "Lir", "Manifest", "Phase", "Slot", "Step"]
+__all__ = ["Alias", "Delivery", "Entry", "Lir", "Manifest", "Phase", "Slot", "Step"]
 
 Phase = Literal["prologue", "steady-state", "epilogue"]
 
@@ -35,11 +36,31 @@ class Slot:
 
 @frozen
 class Alias:
-    """A value that lives inside another's bytes: `strides` and `byte_offset` are bytes from the start of `root`."""
+    """A value that lives inside another's bytes: `strides` and `byte_offset` are bytes from the start of `root`.
+
+    A view of its operand is one; so is an operand that was computed inside the result of a later concatenation, and a value
+    whose bytes an output takes over.
+    """
 
     root: Value
     byte_offset: int
-    strides: tuple[int, ...]
+    strides: Strides
+
+
+@frozen
+class Delivery:
+    """How one output reaches the caller, who may keep it and write to it.
+
+    Attributes:
+        kind: `own`: the output's root is a buffer that the program allocates for each run and hands over, with nothing else of
+            the caller's in it. `copy`: the bytes are copied into a new buffer when the run ends. `donor`: the caller gets back
+            the buffer of a donated input or param; if the output's root is not that leaf, its bytes are copied there at the
+            very end, after everything else (the sources of other such copies too) was read.
+        donor: The input or param whose buffer comes back.
+    """
+
+    kind: Literal["own", "copy", "donor"]
+    donor: Value | None = field(default=None, eq=False)
 
 
 @frozen(eq=False)
@@ -50,8 +71,11 @@ class Step:
         node: What to compute. Its results have slots, aliases, or are outputs.
         kernel: The name of the kernel in the target's table that legalisation chose.
         workspace: Scratch bytes in the arena, alive during this step only.
-        in_place: Result index → operand index whose slot the result takes over.
+        in_place: Result index → operand index whose bytes the result takes over.
         phase: Where in the run the step belongs; informative.
+        nested: Attribute name → plan, for the graphs among the op's attributes that the kernel runs as programs of their own.
+            Only one runs at a time: their arenas all start at `nested_offset` in `workspace`.
+        nested_offset: Bytes of the workspace that are the kernel's own.
     """
 
     node: Node
@@ -59,6 +83,8 @@ class Step:
     workspace: Slot | None = None
     in_place: Mapping[int, int] = field(factory=dict)
     phase: Phase = "steady-state"
+    nested: Mapping[str, Lir] = field(factory=dict)
+    nested_offset: int = 0
 
 
 @frozen
@@ -88,8 +114,10 @@ class Lir:
         graph: Legal MIR for `target`; its params include the results of the prepare program.
         target: The name of the target it was made for.
         steps: The schedule. View steps (aliases) are not in it.
-        slots: Value → arena range. Inputs, params, constants and outputs that leave the arena have none.
-        aliases: Value → the root it is a view of. Roots are never aliases themselves.
+        slots: Value → arena range; equal for a result and the operand it took over in place. Views have none, nor do values
+            without elements, roots of `own` outputs, and leaves unless the plan was asked to hold them.
+        aliases: Value → the root whose bytes it lives in. Roots are never aliases themselves.
+        deliveries: How each output of the graph reaches the caller.
         manifest: Inputs, params as the *user* binds them, outputs.
         prepare: Work on params and constants only, run when params are bound: a graph from the user's params to the
             values that `graph` takes as params, or `None` if they are the same.
@@ -105,6 +133,7 @@ class Lir:
     steps: tuple[Step, ...]
     slots: Mapping[Value, Slot]
     aliases: Mapping[Value, Alias]
+    deliveries: tuple[Delivery, ...]
     manifest: Manifest
     prepare: Graph | None
     arena_nbytes: int
@@ -121,7 +150,19 @@ class Lir:
     @cached_property
     def unshared_nbytes(self) -> int:
         """What the arena would need if no two values shared bytes."""
-        return sum(slot.nbytes for slot in dict.fromkeys(self.slots.values()))
+        workspaces = sum(step.workspace.nbytes for step in self.steps if step.workspace)
+        return sum(slot.nbytes for slot in self.slots.values()) + workspaces
+
+    @property
+    def saved_nbytes(self) -> int:
+        """How many bytes sharing saves."""
+        return self.unshared_nbytes - self.arena_nbytes
+
+    @cached_property
+    def own_roots(self) -> tuple[Value, ...]:
+        """The values whose buffers are allocated for each run and handed to the caller, in output order."""
+        pairs = zip(self.graph.outputs, self.deliveries, strict=True)
+        return tuple(self.root_of(v) for v, delivery in pairs if delivery.kind == "own")
 
     def root_of(self, value: Value) -> Value:
         """The value whose bytes hold `value`."""

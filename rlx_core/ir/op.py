@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
@@ -53,7 +55,7 @@ class Operand:
     is_variadic: bool = False
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, eq=False)
 class Op:
     """The base of every op; see the module's docstring. Subclasses are made with `define_op`.
 
@@ -69,6 +71,11 @@ class Op:
         cost(self, *types) -> int | Dim                      floating-point operations
         samples(cls) -> Iterator[Sample | Rejected]          what the laws try it on
         prepare(self, *x) -> operands                        runs before `infer`: promotion, by inserting casts
+        view(self, x, strides, offset) -> (offset, strides)  where the result lies inside the bytes that hold operand 0,
+                                                             all in bytes (one pair a result if there are several), or
+                                                             `None` for "it must copy"; called with static types
+        parts(self, *types) -> ((offset, strides), ...)      where each operand lies inside the dense result, for an op
+                                                             that only puts its operands side by side
     """
 
     name: ClassVar[str] = ""
@@ -78,6 +85,7 @@ class Op:
     is_commutative: ClassVar[bool] = False
     is_pure: ClassVar[bool] = True
     is_barrier: ClassVar[bool] = False
+    is_sampler: ClassVar[bool] = False
 
     infer: ClassVar[Rule] = None
     reference: ClassVar[Rule] = None
@@ -87,6 +95,8 @@ class Op:
     batch: ClassVar[Rule] = None
     cost: ClassVar[Rule] = None
     prepare: ClassVar[Rule] = None
+    view: ClassVar[Rule] = None
+    parts: ClassVar[Rule] = None
     samples: ClassVar[Callable[[], Iterator[Any]] | None] = None
 
     def __call__(self, *operands: Any, name: str | None = None) -> Any:
@@ -107,6 +117,37 @@ class Op:
         """The attributes by name, in declared order."""
         return {a.name: getattr(self, a.name) for a in attrs.fields(type(self))}
 
+    # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
+    # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
+    @cached_property
+    def exact_attributes(self) -> tuple[object, ...]:
+        """The attributes as a hashable key that tells apart whatever can change a result."""
+        return tuple(exact(value) for value in self.attributes().values())
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Op) and type(self) is type(other) and self.exact_attributes == other.exact_attributes
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.exact_attributes))
+
+
+def exact(value: object) -> object:
+    """A key for an attribute value under which equal keys mean equal bits, not only equal numbers."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, float):
+        return (float, struct.pack("<d", value))
+    if isinstance(value, complex):
+        return (complex, struct.pack("<dd", value.real, value.imag))
+    if isinstance(value, tuple):
+        return tuple(exact(v) for v in value)
+    # Dims, types, literals and graphs of this layer compare exactly themselves; other records are compared by field.
+    if attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir."):
+        return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[call-overload]
+    return value
+
 
 _T = TypeVar("_T", bound=type[Op])
 
@@ -126,7 +167,9 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
     """
 
     def make(target: _T) -> _T:
-        made: Any = attrs.frozen(target, slots=False)
+        made: Any = attrs.frozen(target, slots=False, eq=False)
+        # A base class in between may be an attrs class with an equality of its own, over too few fields.
+        made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
         made.name = f"{domain}.{name or snake_case(target.__name__)}"
         made.operands = _declared_operands(made)
         return made

@@ -6,6 +6,7 @@ Each is linear and its transpose is another of them: `Narrow` and `Pad`, `Concat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from rlx_core.ir.dtypes import ALL, bool_
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType, expect_rank, expect_shape, normalize_axes, normalize_axis, same_dim
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
@@ -80,6 +82,13 @@ class Narrow(Movement):
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        axis = normalize_axis(self.axis, x.rank)
+        inner = strides[axis]
+        # An empty slice may start at the end of the axis, where there is no byte to point to.
+        start = 0 if self.length == 0 else self.start.__index__()
+        return offset + start * inner, (*strides[:axis], inner * self.step, *strides[axis + 1 :])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -152,6 +161,12 @@ class Concat(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         whole = all_batched(size, x, is_batched)
         return evolve(self, axis=normalize_axis(self.axis, whole[0].ndim - 1) + 1)(*whole)
+
+    def parts(self, *x: TensorType) -> tuple[tuple[int, Strides], ...]:
+        axis = normalize_axis(self.axis, x[0].rank)
+        strides = dense_strides(self.infer(*x))
+        starts = accumulate((t.shape[axis].__index__() for t in x), initial=0)
+        return tuple((start * strides[axis], strides) for start, _ in zip(starts, x, strict=False))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

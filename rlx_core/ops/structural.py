@@ -19,6 +19,7 @@ from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.strides import Strides, regrouped_strides
 from rlx_core.ir.types import (
     Shape,
     TensorType,
@@ -72,6 +73,10 @@ class Reshape(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         shape = self.infer(x[0].type.with_shape(x[0].shape[1:])).shape
         return reshape(x[0], (size, *shape))
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
+        regrouped = regrouped_strides(x, strides, self.infer(x).static_shape)
+        return None if regrouped is None else (offset, regrouped)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -128,6 +133,12 @@ class Expand(Op):
         aligned = reshape(x[0], (size, *(1,) * (len(target) - own.rank), *own.shape))
         return expand(aligned, (size, *target))
 
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        target = self.infer(x).static_shape
+        added = len(target) - x.rank
+        repeated = (0 if d == 1 and t != 1 else s for d, t, s in zip(x.shape, target[added:], strides, strict=True))
+        return offset, (*(0,) * added, *repeated)
+
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield Sample("f32[1, 3]", target=(2, 3))
@@ -172,6 +183,9 @@ class Transpose(Op):
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         rank = x[0].ndim - 1
         return transpose(x[0], (0, *(normalize_axis(p, rank) + 1 for p in self.perm)))
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        return offset, tuple(strides[p] for p in self.perm)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -226,6 +240,9 @@ class Cast(Op):
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return self(x[0])
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
+        return (offset, strides) if x.dtype is self.to else None
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

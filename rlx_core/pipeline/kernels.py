@@ -50,6 +50,7 @@ class Kernel:
         workspace: Scratch bytes it needs.
         in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
+        runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
         plugin: Who contributed it.
     """
 
@@ -64,6 +65,7 @@ class Kernel:
     priority: int = 0
     plugin: str | None = None
     doc: str = ""
+    runs_nested: bool = False
 
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
@@ -110,6 +112,7 @@ class KernelTable:
         accepts_strides: bool = False,
         priority: int = 0,
         name: str | None = None,
+        runs_nested: bool = False,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -128,7 +131,7 @@ class KernelTable:
                 self._add(
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
-                        accepts_strides, priority, self.plugin, doc,
+                        accepts_strides, priority, self.plugin, doc, runs_nested,
                     )
                 )  # fmt: skip
             return run

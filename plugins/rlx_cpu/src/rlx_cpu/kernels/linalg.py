@@ -1,0 +1,27 @@
+"""Products through BLAS, straight into the planned buffer. Transposed operands are passed as they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx_core.ir.graph import Node
+from rlx_core.ops.linalg import MatMul
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.kernels.table import BLAS, kernels
+
+
+@condition("a result of the operands' dtype")
+def keeps_dtype(node: Node) -> bool:
+    return all(v.dtype is node.type.dtype for v in node.present())
+
+
+@kernels.register(MatMul, dtypes=BLAS, when=keeps_dtype, accepts_strides=True)
+def matmul(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+    """BLAS on the last two axes, NumPy's loop over the others."""
+    if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous:
+        # One product of all rows instead of one a batch: weights are shared.
+        np.matmul(a.reshape(-1, a.shape[-1]), b, out=out.reshape(-1, out.shape[-1]))
+    else:
+        np.matmul(a, b, out=out)

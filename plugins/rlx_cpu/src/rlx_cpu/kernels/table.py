@@ -1,0 +1,44 @@
+"""The one table of the CPU target, and the conditions its rows share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlx_core.ir.graph import Node
+from rlx_core.ops.kinds import Elementwise
+from rlx_core.pipeline.kernels import Condition, KernelTable, condition
+
+__all__ = ["BLAS", "FLOAT", "has_reference", "has_ufunc", "kernels", "last_axis"]
+
+kernels = KernelTable("cpu", plugin="cpu")
+
+FLOAT = "f32 f64"
+BLAS = "f32 f64 c64 c128"
+"""The dtypes that OpenBLAS multiplies."""
+
+WHOLE = "bool i8 i16 i32 i64 u8 u16 u32 u64"
+NATIVE = f"{WHOLE} {FLOAT} c64 c128"
+"""The dtypes whose arithmetic is NumPy's own: all but the two-byte floats, which are widened and rounded once."""
+
+
+@condition("a NumPy meaning")
+def has_reference(node: Node) -> bool:
+    return node.op.reference is not None
+
+
+@condition("a NumPy ufunc as its meaning")
+def has_ufunc(node: Node) -> bool:
+    return isinstance(node.op, Elementwise) and isinstance(getattr(type(node.op), "meaning", None), np.ufunc)
+
+
+def last_axis(attribute: str) -> Condition:
+    """The axis (or the only one of the axes) named by an attribute is the last."""
+
+    def holds(node: Node) -> bool:
+        operand = node.operands[0]
+        assert operand is not None, "normalised operands are required"
+        axis = node.op.attributes()[attribute]
+        axes = (axis,) if isinstance(axis, int) else tuple(axis)
+        return len(axes) == 1 and axes[0] % operand.ndim == operand.ndim - 1
+
+    return Condition(f"{attribute} to be the last axis", holds)

@@ -1,0 +1,84 @@
+"""Blocks: what a model builder says, with two lowerings to ops.
+
+A block is an op whose meaning is `fusable`, a chain of simpler ops in which fusion passes must find the patterns; `direct`
+says the same with fused ops where there are any. Both compute the same function, so type, reference and derivatives
+follow from `fusable` and only the policy decides which one a program gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, overload
+
+import attrs
+from attrs import field
+
+from rlx_core.errors import WrongInputCountError
+from rlx_core.ir.op import Op, Rule, define_op
+
+__all__ = ["Block", "FusionPolicy", "define_block", "lower_block"]
+
+FusionPolicy = Literal["direct", "fusable"]
+"""Which lowering blocks get: fused ops where one exists, or primitive chains. For autodiff it is `fusable`."""
+
+
+@attrs.frozen(slots=False)
+class Block(Op):
+    """The base of every block; subclasses are made with `define_block`.
+
+        fusable(self, *x) -> Value | tuple     the meaning, as a chain of simple ops
+        direct(self, *x) -> Value | tuple      the same with fused ops; where it is not written, `fusable` is used
+        check(self, *x) -> None                operands that the attributes call for; raises WrongInputCount, MissingBias
+
+    Attributes:
+        kind: The block's own word ("linear"): the label of unnamed blocks, and what errors say.
+    """
+
+    kind: ClassVar[str] = ""
+    fusable: ClassVar[Rule] = None
+    direct: ClassVar[Rule] = None
+
+    def prepare(self, *x: Any) -> tuple[Any, ...]:
+        """Complain about operands before anything is inferred from them."""
+        given = sum(v is not None for v in x)
+        needed = sum(not o.is_optional for o in self.operands)
+        if not needed <= given <= len(self.operands):
+            listed = ", ".join(o.name + "?" * o.is_optional for o in self.operands)
+            wanted = f"{needed}" if needed == len(self.operands) else f"{needed} to {len(self.operands)}"
+            raise WrongInputCountError(f"{self.kind}: takes {wanted} operands ({listed}), not {given}")
+        self.check(*x)
+        return x
+
+    def check(self, *x: Any) -> None:
+        """Nothing to require beyond the number of operands."""
+
+
+_BlockT = TypeVar("_BlockT", bound=type[Block])
+
+
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, attrs.field))
+def define_block(cls: _BlockT, /) -> _BlockT: ...
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(field, attrs.field))
+def define_block(*, kind: str | None = ..., domain: str = ...) -> Callable[[_BlockT], _BlockT]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(field, attrs.field))
+def define_block(cls: _BlockT | None = None, /, *, kind: str | None = None, domain: str = "rlx") -> Any:
+    """Make a `Block` subclass a block: `LinearBlock` has the kind `linear` and the name `rlx.linear_block`."""
+
+    def make(target: _BlockT) -> _BlockT:
+        assert target.fusable is not None, f"{target.__name__} has no `fusable`, which is its meaning"
+        target.decompose = target.fusable
+        made = define_op(domain=domain, name=None if kind is None else f"{kind}_block")(target)
+        made.kind = made.name.split(".", 1)[1].removesuffix("_block")
+        return made
+
+    return make if cls is None else make(cls)
+
+
+def lower_block(block: Block, operands: Sequence[Any], policy: FusionPolicy) -> Any:
+    """The results of a block as ops, by the lowering that `policy` asks for."""
+    if policy == "direct" and block.direct is not None:
+        return block.direct(*operands)
+    assert block.fusable is not None, "define_block requires it"
+    return block.fusable(*operands)

@@ -1,0 +1,409 @@
+"""Reading the text form of graphs back (`text.py` describes and prints it).
+
+A recursive-descent parser over one string. Nothing is guessed: what does not fit is a FormatError with its line and column,
+the text that was found there and the op or attribute it belongs to. A type may be left out, and is then inferred.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlx_core.errors import FormatError, nearest
+from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record, record_classes
+from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
+from rlx_core.ir.dtypes import ALL
+from rlx_core.ir.graph import Builder, Constant, Graph, Input, Literal, Param, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import NOWHERE
+from rlx_core.ir.scanner import INT, NUMBER, TYPE, VALUE, WORD, Scanner
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Parser", "literal_from_numbers", "parse_graph"]
+
+_DIM = re.compile(r"\{([^}]*)\}")
+_GUARD = re.compile(r"([^\n#]*)")
+_BASE64 = re.compile(r'"([A-Za-z0-9+/=]*)"')
+_DTYPES = {d.name: d for d in ALL}
+_KEYWORDS: dict[str, Any] = {"None": None, "True": True, "False": False}
+_MAX_DEPTH = 64
+
+
+def parse_graph(text: str, ops: OpTable) -> Graph:
+    """The graph that `print_graph` printed.
+
+    Args:
+        text: One graph, and nothing after it but comments.
+        ops: Op name → class, as a registry has it; the leaves are always known.
+
+    Raises:
+        FormatError: The text has another form; says where.
+    """
+    parser = Parser(text, ops)
+    graph = parser.graph()
+    parser.end()
+    return graph
+
+
+def literal_from_numbers(type: TensorType, numbers: Sequence[str]) -> Literal:
+    """Constant data from printed elements.
+
+    Raises:
+        FormatError: One is not a number of the dtype, or there are too many or too few.
+    """
+    count = type.size
+    if count != len(numbers):
+        raise FormatError(f"constant: {type} has {count} elements, not {len(numbers)}")
+    dtype = type.dtype
+    try:
+        with np.errstate(all="ignore"):
+            if dtype.kind == "bool":
+                array = np.array([{"True": True, "False": False}[n] for n in numbers], np.bool_)
+            elif dtype.is_integer:
+                array = np.array([int(n) for n in numbers], dtype.numpy)
+            elif dtype.is_complex:
+                array = np.array([_complex(n) for n in numbers], np.complex128).astype(dtype.numpy)
+            else:
+                array = np.array([_float(n) for n in numbers], np.float64).astype(dtype.numpy)
+    except (KeyError, ValueError, OverflowError):
+        raise FormatError(f"constant: {', '.join(numbers)} are not all elements of {dtype}") from None
+    return literal_from(dtype, type.static_shape, array.astype(array.dtype.newbyteorder("<")).tobytes())
+
+
+def _float(text: str) -> float:
+    if text.startswith("nan("):
+        return float(struct.unpack(">d", bytes.fromhex(text[6:-1]))[0])
+    return float(text)
+
+
+def _complex(text: str) -> complex:
+    real, imag = text.removeprefix("complex(").removesuffix(")").split(",")
+    return complex(_float(real.strip()), _float(imag.strip()))
+
+
+class Parser(Scanner):
+    """A text, and the ops that may occur in it.
+
+    Args:
+        text: What to read.
+        ops: Op name → class.
+    """
+
+    def __init__(self, text: str, ops: OpTable) -> None:
+        super().__init__(text)
+        self.ops = ops
+        self.depth = 0
+
+    # -- graphs
+
+    def graph(self) -> Graph:
+        """`graph NAME { ... }`"""
+        if self.depth >= _MAX_DEPTH:
+            self.fail(f"graphs are nested more than {_MAX_DEPTH} deep")
+        self.depth += 1
+        self.expect("graph")
+        builder = Builder(self.name("the graph's name"))
+        self.expect("{")
+        values: dict[str, Value] = {}
+        while not self.accept("return"):
+            self.statement(builder, values)
+        outputs = [self.value(values)] if self.looks_at("%") else []
+        while outputs and self.accept(","):
+            outputs.append(self.value(values))
+        self.expect("}")
+        self.depth -= 1
+        return builder.finish(outputs)
+
+    def statement(self, builder: Builder, values: dict[str, Value]) -> None:
+        if self.accept("guard"):
+            builder.add_guards([self.guard()])
+        elif self.accept("input"):
+            self.leaf(builder, values, Input)
+        elif self.accept("param"):
+            self.leaf(builder, values, Param)
+        elif self.accept("constant"):
+            self.constant(builder, values)
+        elif self.looks_at("%"):
+            self.node(builder, values)
+        else:
+            self.fail("expected a node, `input`, `param`, `constant`, `guard` or `return`")
+
+    def leaf(self, builder: Builder, values: dict[str, Value], op: type[Input] | type[Param]) -> None:
+        called, name = self.defined()
+        self.expect(":")
+        type = self.type()
+        label = self.alias() or name
+        if label is None:
+            self.fail('expected `as "name"`: an input or param needs a name')
+        (value,) = builder.emit(op(label, type), (), name=label, types=(type,), origin=NOWHERE)
+        self.define(values, called, (value,))
+
+    def constant(self, builder: Builder, values: dict[str, Value]) -> None:
+        called, name = self.defined()
+        self.expect("=")
+        data = self.literal()
+        name = self.alias() or name
+        results = builder.emit(Constant(data), (), name=name, types=(data.type,), origin=NOWHERE)
+        self.define(values, called, results)
+
+    def node(self, builder: Builder, values: dict[str, Value]) -> None:
+        called, name = self.defined()
+        self.expect("=")
+        at, outer = self.position, self.about
+        op_class = self.op_class()
+        self.expect("(")
+        operands = self.operands(values)
+        op = self.attributes(op_class, at)
+        types = self.declared_types()
+        name = self.alias() or name
+        results = self.guarded(lambda: builder.emit(op, operands, name=name, types=types, origin=NOWHERE), at)
+        self.about = outer
+        self.define(values, called, results)
+
+    def defined(self) -> tuple[str, str | None]:
+        """The value that a statement defines, and its name unless it is called by number."""
+        at = self.position
+        called = self.need(VALUE, "a value such as %x")
+        body = called[1:]
+        name = self.unquoted(body, at) if body.startswith('"') else body
+        return called, None if body[0].isdigit() else name
+
+    def define(self, values: dict[str, Value], called: str, results: Sequence[Value]) -> None:
+        names = [called] if len(results) == 1 else [f"{called}.{i}" for i in range(len(results))]
+        for name, value in zip(names, results, strict=True):
+            if name in values:
+                self.fail(f"{name} is defined twice")
+            values[name] = value
+
+    def alias(self) -> str | None:
+        return self.string("a name") if self.accept("as") else None
+
+    def value(self, values: dict[str, Value]) -> Value:
+        at = self.position
+        called = self.need(VALUE, "a value")
+        if called not in values:
+            self.fail(f"{called} is not defined before this", at=at, hint=nearest(called, values))
+        return values[called]
+
+    def guard(self) -> Guard:
+        at = self.position
+        text = (self.take(_GUARD) or "").strip()
+        relation: Relation
+        divides = re.fullmatch(r"(.*) % (.*) == 0", text)
+        compared = re.fullmatch(r"(.*?) (==|>=|>) (.*)", text)
+        if divides:
+            relation, right, left = "divides", divides.group(1), divides.group(2)
+        elif compared:
+            left, right = compared.group(1), compared.group(3)
+            relation = {"==": "==", ">=": ">=", ">": ">"}[compared.group(2)]  # type: ignore[assignment]
+        else:
+            self.fail("a guard reads `a == b`, `a > b`, `a >= b` or `a % b == 0`", at=at)
+        return Guard(relation, self.dim(left, at), self.dim(right, at))
+
+    def dim(self, text: str, at: int) -> Dim:
+        size: Dim = self.guarded(lambda: parse_dim(text), at)
+        return size
+
+    # -- ops
+
+    def op_class(self) -> type[Op]:
+        at = self.position
+        word = self.need(WORD, "an op name")
+        name = word if "." in word else f"rlx.{word}"
+        op = self.guarded(lambda: find_op(name, self.ops), at)
+        self.about = word
+        version = int(self.need(INT, "a version")) if self.accept("@") else 1
+        if version != op.version:
+            self.fail(f"written by version {version} of the op, and version {op.version} is installed", at=at)
+        return op
+
+    def operands(self, values: dict[str, Value]) -> list[Value | None]:
+        found: list[Value | None] = []
+        while self.looks_at("%") or self.looks_at("_"):
+            if self.looks_at("_") and not self.accept("_"):
+                break  # an attribute whose name starts with an underscore
+            found.append(self.value(values) if self.looks_at("%") else None)
+            if not self.accept(","):
+                break
+        return found
+
+    def attributes(self, op: type[Op], at: int) -> Op:
+        """`name=value, ...)` and the op they make."""
+        found: dict[str, Any] = {}
+        while not self.accept(")"):
+            outer, here = self.about, self.position
+            name = self.need(WORD, "an attribute or `)`")
+            if name in found:
+                self.fail(f"attribute {name} is given twice", at=here)
+            self.about = f"{outer}, attribute {name}"
+            self.expect("=")
+            found[name] = self.attribute(op)
+            self.about = outer
+            if not self.accept(",") and not self.looks_at(")"):
+                self.fail("expected `,` or `)`")
+        return self.guarded(lambda: make_op(op, found), at)
+
+    def declared_types(self) -> tuple[TensorType, ...] | None:
+        if not self.accept(":"):
+            return None
+        if not self.accept("("):
+            return (self.type(),)
+        types: list[TensorType] = []
+        while not self.accept(")"):
+            types.append(self.type())
+            if not self.accept(",") and not self.looks_at(")"):
+                self.fail("expected `,` or `)`")
+        return tuple(types)
+
+    # -- attribute values
+
+    def attribute(self, owner: type[Any]) -> Any:
+        """One attribute value; records and enums are those that `owner` annotates."""
+        if self.depth >= _MAX_DEPTH:
+            self.fail(f"values are nested more than {_MAX_DEPTH} deep")
+        self.depth += 1
+        value = self._attribute(owner)
+        self.depth -= 1
+        return value
+
+    def _attribute(self, owner: type[Any]) -> Any:
+        at = self.position
+        if self.looks_at('"'):
+            return self.string()
+        if self.accept("("):
+            return self.tuple(owner)
+        if self.looks_at("{"):
+            text = self.need(_DIM, "a dim such as {2*n + 1}")
+            return self.dim(text[1:-1], at)
+        number = self.take(NUMBER)
+        if number is not None:
+            return self.number(number, at)
+        self.skip()
+        if TYPE.match(self.text, self.position):
+            return self.type()
+        return self.worded(owner)
+
+    def number(self, text: str, at: int) -> int | float:
+        if INT.fullmatch(text):
+            return int(text)
+        try:
+            return _float(text)
+        except ValueError:
+            self.fail(f"{text[:40]} is not a number", at=at)
+
+    def tuple(self, owner: type[Any]) -> tuple[Any, ...]:
+        found: list[Any] = []
+        while not self.accept(")"):
+            found.append(self.attribute(owner))
+            if not self.accept(",") and not self.looks_at(")"):
+                self.fail("expected `,` or `)`")
+        return tuple(found)
+
+    def worded(self, owner: type[Any]) -> Any:
+        """What starts with a word: a constant of the language, a dtype, a graph, data, an op, a record, an enum member."""
+        if self.looks_at("graph") and re.match(r"graph\s", self.text[self.position : self.position + 6]):
+            return self.graph()
+        at = self.position
+        word = self.need(WORD, "a value")
+        if word in _KEYWORDS:
+            return _KEYWORDS[word]
+        if word in _DTYPES:
+            return _DTYPES[word]
+        if word == "literal" and self.accept("("):
+            data = self.literal()
+            self.expect(")")
+            return data
+        if word == "complex" and self.accept("("):
+            return self.complex()
+        if word == "op" and not self.looks_at("("):
+            op = self.op_class()
+            self.expect("(")
+            return self.attributes(op, at)
+        return self.record(word, owner, at)
+
+    def complex(self) -> complex:
+        real = self.number(self.need(NUMBER, "a number"), self.position)
+        self.expect(",")
+        imag = self.number(self.need(NUMBER, "a number"), self.position)
+        self.expect(")")
+        return complex(real, imag)
+
+    def record(self, word: str, owner: type[Any], at: int) -> Any:
+        known = self.guarded(lambda: record_classes(owner), at)
+        name, _, member = word.partition(".")
+        cls = known.get(name)
+        if cls is None:
+            self.fail(f"`{word}` is not a value of this attribute", at=at, hint=nearest(name, known))
+        if issubclass(cls, enum.Enum):
+            if member not in cls.__members__:
+                self.fail(f"{name} has no member {member!r}", at=at, hint=nearest(member, cls.__members__))
+            return cls[member]
+        self.expect("(")
+        fields: dict[str, Any] = {}
+        allowed = [a.name for a in attrs.fields(cls)]
+        while not self.accept(")"):
+            here = self.position
+            field = self.need(WORD, "a field or `)`")
+            if field not in allowed or field in fields:
+                self.fail(f"{name} has no field {field} to set", at=here, hint=nearest(field, allowed))
+            self.expect("=")
+            fields[field] = self.attribute(owner)
+            if not self.accept(",") and not self.looks_at(")"):
+                self.fail("expected `,` or `)`")
+        return self.guarded(lambda: make_record(cls, fields), at)
+
+    # -- constant data
+
+    def literal(self) -> Literal:
+        """`[1.0, 2.0] : f32[2]` or `base64 "..." : f32[2]`"""
+        at = self.position
+        if self.accept("base64"):
+            return self.base64()
+        self.expect("[")
+        numbers: list[str] = []
+        while not self.accept("]"):
+            numbers.append(self.element())
+            if not self.accept(",") and not self.looks_at("]"):
+                self.fail("expected `,` or `]`")
+        self.expect(":")
+        type = self.static_type()
+        return self.guarded(lambda: literal_from_numbers(type, numbers), at)
+
+    def element(self) -> str:
+        for word in ("True", "False"):
+            if self.accept(word):
+                return word
+        if self.accept("complex"):
+            self.expect("(")
+            real = self.need(NUMBER, "a number")
+            self.expect(",")
+            imag = self.need(NUMBER, "a number")
+            self.expect(")")
+            return f"complex({real}, {imag})"
+        return self.need(NUMBER, "an element")
+
+    def base64(self) -> Literal:
+        at = self.position
+        coded = self.need(_BASE64, "base64 data in quotes")
+        self.expect(":")
+        type = self.static_type()
+        try:
+            data = base64.b64decode(coded[1:-1], validate=True)
+        except binascii.Error:
+            self.fail("the data is not base64", at=at)
+        return self.guarded(lambda: literal_from(type.dtype, type.static_shape, data), at)
+
+    def static_type(self) -> TensorType:
+        at = self.position
+        type = self.type()
+        if not type.is_static:
+            self.fail(f"data has a static type, not {type}", at=at)
+        return type

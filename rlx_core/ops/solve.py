@@ -1,0 +1,180 @@
+"""Dense linear systems: one, and a stack of them.
+
+Which of the two readings of a right side holds is decided by rank alone: one axis fewer than the matrix is a vector. A
+singular matrix gives NaN, as compiled code does, because a reference that raises would make values depend on the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import COMPLEXES, f32, f64
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Op, Zero, define_op
+from rlx_core.ir.op import ZERO
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ops.kinds import promoted
+from rlx_core.ops.linalg import adjoint, mat_mul
+from rlx_core.ops.structural import expand, reshape, transpose
+
+SOLVABLE = (f32, f64, *COMPLEXES)
+
+
+def infer_solve(a: TensorType, b: TensorType) -> TensorType:
+    """The type of `a⁻¹ b`; the leading axes of both are equal."""
+    expect_dtype("a", a, SOLVABLE)
+    if b.dtype is not a.dtype:
+        raise DtypeError(f"operands must have one dtype, not {a.dtype} and {b.dtype}")
+    if not same_dim(a.shape[-1], a.shape[-2]):
+        raise ShapeError(f"a must be square, not {a}")
+    expect_rank("b", b, a.rank - 1, a.rank)
+    columns = b.shape[a.rank - 1 :]
+    expect_shape("b", b, (*a.shape[:-1], *columns))
+    return b
+
+
+def solve_arrays(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`a⁻¹ b` by LU with pivoting, slice by slice where one is singular."""
+    columns = b[..., None] if b.ndim == a.ndim - 1 else b
+    try:
+        x = np.linalg.solve(a, columns)
+    except np.linalg.LinAlgError:
+        x = np.full_like(columns, np.nan)
+        for index in np.ndindex(a.shape[:-2]):
+            if np.linalg.matrix_rank(a[index]) == a.shape[-1]:
+                x[index] = np.linalg.solve(a[index], columns[index])
+    return x.reshape(b.shape)
+
+
+def solve_vjp(solve: Callable[..., Any], g: Value, a: Value, x: Value) -> tuple[Value, Value]:
+    """With the cotangent `g` of `x = a⁻¹ b`: `db = a⁻ᴴ g` and `da = -db xᴴ`."""
+    db = solve(adjoint(a), g)
+    is_vector = x.ndim == a.ndim - 1
+    column, row = (reshape(v, (*v.shape, 1)) if is_vector else v for v in (db, x))
+    return -mat_mul(column, adjoint(row)), db
+
+
+def solve_jvp(solve: Callable[..., Any], t: Sequence[Any], a: Value, x: Value) -> Value | Zero:
+    """`a⁻¹ (t_b - t_a x)`."""
+    t_a, t_b = t
+    if isinstance(t_a, Zero):
+        return ZERO if isinstance(t_b, Zero) else solve(a, t_b)
+    is_vector = x.ndim == a.ndim - 1
+    moved = mat_mul(t_a, reshape(x, (*x.shape, 1)) if is_vector else x)
+    moved = reshape(moved, x.shape) if is_vector else moved
+    return solve(a, -moved if isinstance(t_b, Zero) else t_b - moved)
+
+
+def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callable[..., Sequence[np.ndarray]]:
+    """Sample arrays: a matrix with a heavy diagonal first, then anything."""
+
+    def make(rng: np.random.Generator) -> list[np.ndarray]:
+        drawn = [rng.uniform(-1, 1, d) + (1j * rng.uniform(-1, 1, d) if is_complex else 0) for d in dims]
+        return [drawn[0] + 3 * np.eye(dims[0][-1]), *drawn[1:]]
+
+    return make
+
+
+@define_op
+class DenseSolve(Op):
+    """The solution of one linear system by LU with pivoting, `x = a⁻¹ b`. NaN where `a` is singular.
+
+    Shapes:
+        a: [n, n]    b: [n] or [n, k]    ->    x: the dims of b
+    """
+
+    def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
+        return promoted(a, b)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        expect_rank("a", a, 2, 2)
+        return infer_solve(a, b)
+
+    def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return solve_arrays(a, b)
+
+    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
+        return solve_vjp(self, g, a, y)
+
+    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
+        return solve_jvp(self, t, a, y)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        a, b = x
+        if is_batched[0]:
+            return batched_dense_solve(a, b if is_batched[1] else expand(b, (size, *b.shape)))
+        # One factorisation: the batch becomes further columns of the right side.
+        columns = transpose(b, (1, 0, *range(2, b.ndim)))
+        solved = self(a, reshape(columns, (b.shape[1], -1)))
+        return transpose(reshape(solved, columns.shape), (1, 0, *range(2, b.ndim)))
+
+    def cost(self, a: TensorType, b: TensorType) -> Dim:
+        return a.size * a.shape[-1] + 2 * a.shape[-1] * b.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in SOLVABLE:
+            make = well_conditioned((3, 3), (3, 2), is_complex=d.is_complex)
+            yield Sample(f"{d}[3, 3]", f"{d}[3, 2]", make=make)
+        yield Sample("f64[4, 4]", "f64[4]", make=well_conditioned((4, 4), (4,)))
+        yield Sample("f32[1, 1]", "f32[1]", make=well_conditioned((1, 1), (1,)))
+        yield Sample("f32[3, 3]", "f32[3, 0]", make=well_conditioned((3, 3), (3, 0)))
+        yield Rejected("f32[3, 2]", "f32[3]", error=ShapeError, says="square")
+        yield Rejected("f32[3, 3]", "f32[4]", error=ShapeError, says="b must be [3]")
+        yield Rejected("f16[3, 3]", "f16[3]", error=DtypeError, says="not f16")
+
+
+dense_solve = op_function(DenseSolve)
+
+
+@define_op
+class BatchedDenseSolve(Op):
+    """The solutions of a stack of linear systems. NaN in every slice whose matrix is singular.
+
+    Shapes:
+        a: [..., n, n]    b: [..., n] or [..., n, k]    ->    x: the dims of b
+    """
+
+    def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
+        return promoted(a, b)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        expect_rank("a", a, 2)
+        return infer_solve(a, b)
+
+    def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return solve_arrays(a, b)
+
+    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
+        return solve_vjp(self, g, a, y)
+
+    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
+        return solve_jvp(self, t, a, y)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return self(*(v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
+
+    def cost(self, a: TensorType, b: TensorType) -> Dim:
+        return a.size * a.shape[-1] + 2 * a.shape[-1] * b.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in SOLVABLE:
+            make = well_conditioned((2, 3, 3), (2, 3, 2), is_complex=d.is_complex)
+            yield Sample(f"{d}[2, 3, 3]", f"{d}[2, 3, 2]", make=make)
+        yield Sample("f64[2, 2, 3, 3]", "f64[2, 2, 3]", make=well_conditioned((2, 2, 3, 3), (2, 2, 3)))
+        yield Sample("f64[0, 3, 3]", "f64[0, 3]", make=well_conditioned((0, 3, 3), (0, 3)))
+        yield Rejected("f32[2, 3, 3]", "f32[3, 3]", error=ShapeError, says="b must be [2, 3]")
+        yield Rejected("f32[2, 3, 4]", "f32[2, 3]", error=ShapeError, says="square")
+
+
+batched_dense_solve = op_function(BatchedDenseSolve)
+
+OPS = (DenseSolve, BatchedDenseSolve)

@@ -1,0 +1,246 @@
+"""The arena: how long each storage is needed, and offsets under which no two that are needed together share bytes.
+
+`live_ranges` reads the facts off a program, a strategy chooses offsets, `with_offsets` writes them down. The choice is an
+old packing problem, hard in general, so several greedy orders are tried and the best is improved until it meets the lower
+bound or a fixed number of tries is spent. Nothing depends on time or on hashing: equal programs get equal plans.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from attrs import evolve, frozen
+
+from rlx_core.ir.graph import Value
+from rlx_core.ir.lir import Lir, Slot
+
+__all__ = ["STRATEGIES", "LiveRange", "Strategy", "live_ranges", "lower_bound", "plan_memory"]
+
+
+@frozen(eq=False)
+class LiveRange:
+    """Bytes that are needed from step `birth` to step `death`, both included.
+
+    Attributes:
+        nbytes: How many.
+        birth: The first step that writes them.
+        death: The last step that reads them; the number of steps for what is read when the run ends.
+        values: Whose bytes they are, in turn; empty for a workspace.
+        step: The step that a workspace belongs to.
+    """
+
+    nbytes: int
+    birth: int
+    death: int
+    values: tuple[Value, ...] = ()
+    step: int | None = None
+
+
+Strategy = Callable[[Sequence[LiveRange], int], list[int]]
+"""Live ranges and an alignment in bytes → an offset for each."""
+
+
+def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRange, ...]:
+    """What the arena of `lir` must hold, and when; offsets that it may already have take no part.
+
+    Args:
+        lir: A program with static types.
+        held: Leaves that the arena holds for the whole run.
+    """
+    own = frozenset(lir.own_roots)
+    births: dict[Value, int] = {}
+    deaths: dict[Value, int] = {}
+    taken_from: dict[Value, Value] = {}
+    workspaces: list[LiveRange] = []
+    for index, step in enumerate(lir.steps):
+        for value in step.node.present():
+            deaths[lir.root_of(value)] = index
+        for value in step.node.results:
+            root = lir.root_of(value)
+            births.setdefault(root, index)
+            deaths[root] = max(deaths.get(root, index), index)
+        for result, operand in step.in_place.items():
+            source = step.node.operands[operand]
+            assert source is not None, f"{step.node!r} takes over an operand that is there"
+            taken_from[lir.root_of(step.node.results[result])] = lir.root_of(source)
+        if step.workspace:
+            workspaces.append(LiveRange(step.workspace.nbytes, index, index, step=index))
+    for value in lir.graph.outputs:
+        deaths[lir.root_of(value)] = len(lir.steps)
+
+    chains: dict[Value, list[Value]] = {}
+    for root in births:
+        if root in own or root.node.is_leaf or not root.type.nbytes:
+            continue
+        source = taken_from.get(root, root)
+        chain = chains.get(source) if source is not root else None
+        chain = [] if chain is None else chain
+        chain.append(root)
+        chains[root] = chain
+    kept = {id(chain): tuple(chain) for chain in chains.values()}.values()
+    ranges = [LiveRange(_nbytes(c[0]), births[c[0]], deaths[c[-1]], c) for c in kept]
+    ranges += [LiveRange(_nbytes(v), 0, len(lir.steps), (v,)) for v in _leaves(lir) if v in held and v.type.nbytes]
+    return (*ranges, *workspaces)
+
+
+def lower_bound(ranges: Sequence[LiveRange]) -> int:
+    """The largest sum of bytes that are needed together: no arena is smaller."""
+    changes: dict[int, int] = {}
+    for r in ranges:
+        changes[r.birth] = changes.get(r.birth, 0) + r.nbytes
+        changes[r.death + 1] = changes.get(r.death + 1, 0) - r.nbytes
+    live = most = 0
+    for step in sorted(changes):
+        live += changes[step]
+        most = max(most, live)
+    return most
+
+
+def plan_memory(
+    lir: Lir, strategy: str = "best", alignment: int | None = None, held: frozenset[Value] = frozenset()
+) -> Lir:
+    """`lir` with an offset for everything that the arena holds; `strategy` is a name of `STRATEGIES`."""
+    step_bytes = alignment or lir.alignment
+    ranges = live_ranges(lir, held)
+    offsets = STRATEGIES[strategy](ranges, step_bytes)
+    return with_offsets(lir, dict(zip(ranges, map(Slot, offsets, (r.nbytes for r in ranges)), strict=True)), step_bytes)
+
+
+def with_offsets(lir: Lir, placed: Mapping[LiveRange, Slot], alignment: int) -> Lir:
+    """`lir` with the slots that `placed` gives its live ranges."""
+    slots = {value: slot for r, slot in placed.items() for value in r.values}
+    workspaces = {r.step: slot for r, slot in placed.items() if r.step is not None}
+    steps = tuple(
+        evolve(step, workspace=workspaces[i]) if i in workspaces else step for i, step in enumerate(lir.steps)
+    )
+    end = max((slot.end for slot in placed.values()), default=0)
+    return evolve(lir, slots=slots, steps=steps, arena_nbytes=end, alignment=alignment)
+
+
+# -------------------------------------------------------------------------------------------- strategies
+
+
+class _Packer:
+    """Places ranges one after another at the lowest offset where they fit: first fit in a given order."""
+
+    def __init__(self, ranges: Sequence[LiveRange], alignment: int) -> None:
+        self.count = len(ranges)
+        self.births = np.array([r.birth for r in ranges], np.int64)
+        self.deaths = np.array([r.death for r in ranges], np.int64)
+        # Sizes are rounded up once, so that every end is an aligned offset for the next one.
+        self.sizes = np.array([-(-r.nbytes // alignment) * alignment for r in ranges], np.int64)
+
+    def place(self, order: Sequence[int]) -> np.ndarray:
+        """An offset for each range, when they are placed in `order`."""
+        count = self.count
+        offsets = np.zeros(count, np.int64)
+        births, deaths = np.empty(count, np.int64), np.empty(count, np.int64)
+        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        for done, index in enumerate(order):
+            birth, death, size = self.births[index], self.deaths[index], self.sizes[index]
+            together = (births[:done] <= death) & (deaths[:done] >= birth)
+            lows, highs = starts[:done][together], ends[:done][together]
+            offset = _first_gap(lows, highs, int(size))
+            offsets[index] = offset
+            births[done], deaths[done], starts[done], ends[done] = birth, death, offset, offset + size
+        return offsets
+
+    def height(self, offsets: np.ndarray) -> int:
+        return int((offsets + self.sizes).max(initial=0))
+
+    def bound(self) -> int:
+        """The lower bound with sizes rounded up: what this packer can reach at best."""
+        span = int(self.deaths.max(initial=0)) + 2
+        live = np.zeros(span, np.int64)
+        np.add.at(live, self.births, self.sizes)
+        np.add.at(live, self.deaths + 1, -self.sizes)
+        return int(np.cumsum(live).max(initial=0))
+
+
+def _first_gap(lows: np.ndarray, highs: np.ndarray, size: int) -> int:
+    """The lowest offset at which `size` bytes touch none of the given ranges."""
+    if not len(lows):
+        return 0
+    order = np.argsort(lows, kind="stable")
+    reach = np.maximum.accumulate(highs[order])
+    gaps = np.flatnonzero(lows[order][1:] - reach[:-1] >= size)
+    if lows[order[0]] >= size:
+        return 0
+    return int(reach[gaps[0]] if len(gaps) else reach[-1])
+
+
+def _by_size(ranges: Sequence[LiveRange]) -> list[int]:
+    return sorted(range(len(ranges)), key=lambda i: (-ranges[i].nbytes, ranges[i].birth, i))
+
+
+def _by_birth(ranges: Sequence[LiveRange]) -> list[int]:
+    return sorted(range(len(ranges)), key=lambda i: (ranges[i].birth, -ranges[i].death, i))
+
+
+def _by_weight(ranges: Sequence[LiveRange]) -> list[int]:
+    def weight(i: int) -> int:
+        return ranges[i].nbytes * (ranges[i].death - ranges[i].birth + 1)
+
+    return sorted(range(len(ranges)), key=lambda i: (-weight(i), ranges[i].birth, i))
+
+
+def _greedy(order: Callable[[Sequence[LiveRange]], list[int]]) -> Strategy:
+    return lambda ranges, alignment: _Packer(ranges, alignment).place(order(ranges)).tolist()
+
+
+_WORK: Final = 60_000
+"""Placements that the local search may spend: a program of 1000 ranges gets 60 tries."""
+
+
+def _best(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
+    """The best greedy order, improved by moving what sticks out of the top to an earlier place in the order."""
+    packer = _Packer(ranges, alignment)
+    bound = packer.bound()
+    best_order: list[int] = []
+    best = np.zeros(0, np.int64)
+    height = -1
+    for order in (_by_size(ranges), _by_weight(ranges), _by_birth(ranges)):
+        offsets = packer.place(order)
+        if height < 0 or packer.height(offsets) < height:
+            best_order, best, height = order, offsets, packer.height(offsets)
+        if height <= bound:
+            return best.tolist()
+    rng = random.Random(len(ranges))  # seeded: the same program gets the same plan in every process
+    for _ in range(_WORK // max(len(ranges), 1)):
+        if height <= bound:
+            break
+        tops = np.flatnonzero(best + packer.sizes == height)
+        moved = int(tops[rng.randrange(len(tops))])
+        order = [i for i in best_order if i != moved]
+        order.insert(rng.randrange(best_order.index(moved) + 1), moved)
+        offsets = packer.place(order)
+        if packer.height(offsets) <= height:  # equal ones too: a plateau is crossed rather than kept
+            best_order, best, height = order, offsets, packer.height(offsets)
+    return best.tolist()
+
+
+def _none(ranges: Sequence[LiveRange], alignment: int) -> list[int]:
+    """One after another: no two ranges share bytes, whenever they are needed."""
+    sizes = (-(-r.nbytes // alignment) * alignment for r in ranges)
+    return list(accumulate(sizes, initial=0))[:-1]
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "best": _best,
+    "by-size": _greedy(_by_size),
+    "by-birth": _greedy(_by_birth),
+    "by-weight": _greedy(_by_weight),
+    "none": _none,
+}
+
+
+def _leaves(lir: Lir) -> list[Value]:
+    return [n.result for n in lir.graph.nodes if n.is_leaf]
+
+
+def _nbytes(value: Value) -> int:
+    return value.type.nbytes.__index__()

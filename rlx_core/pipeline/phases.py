@@ -1,0 +1,33 @@
+"""Where in a run a node belongs: before it, in it, or after its last heavy computation.
+
+Read off what ops say of themselves (`Op.category`, `Op.is_sampler`). Informative: nothing depends on it but uploads that
+may start early, and reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Phase
+
+__all__ = ["phases"]
+
+
+def phases(nodes: Sequence[Node]) -> dict[Node, Phase]:
+    """Node → phase, for a schedule with or without leaves.
+
+    Leaves are the prologue. Samplers, and whatever comes after the last node that computes or samples, are the epilogue.
+    """
+    last = max((i for i, node in enumerate(nodes) if _is_heavy(node)), default=len(nodes))
+
+    def phase(index: int, node: Node) -> Phase:
+        if node.is_leaf:
+            return "prologue"
+        return "epilogue" if node.op.is_sampler or index > last else "steady-state"
+
+    return {node: phase(i, node) for i, node in enumerate(nodes)}
+
+
+def _is_heavy(node: Node) -> bool:
+    return node.op.is_sampler or node.op.category == "compute"
