@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.errors import RlxError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction
@@ -16,6 +16,7 @@ from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.samples import Case, Rejected, Sample, draw
+from rlx_core.ir.types import TensorType
 
 __all__ = ["Program", "cases_of", "ops_of", "programs", "rejections", "select"]
 
@@ -54,6 +55,16 @@ class Program:
     @cached_property
     def graph(self) -> Graph:
         return program_of(self.case)
+
+    @cached_property
+    def widened(self) -> Program:
+        """The same call in f64 and c128, so that constants in rules are exact; itself where the op does not take those."""
+        types = tuple(None if t is None else t.with_dtype(t.dtype.wide) for t in self.sample.types)
+        wider = Program(evolve(self.case, sample=evolve_types(self.sample, types)))
+        try:
+            return wider if wider.graph else self
+        except RlxError:
+            return self
 
     @cached_property
     def node(self) -> Node:
@@ -103,6 +114,18 @@ class Program:
 
     def __repr__(self) -> str:
         return repr(self.case)
+
+
+def evolve_types(sample: Sample, types: Sequence[TensorType | None]) -> Sample:
+    return Sample(
+        *types,
+        low=sample.low,
+        high=sample.high,
+        ranges=sample.ranges,
+        make=sample.make,
+        is_smooth=sample.is_smooth,
+        **sample.attributes,
+    )
 
 
 def program_of(case: Case) -> Graph:
