@@ -25,9 +25,8 @@ from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.creation import iota, ones_like, scalar, tangent_or_zeros, zeros_like
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
-from rlx_core.ops.reduction import rounded, widened
 from rlx_core.ops.selection import stop_gradient, where
-from rlx_core.ops.structural import all_batched
+from rlx_core.ops.structural import all_batched, rounded, widened
 
 _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -203,9 +202,6 @@ class Cumprod(Cumulative):
         begins = pad_axis(start, axis, rest, 0) if self.reverse else pad_axis(start, axis, 0, rest)
         return LinearRecurrence(axis, self.reverse)(factors, begins)
 
-    vjp = None
-    jvp = None
-
 
 cumprod = op_function(Cumprod)
 
@@ -300,9 +296,6 @@ class CumLogSumExp(Cumulative):
         total = LinearRecurrence(axis, self.reverse)(decay, exp(wide - safe))
         y = log(total) + safe
         return rounded(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
-
-    vjp = None
-    jvp = None
 
 
 cum_log_sum_exp = op_function(CumLogSumExp)
