@@ -345,6 +345,16 @@ class Sum(Reduction):
 sum_axes = op_function(Sum)
 
 
+def widened(x: Value) -> Value:
+    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
+    return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
+
+
+def rounded(x: Value, to: DType) -> Value:
+    """A widened result, rounded once."""
+    return x if x.dtype is to else cast(x, to=to)
+
+
 def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
     """The dims of a reduction of `x` over `axes`."""
     dropped = normalize_axes(axes, x.rank)
