@@ -40,7 +40,7 @@ def verify_lir(lir: Lir) -> list[Fault]:
     faults += [*_schedule(lir), *_nested(lir)]
     if not lir.is_planned:
         return faults + list(_template(lir))
-    return faults + [*_aliases(lir), *_slots(lir)] or list(_Story(lir).faults())
+    return [*faults, *_aliases(lir), *_slots(lir)] or list(_Story(lir).faults())
 
 
 def _at(node: Node, message: str) -> Fault:
@@ -122,10 +122,10 @@ def _schedule(lir: Lir) -> Iterator[Fault]:
     ready: dict[int, int] = {}  # node → the last step that its results wait for
     for node in lir.graph.nodes:
         waits = max((ready[id(v.node)] for v in node.present()), default=-1)
-        place = places.get(id(node))
-        if place is not None and waits >= place:
-            yield _at(node, f"it runs as step {place}, and an operand is computed by step {waits}")
-        ready[id(node)] = waits if place is None else place
+        own = places.get(id(node))
+        if own is not None and waits >= own:
+            yield _at(node, f"it runs as step {own}, and an operand is computed by step {waits}")
+        ready[id(node)] = waits if own is None else own
 
 
 def _in_place(step: Step) -> Iterator[Fault]:
