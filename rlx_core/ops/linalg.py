@@ -149,9 +149,13 @@ mat_mul = op_function(MatMul)
 def transposed_operand_hint(a: TensorType, b: TensorType) -> str | None:
     """The hint for a product that would fit with one operand transposed."""
     if a.shape[-1] == b.shape[-1]:
-        return f"b looks transposed: {b.with_shape((*b.shape[:-2], b.shape[-1], b.shape[-2]))} would fit; try `a @ b.mT`"
+        return (
+            f"b looks transposed: {b.with_shape((*b.shape[:-2], b.shape[-1], b.shape[-2]))} would fit; try `a @ b.mT`"
+        )
     if a.shape[-2] == b.shape[-2]:
-        return f"a looks transposed: {a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))} would fit; try `a.mT @ b`"
+        return (
+            f"a looks transposed: {a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))} would fit; try `a.mT @ b`"
+        )
     return None
 
 
@@ -217,7 +221,9 @@ class DotGeneral(Op):
         yield Sample("f32[2, 3]", "f32[2, 3]", lhs_batch=(0, 1), rhs_batch=(0, 1))
         yield Sample("i8[2, 9]", "i8[9]", lhs_contracting=(1,), rhs_contracting=(0,), acc_dtype=i32)
         yield Sample("f32[2, 0]", "f32[0, 3]", lhs_contracting=(1,), rhs_contracting=(0,))
-        yield Rejected("f32[3, 4]", "f32[4]", lhs_contracting=(0,), rhs_contracting=(0,), error=ShapeError, says="3 != 4")
+        yield Rejected(
+            "f32[3, 4]", "f32[4]", lhs_contracting=(0,), rhs_contracting=(0,), error=ShapeError, says="3 != 4"
+        )
         yield Rejected("f32[3]", "f32[3]", lhs_contracting=(0,), error=ShapeError, says="1 and 0")
         yield Rejected("f32[3]", "f32[3]", lhs_contracting=(0,), rhs_contracting=(1,), error=AxisError, says="outside")
         yield Rejected("f32[3, 3]", "f32[3, 3]", lhs_contracting=(0,), rhs_contracting=(0,), lhs_batch=(0,),

@@ -196,6 +196,7 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 
+
 @define_op
 class Pad(Op):
     """Cells before, after and between the elements of each axis.

@@ -250,6 +250,4 @@ def emit_like(
     """A node in the graph being built that takes `node`'s place: its name, its origin and its declared types."""
     builder = ambient_builder()
     assert builder is not None, "emit_like is for replacements, which run inside a rebuild"
-    return builder.emit(
-        op or node.op, operands, name=name or node.name, origin=node.origin, types=types or node.types
-    )
+    return builder.emit(op or node.op, operands, name=name or node.name, origin=node.origin, types=types or node.types)

@@ -54,8 +54,7 @@ def fold(graph: Graph, limit: int) -> Result:
         # Only a single result can keep the node's name: a name is unique in a graph.
         keep = node if len(results) == 1 else evolve(node, name=None)
         return tuple(
-            emit_like(keep, (), op=Constant(value), types=(t,))[0]
-            for value, t in zip(results, node.types, strict=True)
+            emit_like(keep, (), op=Constant(value), types=(t,))[0] for value, t in zip(results, node.types, strict=True)
         )
 
     made, values = rebuild(graph, replace)

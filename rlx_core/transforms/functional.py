@@ -83,7 +83,9 @@ def _differentiable(what: str, call: Call, argnums: int | Sequence[int]) -> list
     return names
 
 
-def _subtree(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], position: int, leaves: dict[str, Value]) -> Any:
+def _subtree(
+    call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], position: int, leaves: dict[str, Value]
+) -> Any:
     name = call.parameters[position]
     named = dict(zip(call.parameters, [*args, *kwargs.values()], strict=False))
     flat, tree = flatten(named[name], name)
@@ -110,7 +112,9 @@ def value_and_grad(
             raise ShapeError(
                 f"grad: {call.traced.graph.name} must return one real scalar, not {found}",
                 *([] if loss is None else [Fact("returned", loss.type, loss.node.origin.source)]),
-                hint="return (loss, aux) with has_aux=True" if len(outputs) > 1 else "sum or average it, or use rlx.vjp",
+                hint="return (loss, aux) with has_aux=True"
+                if len(outputs) > 1
+                else "sum or average it, or use rlx.vjp",
             )
         graph = vjp_graph(call.traced.graph, wrt, outputs=[0], allow_unreached=allow_unreached)
         one = call.builder.constant(np.ones((), loss.dtype.numpy))
