@@ -18,7 +18,8 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import FormatError, nearest
-from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record, record_classes
+from rlx_core.ir.annotations import record_classes
+from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record
 from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Literal, Param, Value

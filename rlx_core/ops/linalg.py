@@ -7,7 +7,7 @@ operands play these roles and moves them there with transposes, which stay views
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from attrs import field
@@ -15,7 +15,7 @@ from attrs import field
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim, product
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, f64, i32
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
@@ -29,8 +29,10 @@ from rlx_core.ir.types import (
     normalize_axis,
     same_dim,
 )
-from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, promoted
-from rlx_core.ops.structural import cast, reshape, sum_axes, sum_to, transpose
+from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
+from rlx_core.ops.operators import install
+from rlx_core.ops.structural import cast, conjugate, reshape, sum_axes, sum_to, transpose
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -293,15 +295,9 @@ def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
 
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
     """The sum of `conj(a) * b` along one axis of both."""
-    a, b = operand(a), operand(b)
-    is_complex = a.dtype.is_complex if isinstance(a, Value) else a.dtype.kind == "c"
-    y = (conjugate_of(a) if is_complex else a) * b if isinstance(b, Value) or isinstance(a, Value) else np.conj(a) * b
-    return sum_axes(y, axes=(axis,))
-
-
-def conjugate_of(x: Any) -> Any:
-    """The conjugate of a complex value or array."""
-    return conjugate_if_complex(x) if isinstance(x, Value) else np.conj(x)
+    a = operand(a)
+    left = conjugate(a) if is_complex(a) else a
+    return sum_axes(multiply(left, b), axes=(axis,))
 
 
 def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
@@ -321,5 +317,7 @@ def outer(a: Any, b: Any) -> Any:
         raise ShapeError(f"outer: takes two vectors, not {a.ndim} and {b.ndim} axes")
     return dot_general(a, b)
 
+
+install(matmul=matmul)
 
 OPS = (MatMul, DotGeneral)

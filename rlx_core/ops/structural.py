@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -219,6 +219,11 @@ class Cast(Op):
         return x.with_dtype(self.to)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
+        if self.to.is_complex:
+            return x.astype(np.result_type(x, np.complex64), copy=False)
+        if self.to.is_float and x.dtype.kind == "f":
+            # The interpreter rounds every result to what is declared, and in its wide mode not at all.
+            return x
         return cast_array(x, self.to)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
@@ -274,8 +279,32 @@ def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
     return x.astype(to.numpy)
 
 
+@frozen(slots=False)
+class Reduction(Op):
+    """What reductions share: the dims of the result and how a batch axis shifts the axes."""
+
+    axes: tuple[int, ...] = field(converter=tuple)
+    keep_dim: bool = False
+    category: ClassVar = "reduction"
+
+    def reduced(self, x: TensorType) -> TensorType:
+        """The operand's type with the axes dropped, or 1."""
+        return x.with_shape(reduced_shape(x, self.axes, self.keep_dim))
+
+    def sizes(self, x: TensorType) -> list[Dim]:
+        """The sizes of the reduced axes."""
+        return [x.shape[a] for a in normalize_axes(self.axes, x.rank)]
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - 1)
+        return evolve(self, axes=tuple(a + 1 for a in axes))(x[0])
+
+    def cost(self, x: TensorType) -> Dim:
+        return x.size
+
+
 @define_op
-class Sum(Op):
+class Sum(Reduction):
     """The sum over `axes`; an empty list of axes is the identity.
 
     f16 and bf16 accumulate in f32 and round once; integers keep their dtype and wrap. A sum of bool is i64.
@@ -284,13 +313,8 @@ class Sum(Op):
         x: [..., n, ...]    ->    y: the listed axes dropped, or 1 with keep_dim
     """
 
-    axes: tuple[int, ...]
-    keep_dim: bool = False
-    category: ClassVar = "reduction"
-
     def infer(self, x: TensorType) -> TensorType:
-        shape = reduced_shape(x, self.axes, self.keep_dim)
-        return TensorType(i64 if x.dtype is bool_ else x.dtype, shape)
+        return self.reduced(x).with_dtype(i64 if x.dtype is bool_ else x.dtype)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         total = np.int64 if x.dtype == np.bool_ else x.dtype
@@ -302,20 +326,17 @@ class Sum(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else self(t[0])
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        axes = normalize_axes(self.axes, x[0].ndim - 1)
-        return evolve(self, axes=tuple(a + 1 for a in axes))(x[0])
-
-    def cost(self, x: TensorType) -> Dim:
-        return x.size
-
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         for d in (f32, f64, f16, bf16, c64, i32, u8, bool_):
             yield Sample(f"{d}[2, 3, 4]", axes=(1,))
+        for axis in range(4):
+            yield Sample("f32[2, 3, 4, 5]", axes=(axis,))
+        yield Sample("i64[3, 2]", axes=(0,), low=2**53, high=2**53 + 99)
         yield Sample("f32[2, 3, 4]", axes=(0, -1), keep_dim=True)
         yield Sample("f32[2, 3]", axes=())
         yield Sample("f32[2, 0]", axes=(1,))
+        yield Sample("f32[]", axes=())
         yield Rejected("f32[2, 3]", axes=(2,), error=AxisError, says="outside")
         yield Rejected("f32[2, 3]", axes=(0, -2), error=AxisError, says="twice")
 

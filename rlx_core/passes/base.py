@@ -144,7 +144,7 @@ def add_counts(*tables: Mapping[str, int]) -> dict[str, int]:
 
 
 @frozen(slots=False)
-class PassRecord(ABC):
+class PassRecord:
     """What passes of every stage have in common; see `Pass` and `LirPass`."""
 
     name: ClassVar[str] = ""
@@ -161,7 +161,7 @@ class PassRecord(ABC):
 
 
 @frozen(slots=False)
-class Pass(PassRecord):
+class Pass(PassRecord, ABC):
     """A pure function from graph to graph with options; made with `define_pass`.
 
     `requires`, `ensures` and `invalidates` are sets of `Property`; `before` and `after` name passes that must not come on
@@ -174,7 +174,7 @@ class Pass(PassRecord):
 
 
 @frozen(slots=False)
-class LirPass(PassRecord):
+class LirPass(PassRecord, ABC):
     """A pure function from a planned program to a planned program; made with `define_pass`."""
 
     stage: ClassVar[Stage] = "lir"

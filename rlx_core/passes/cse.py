@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from rlx_core.ir.graph import Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.passes.base import Context, Pass, Result, define_pass, each_graph, emit_like
-from rlx_core.passes.keys import op_key
 
 __all__ = ["CommonSubexpressions", "merge_equal", "node_key"]
 
@@ -64,4 +63,4 @@ def node_key(node: Node, representative: dict[Value, Value]) -> Hashable:
     places = [(-1, 0) if v is None else (v.node.index, v.index) for v in operands]
     if node.op.is_commutative:
         places.sort()
-    return op_key(node.op), tuple(places), node.types
+    return node.op, tuple(places), node.types

@@ -1,4 +1,5 @@
-"""Compiled programs in use: executables that check and run, functions that compile on first call, caches that remember.
+"""Running programs: executables with bound parameters, compiled functions, sessions and the compile caches.
 
-This layer knows programs, arrays and files. It does not know how a program was optimised or what its steps compute.
+This layer knows how a compiled program is fed and kept. How it was compiled is the pipeline's business, and what it runs on
+is the backend's.
 """

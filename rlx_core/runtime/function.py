@@ -134,9 +134,7 @@ def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = ()
 class CompiledFunction:
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`."""
 
-    def __init__(
-        self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]
-    ) -> None:
+    def __init__(self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]) -> None:
         self._traced = traced
         self._bound = parameters
         self._free = tuple(n for n in names if n not in parameters)

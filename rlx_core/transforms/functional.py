@@ -17,15 +17,17 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
 from rlx_core.ir.rewrite import inline
+from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.jvp import jvp_graph
-from rlx_core.transforms.trace import Trace, is_static_leaf, trace
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure
-from rlx_core.transforms.vjp import vjp_graph
+from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
+from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single
+from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 
 Function = Callable[..., Any]
+Results = tuple[Value, ...]
 
 
 @frozen(eq=False)
@@ -35,28 +37,57 @@ class Call:
     builder: Builder
     traced: Trace
     values: Mapping[str, Value]
-    parameters: tuple[str, ...]
+    subtrees: Mapping[str, Tree]
 
-    def leaves_of(self, argnums: int | Sequence[int]) -> list[str]:
-        """The names of the leaves of the arguments with these positions."""
-        positions = [argnums] if isinstance(argnums, int) else list(argnums)
+    def select(self, what: str, argnums: int | Sequence[int]) -> tuple[str, ...]:
+        """The names of the arguments at these positions.
+
+        Raises:
+            AxisError: There are fewer arguments.
+        """
+        names = list(self.subtrees)
+        positions = [argnums] if isinstance(argnums, int) else argnums
         for position in positions:
-            if not -len(self.parameters) <= position < len(self.parameters):
-                raise AxisError(f"grad: argument {position} of a call with {len(self.parameters)} arguments")
-        wanted = {self.parameters[p] for p in positions}
-        return [n for n in self.traced.arguments.names if n.split(".", 1)[0] in wanted]
+            if not -len(names) <= position < len(names):
+                raise AxisError(f"{what}: argument {position} of a call with {len(names)} arguments")
+        return tuple(names[p] for p in positions)
 
-    def inline(self, graph: Graph, **more: Value) -> tuple[Value, ...]:
-        """The outputs of a transformed graph on this call's arguments."""
-        return inline(self.builder, graph, {**self.values, **self.traced.captures, **more})
+    def differentiable(self, what: str, arguments: Sequence[str]) -> list[str]:
+        """The names of all leaves of these arguments.
 
-    def returned(self, outputs: Sequence[Value]) -> Any:
+        Raises:
+            DtypeError: A leaf is an integer, a bool or a Python scalar.
+        """
+        leaves = [n for a in arguments for n in self.subtrees[a].names]
+        for name in leaves:
+            found = self.values[name].dtype if name in self.values else "a Python scalar"
+            if name not in self.values or not self.values[name].dtype.is_differentiable:
+                raise DtypeError(
+                    f"{what}: argument {name} is {found}, and only floating-point arrays have derivatives",
+                    hint="name the arguments to differentiate with argnums=, or pass floating-point arrays",
+                )
+        return leaves
+
+    def inline(self, graph: Graph, added: Sequence[Any] = (), leaves: Mapping[str, Value] | None = None) -> Results:
+        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order."""
+        own = self.traced.graph.input_types
+        extra = [name for name in graph.input_types if name not in own]
+        bindings = {**self.values, **(leaves or {}), **self.traced.captures}
+        bindings |= {n: as_value(self.builder, a) for n, a in zip(extra, added, strict=True)}
+        return inline(self.builder, graph, bindings)
+
+    def returned(self, outputs: Sequence[Any]) -> Any:
         """What the function returns, with these leaves."""
         return self.traced.results.unflatten(outputs)
 
+    def argument(self, name: str, leaves: Mapping[str, Any]) -> Any:
+        """One argument's pytree with other leaves."""
+        tree = self.subtrees[name]
+        return tree.unflatten([leaves[n] for n in tree.names])
+
 
 def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Trace `function` on the arguments of a call inside a trace."""
+    """Trace `function` on the arguments of a call inside a trace; a `TensorType` stands for an argument to come."""
     builder = ambient_builder()
     if builder is None:
         raise TraceError(f"{what}: there is no program being traced", hint=f"call rlx.{what}, which starts one")
@@ -64,78 +95,58 @@ def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[st
     named = bind_arguments(function, args, kwargs)
     flat, _ = flatten_arguments(named)
     values = {
-        leaf.name: builder._own(value) if isinstance(value, Value) else builder.constant(as_array(value))
+        leaf.name: as_value(builder, value)
         for leaf, value in zip(traced.leaves, flat, strict=True)
-        if leaf.role != "static"
+        if leaf.role != "static" and not isinstance(value, TensorType)
     }
-    return Call(builder, traced, values, tuple(named))
+    subtrees = {name: flatten_arguments({name: value}) for name, value in named.items()}
+    return Call(builder, traced, values, {n: Tree(single(t), t.names) for n, (_, t) in subtrees.items()})
 
 
-def _differentiable(what: str, call: Call, argnums: int | Sequence[int]) -> list[str]:
-    names = call.leaves_of(argnums)
-    for name in names:
-        found = call.values[name].dtype if name in call.values else "a Python scalar"
-        if name not in call.values or not call.values[name].dtype.is_differentiable:
-            raise DtypeError(
-                f"{what}: argument {name} is {found}, and only floating-point arrays have gradients",
-                hint="differentiate with respect to other arguments (argnums=), or pass a floating-point array",
-            )
-    return names
-
-
-def _subtree(
-    call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], position: int, leaves: dict[str, Value]
-) -> Any:
-    name = call.parameters[position]
-    named = dict(zip(call.parameters, [*args, *kwargs.values()], strict=False))
-    flat, tree = flatten(named[name], name)
-    del flat
-    return tree.unflatten([leaves[n] for n in tree.names])
+def as_value(builder: Builder, data: Any) -> Value:
+    """Anything array-like as a value of `builder`."""
+    return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
 
 
 def value_and_grad(
-    function: Function,
-    argnums: int | Sequence[int] = 0,
-    *,
-    has_aux: bool = False,
-    allow_unreached: bool = True,
+    function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Function:
     """The function that returns `(value, gradients)`; see `rlx.value_and_grad`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         call = enter("value_and_grad", function, args, kwargs)
-        wrt = _differentiable("grad", call, argnums)
-        outputs = call.traced.graph.outputs
-        loss = outputs[0] if outputs else None
-        if loss is None or loss.shape != () or not loss.dtype.is_float or (len(outputs) > 1 and not has_aux):
-            found = ", ".join(str(o.type) for o in outputs) or "nothing"
-            raise ShapeError(
-                f"grad: {call.traced.graph.name} must return one real scalar, not {found}",
-                *([] if loss is None else [Fact("returned", loss.type, loss.node.origin.source)]),
-                hint="return (loss, aux) with has_aux=True"
-                if len(outputs) > 1
-                else "sum or average it, or use rlx.vjp",
-            )
-        graph = vjp_graph(call.traced.graph, wrt, outputs=[0], allow_unreached=allow_unreached)
-        one = call.builder.constant(np.ones((), loss.dtype.numpy))
-        results = call.inline(graph, d_output=one)
-        primal = call.returned(results[: len(outputs)])
-        gradients = dict(zip(wrt, results[len(outputs) :], strict=True))
-        positions = [argnums] if isinstance(argnums, int) else list(argnums)
-        trees = tuple(_subtree(call, args, kwargs, p % len(call.parameters), gradients) for p in positions)
-        return primal, trees[0] if isinstance(argnums, int) else trees
+        chosen = call.select("grad", argnums)
+        wrt = call.differentiable("grad", chosen)
+        graph = call.traced.graph
+        _expect_scalar_loss(graph, has_aux)
+        aux = len(graph.outputs) - 1
+        both = grad_with_loss(graph, wrt, aux=aux, seed="one", allow_unreached=allow_unreached)
+        results = call.inline(both)
+        gradients = dict(zip(wrt, results[len(graph.outputs) :], strict=True))
+        trees = tuple(call.argument(name, gradients) for name in chosen)
+        return call.returned(results[: len(graph.outputs)]), trees[0] if isinstance(argnums, int) else trees
 
     return transformed
 
 
+def _expect_scalar_loss(graph: Graph, has_aux: bool) -> None:
+    outputs = graph.outputs
+    is_loss = bool(outputs) and outputs[0].shape == () and outputs[0].dtype.is_float
+    if is_loss and (has_aux or len(outputs) == 1):
+        return
+    found = ", ".join(str(o.type) for o in outputs) or "nothing"
+    several = is_loss and len(outputs) > 1
+    raise ShapeError(
+        f"grad: {graph.name} must return one real scalar, not {found}",
+        *[Fact("returned", o.type, o.node.origin.source) for o in outputs[:1]],
+        hint="return (loss, aux) and say has_aux=True" if several else "sum or average it, or use rlx.vjp",
+    )
+
+
 def grad(
-    function: Function,
-    argnums: int | Sequence[int] = 0,
-    *,
-    has_aux: bool = False,
-    allow_unreached: bool = True,
+    function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
 ) -> Function:
-    """The function that returns the gradients (and the auxiliary results); see `rlx.grad`."""
+    """The function that returns the gradients, and the auxiliary results after them; see `rlx.grad`."""
     both = value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -148,66 +159,112 @@ def grad(
 def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
     call = enter("vjp", function, primals, {})
-    wrt = _differentiable("vjp", call, range(len(primals)))
-    outputs = call.inline(call.traced.graph)
-    graph = vjp_graph(call.traced.graph, wrt, outputs=list(range(len(outputs))))
+    arguments = tuple(call.subtrees)
+    wrt = call.differentiable("vjp", arguments)
+    graph = vjp_graph(call.traced.graph, wrt)
+    count = len(call.traced.graph.outputs)
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         flat, tree = flatten(cotangents, "result")
         same_structure("vjp", call.traced.results, tree)
-        labels = ["d_output"] if len(outputs) == 1 else [f"d_output_{k}" for k in range(len(outputs))]
-        given = {n: _as_value(call.builder, c) for n, c in zip(labels, flat, strict=True)}
-        results = call.inline(graph, **given)
-        leaves = dict(zip(wrt, results[len(outputs) :], strict=True))
-        return tuple(_subtree(call, primals, {}, i, leaves) for i in range(len(primals)))
+        taken = [c for c, o in zip(flat, call.traced.graph.outputs, strict=True) if o.dtype.is_differentiable]
+        leaves = dict(zip(wrt, call.inline(graph, taken)[count:], strict=True))
+        return tuple(call.argument(name, leaves) for name in arguments)
 
-    return call.returned(outputs), pullback
+    return call.returned(call.inline(call.traced.graph)), pullback
 
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """`(f(*primals), its directional derivative along tangents)`."""
+    """`(f(*primals), its derivative along tangents)`; results without derivatives have the tangent `None`."""
     call = enter("jvp", function, primals, {})
-    wrt = _differentiable("jvp", call, range(len(primals)))
+    wrt = call.differentiable("jvp", tuple(call.subtrees))
     flat, tree = flatten(tuple(tangents), "tangents")
-    _, wanted = flatten(tuple(primals), "tangents")
-    same_structure("jvp", wanted, tree)
+    same_structure("jvp", flatten(tuple(primals), "tangents")[1], tree)
     graph = jvp_graph(call.traced.graph, wrt)
-    given = {f"tangent_{n}": _as_value(call.builder, t) for n, t in zip(wrt, flat, strict=True)}
-    results = call.inline(graph, **given)
-    count = len(call.traced.graph.outputs)
-    return call.returned(results[:count]), call.returned(results[count:])
+    results = call.inline(graph, flat)
+    outputs = call.traced.graph.outputs
+    found = iter(results[len(outputs) :])
+    pushed = [next(found) if o.dtype.is_differentiable else None for o in outputs]
+    return call.returned(results[: len(outputs)]), call.returned(pushed)
+
+
+def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The product of the Hessian of a scalar function of one argument with a vector, forward over reverse."""
+    return jvp(grad(function), primals, tangents)[1]
+
+
+def jacfwd(function: Function) -> Function:
+    """The Jacobian of a function of one array, one tangent a column: dims [result.., x..]."""
+
+    def transformed(x: Any) -> Any:
+        leaf = _single_array("jacfwd", x)
+        basis = _basis(leaf)
+        columns = vmap(lambda t: jvp(function, (leaf,), (t,))[1])(basis)
+        return _each(columns, lambda c: _with_axes_last(c, leaf.shape))
+
+    return transformed
+
+
+def jacrev(function: Function) -> Function:
+    """The Jacobian of a function of one array, one cotangent a row: dims [result.., x..]."""
+
+    def transformed(x: Any) -> Any:
+        leaf = _single_array("jacrev", x)
+        result, pullback = vjp(function, leaf)
+        y = _single_array("jacrev (result)", result)
+        rows = vmap(lambda g: pullback(g)[0])(_basis(y))
+        return rows.reshape((*y.shape, *leaf.shape))
+
+    return transformed
+
+
+def hessian(function: Function) -> Function:
+    """The Hessian of a scalar function of one array, forward over reverse: dims [x.., x..]."""
+    return jacfwd(grad(function))
+
+
+def _single_array(what: str, x: Any) -> Value:
+    builder = ambient_builder()
+    if builder is None:
+        raise TraceError(f"{what}: there is no program being traced", hint=f"call rlx.{what}, which starts one")
+    leaves, _ = flatten(x)
+    if len(leaves) != 1:
+        raise ShapeError(f"{what}: takes one array, not a pytree of {len(leaves)}", hint="use vjp or jvp and vmap")
+    return as_value(builder, leaves[0])
+
+
+def _basis(x: Value) -> np.ndarray:
+    size = x.size.__index__()
+    return np.eye(size, dtype=x.dtype.numpy).reshape(size, *x.type.static_shape)
+
+
+def _each(tree: Any, function: Callable[[Value], Any]) -> Any:
+    leaves, structure = flatten(tree)
+    return structure.unflatten([function(leaf) for leaf in leaves])
+
+
+def _with_axes_last(columns: Value, shape: Sequence[Dim]) -> Any:
+    last = columns.transpose(tuple(range(1, columns.ndim)) + (0,))
+    return last.reshape((*columns.shape[1:], *shape))
 
 
 def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     """The function mapped over an axis of its arguments; see `rlx.vmap`."""
 
-    def transformed(*args: Any, **kwargs: Any) -> Any:
+    def transformed(*args: Any) -> Any:
         per_argument = list(in_axes) if isinstance(in_axes, tuple | list) else [in_axes] * len(args)
         if len(per_argument) != len(args):
             raise AxisError(f"vmap: in_axes has {len(per_argument)} entries for {len(args)} arguments")
-        flat_axes = [_axes_of(axis, a) for axis, a in zip(per_argument, args, strict=True)]
-        leaves = [flatten(a)[0] for a in args]
-        size = _mapped_size(flat_axes, leaves)
-        examples = [_drop_axes(a, axes) for a, axes in zip(args, flat_axes, strict=True)]
-        call = enter("vmap", function, examples, kwargs)
-        builder = call.builder
-        values: dict[str, Value] = {}
-        axes: dict[str, int | None] = {}
-        names = iter(call.traced.leaves)
-        for arg, arg_axes in zip(leaves, flat_axes, strict=True):
-            for leaf, axis in zip(arg, arg_axes, strict=True):
-                place = next(names)
-                if place.role != "static":
-                    values[place.name], axes[place.name] = _as_value(builder, leaf), axis
-        outs = _out_axes(out_axes, call.traced.results)
-        graph = vmap_graph(call.traced.graph, axes, outs, size)
-        return call.returned(inline(builder, graph, {**call.values, **values, **call.traced.captures}))
+        mapped = [_axes_of(axis, a) for axis, a in zip(per_argument, args, strict=True)]
+        size = _mapped_size(args, mapped)
+        call = enter("vmap", function, [_drop_axes(a, m) for a, m in zip(args, mapped, strict=True)], {})
+        places = zip(call.traced.leaves, [x for a in args for x in flatten(a)[0]], [m for ms in mapped for m in ms], strict=True)
+        dynamic = [(leaf.name, value, axis) for leaf, value, axis in places if leaf.role != "static"]
+        axes = {name: axis for name, _, axis in dynamic}
+        graph = vmap_graph(call.traced.graph, axes, _out_axes(out_axes, call.traced.results), size=size)
+        return call.returned(call.inline(graph, leaves={n: as_value(call.builder, v) for n, v, _ in dynamic}))
 
     return transformed
-
-
-def _as_value(builder: Builder, data: Any) -> Value:
-    return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
 
 
 def _axes_of(axis: Any, argument: Any) -> list[int | None]:
@@ -219,15 +276,13 @@ def _axes_of(axis: Any, argument: Any) -> list[int | None]:
     return list(flat)
 
 
-def _mapped_size(axes: Sequence[Sequence[int | None]], leaves: Sequence[Sequence[Any]]) -> Dim:
+def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]]) -> Dim:
     found: list[Dim] = []
-    for arg, arg_axes in zip(leaves, axes, strict=True):
-        for leaf, axis in zip(arg, arg_axes, strict=True):
+    for argument, argument_axes in zip(args, axes, strict=True):
+        for leaf, axis in zip(flatten(argument)[0], argument_axes, strict=True):
             if axis is not None:
-                shape = leaf.shape if isinstance(leaf, Value) else as_array(leaf).shape
-                if not -len(shape) <= axis < len(shape):
-                    raise AxisError(f"vmap: axis {axis} is outside an argument with {len(shape)} axes")
-                found.append(shape[axis])
+                type = leaf_type(leaf)
+                found.append(type.shape[normalize_axis(axis, type.rank)])
     if not found:
         raise AxisError("vmap: no argument is mapped; at least one of in_axes must not be None")
     if any(size != found[0] for size in found):
@@ -241,14 +296,12 @@ def _drop_axes(argument: Any, axes: Sequence[int | None]) -> Any:
 
 
 def _drop_axis(leaf: Any, axis: int | None) -> Any:
-    from rlx_core.transforms.trace import leaf_type
-
     if is_static_leaf(leaf):
         return leaf
     type = leaf_type(leaf)
     if axis is None:
         return leaf
-    at = axis % type.rank
+    at = normalize_axis(axis, type.rank)
     return type.with_shape(d for i, d in enumerate(type.shape) if i != at)
 
 

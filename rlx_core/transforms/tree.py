@@ -15,7 +15,7 @@ from attrs import frozen
 
 from rlx_core.errors import Fact, ShapeError
 
-__all__ = ["Tree", "bind_arguments", "flatten", "flatten_arguments", "same_structure"]
+__all__ = ["Tree", "bind_arguments", "flatten", "flatten_arguments", "same_structure", "single"]
 
 
 @frozen
@@ -65,6 +65,12 @@ def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
         else:
             named[name] = value
     return named
+
+
+def single(tree: Tree) -> optree.PyTreeSpec:
+    """The structure of the only element of a one-element tuple of pytrees."""
+    (child,) = tree.structure.children()
+    return child
 
 
 def same_structure(what: str, wanted: Tree, found: Tree) -> None:

@@ -1,41 +1,18 @@
 """Equal computations are made once, and nothing that differs in a bit or an effect is merged."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 
+import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import add, exp, subtract
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add, subtract
 from rlx_core.passes.base import Context
 from rlx_core.passes.cse import CommonSubexpressions
-from rlx_core.passes.keys import attribute_key
 
 X = spec("f32[4]")
-
-
-@define_op(domain="test")
-class Noise(Op):
-    is_pure: ClassVar = False
-
-    def infer(self, x):
-        return x
-
-    def reference(self, x):
-        return x + np.random.default_rng().normal(size=x.shape)
-
-
-@define_op(domain="test")
-class Fence(Op):
-    is_barrier: ClassVar = True
-
-    def infer(self, x):
-        return x
-
-    def reference(self, x):
-        return x
 
 
 @define_op(domain="test")
@@ -76,15 +53,15 @@ def test_other_operands_keep_their_order():
     assert count(merged(lambda x, y: [subtract(x, y), subtract(y, x)])) == 2
 
 
-@pytest.mark.parametrize("op", [Noise(), Fence()], ids=["impure", "barrier"])
-def test_impure_ops_and_barriers_are_not_merged(op):
+@pytest.mark.parametrize("kind", ["noise", "fence"])
+def test_impure_ops_and_barriers_are_not_merged(kind, request):
+    op = request.getfixturevalue(kind)
     assert count(merged(lambda x, y: [op(x), op(x)])) == 2
 
 
-@pytest.mark.parametrize(("a", "b"), [(0.0, -0.0), (1, 1.0), (1, True), (1.0, True), ((1,), [1])])
+@pytest.mark.parametrize(("a", "b"), [(0.0, -0.0), (1, 1.0), (1, True), (1.0, True), ((1,), (1.0,))])
 def test_attributes_that_python_calls_equal_are_told_apart(a, b):
     """Python says 0.0 == -0.0 and 1 == True; an op that adds one is not the op that adds the other."""
-    assert attribute_key(a) != attribute_key(b)
     assert count(merged(lambda x, y: [Shift(a)(x), Shift(b)(x)])) == 2
 
 

@@ -5,7 +5,7 @@ import pytest
 from rlx_core.errors import PassOrderError, VerifyError
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.types import spec
-from rlx_core.ops.arithmetic import exp
+from rlx_core.ops.activation import exp
 from rlx_core.passes.base import Pass, Property, Result, define_pass
 from rlx_core.passes.cse import CommonSubexpressions
 from rlx_core.passes.dead_code import DeadCode

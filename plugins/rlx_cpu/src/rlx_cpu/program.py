@@ -64,8 +64,15 @@ class NumpyProgram(Program):
         self._instructions = [self._instruction(step) for step in lir.steps]
         self._inputs = [self._places[entry.value] for entry in lir.manifest.inputs]
         self._params = {entry.label: self._places[v] for v in lir.graph.params for entry in [_leaf(v)]}
-        self._outputs = self._plan_outputs()
-        self._per_run = self._plan_per_run_views()
+        own = dict.fromkeys(lir.own_roots)
+        self._fresh = [self._layout(v) for v in own]
+        per_run = own.keys() | set(lir.graph.inputs)
+        self._per_run_views = [
+            (self._places[v], self._places[a.root], *self._layout(v)[1:], a.byte_offset, a.strides)
+            for v, a in lir.aliases.items()
+            if a.root in per_run
+        ]
+        self._deliveries = self._plan_deliveries()
         self._frames: list[tuple[int, Frame]] = []
         self._lock = threading.Lock()
 
@@ -81,17 +88,17 @@ class NumpyProgram(Program):
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         version, frame = self._take_frame()
         arrays = frame.arrays
-        for place, array in zip(self._inputs, inputs, strict=True):
-            arrays[place] = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-        for place, shape, dtype in self._outputs.fresh:
-            arrays[place] = np.empty(shape, dtype)
-        for place, root, shape, dtype, offset, strides in self._per_run:
-            arrays[place] = view(arrays[root], shape, dtype, offset, strides)
         try:
+            for place, array in zip(self._inputs, inputs, strict=True):
+                arrays[place] = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+            for place, shape, dtype in self._fresh:
+                arrays[place] = np.empty(shape, dtype)
+            for place, root, shape, dtype, offset, strides in self._per_run_views:
+                arrays[place] = view(arrays[root], shape, dtype, offset, strides)
             with np.errstate(all="ignore"):  # what NumPy would warn about is what the program says: NaN, infinities
                 for instruction in self._instructions:
                     _execute(instruction, arrays)
-            return [arrays[p].copy() if is_copied else arrays[p] for p, is_copied in self._outputs.returned]
+            return self._deliver(arrays)
         finally:
             self._give_back(version, frame)
 
@@ -112,35 +119,27 @@ class NumpyProgram(Program):
             workspace,
         )
 
-    def _is_per_run(self, value: Value) -> bool:
-        """Whether the bytes of `value` are another array on each run: an input's or an output's own."""
-        root = self._lir.root_of(value)
-        return isinstance(root.node.op, Input) or (not _is_leaf(root) and root not in self._lir.slots)
+    def _deliver(self, arrays: list[Any]) -> list[np.ndarray]:
+        """The outputs as the caller gets them; donated buffers are overwritten last, after everything was read."""
+        results = [arrays[p].copy() if kind == "copy" else arrays[p] for p, kind, _ in self._deliveries]
+        for i, (place, kind, donor) in enumerate(self._deliveries):
+            if kind == "donor" and place != donor:
+                results[i] = arrays[place].copy()  # it may lie in a buffer that another donation overwrites
+        for i, (_, kind, donor) in enumerate(self._deliveries):
+            if kind == "donor" and results[i] is not arrays[donor]:
+                np.copyto(arrays[donor], results[i])
+                results[i] = arrays[donor]
+        return results
 
-    def _plan_outputs(self) -> Outputs:
-        fresh = [
-            (self._places[v], v.type.static_shape, v.dtype.numpy)
-            for node in self._lir.graph.nodes
-            for v in node.results
-            if not _is_leaf(v) and v not in self._lir.slots and v not in self._lir.aliases
-        ]
-        donated = {e.value for e in self._lir.manifest.inputs if e.is_donated}
-        returned: list[tuple[int, bool]] = []
-        handed_out: set[Value] = set()
-        for entry in self._lir.manifest.outputs:
-            root = self._lir.root_of(entry.value)
-            # A caller's array must not share bytes with the arena, with a weight, or with another output.
-            is_own = self._is_per_run(entry.value) and (not isinstance(root.node.op, Input) or root in donated)
-            returned.append((self._places[entry.value], not is_own or root in handed_out))
-            handed_out.add(root)
-        return Outputs(fresh, returned)
-
-    def _plan_per_run_views(self) -> list[tuple[int, int, tuple[int, ...], np.dtype, int, tuple[int, ...]]]:
+    def _plan_deliveries(self) -> list[tuple[int, str, int]]:
+        pairs = zip(self._lir.graph.outputs, self._lir.deliveries, strict=True)
         return [
-            (self._places[v], self._places[a.root], v.type.static_shape, v.dtype.numpy, a.byte_offset, a.strides)
-            for v, a in self._lir.aliases.items()
-            if self._is_per_run(v)
+            (self._places[value], delivery.kind, -1 if delivery.donor is None else self._places[delivery.donor])
+            for value, delivery in pairs
         ]
+
+    def _layout(self, value: Value) -> tuple[int, tuple[int, ...], np.dtype]:
+        return self._places[value], value.type.static_shape, value.dtype.numpy
 
     def _new_frame(self) -> Frame:
         lir = self._lir
@@ -154,11 +153,15 @@ class NumpyProgram(Program):
         for value, slot in lir.slots.items():
             dense = arena[slot.offset : slot.end]
             arrays[self._places[value]] = dense.view(value.dtype.numpy).reshape(value.type.static_shape)
+        for value in self._places:
+            if value.type.size == 0:
+                arrays[self._places[value]] = np.empty(value.type.static_shape, value.dtype.numpy)
+        per_run = {place for place, *_ in self._per_run_views}
         for value, alias in lir.aliases.items():
-            if not self._is_per_run(value):
+            place, shape, dtype = self._layout(value)
+            if place not in per_run:
                 root = arrays[self._places[alias.root]]
-                shape, dtype = value.type.static_shape, value.dtype.numpy
-                arrays[self._places[value]] = view(root, shape, dtype, alias.byte_offset, alias.strides)
+                arrays[place] = view(root, shape, dtype, alias.byte_offset, alias.strides)
         for instruction in self._instructions:
             if instruction.workspace is not None:
                 slot = instruction.step.workspace
@@ -178,18 +181,10 @@ class NumpyProgram(Program):
     def _give_back(self, version: int, frame: Frame) -> None:
         for place in self._inputs:
             frame.arrays[place] = None
-        for place, *_ in (*self._outputs.fresh, *self._per_run):
+        for place, *_ in (*self._fresh, *self._per_run_views):
             frame.arrays[place] = None
         with self._lock:
             self._frames.append((version, frame))
-
-
-@frozen
-class Outputs:
-    """Which places get an array of their own in each run, and what is returned: place and whether it is copied."""
-
-    fresh: list[tuple[int, tuple[int, ...], np.dtype]]
-    returned: list[tuple[int, bool]]
 
 
 def _execute(instruction: Instruction, arrays: list[Any]) -> None:
@@ -214,10 +209,6 @@ def view(
     elements = root.reshape(-1).view(np.uint8)[byte_offset:]
     usable = elements[: elements.size // dtype.itemsize * dtype.itemsize].view(dtype)
     return np.lib.stride_tricks.as_strided(usable, shape, strides)
-
-
-def _is_leaf(value: Value) -> bool:
-    return isinstance(value.node.op, Input | Param | Constant)
 
 
 def _leaf(value: Value) -> Param:

@@ -1,0 +1,248 @@
+"""The records, one class a kind, and the table of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from attrs import Attribute, field, frozen
+
+from rlx_core.contributions.references import LazyRef, Named, reference
+from rlx_core.contributions.validators import (
+    OneOf,
+    bare_name,
+    domain_name,
+    environment_variable,
+    integer,
+    is_plain,
+    listed,
+    names,
+    option_name,
+    refusal,
+    suffixes,
+    text,
+)
+from rlx_core.errors import PluginError
+
+RULE_KINDS: Final = ("vjp", "jvp", "batch", "decompose", "cost")
+STAGES: Final = ("hir", "mir", "lir")
+EVENTS: Final = ("compile-start", "pass-start", "pass-end", "compile-end", "cache-hit", "cache-miss")
+
+
+@frozen
+class Contribution:
+    """What every record has: a name within its kind, a one-line summary, and its place among its kind.
+
+    `before` and `after` name records of the same kind; a name nobody provides is no constraint. A higher
+    `priority` comes first where those leave a choice, then the name decides: never the order of installation.
+    """
+
+    summary: str = field(default="", kw_only=True, validator=text)
+    before: tuple[str, ...] = field(default=(), kw_only=True, converter=listed, validator=names)
+    after: tuple[str, ...] = field(default=(), kw_only=True, converter=listed, validator=names)
+    priority: int = field(default=0, kw_only=True, validator=integer)
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError  # every record below has a field or a property of this name
+
+
+@frozen
+class OpSpec(Contribution):
+    """An op; `load` leads to its class. `rlx_ops` may also return the class itself, or an `OpFamily`."""
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+
+    @classmethod
+    def of(cls, op: type) -> OpSpec:
+        """The record of an op class that is at hand; the class says its own name."""
+        if not isinstance(op, Named):
+            raise PluginError(f"rlx_ops: the class {op.__qualname__} has no `name`, so it is not an op")
+        return cls(op.name, op)
+
+
+@frozen
+class OpFamily:
+    """The ops of one module, contributed together and imported together when one of them is first used.
+
+    Args:
+        load: The address of a mapping from full name to op class, or of an iterable of op classes.
+        names: The full names of the ops; said here so that the module need not be imported to know them.
+    """
+
+    load: LazyRef = field(converter=reference)
+    names: tuple[str, ...] = field(converter=listed, validator=names)
+
+    def __iter__(self) -> Iterator[OpSpec]:
+        for name in self.names:
+            yield OpSpec(name, LazyRef(self.load.text, name, held=self.load.held))
+
+
+@frozen
+class RuleSpec(Contribution):
+    """A rule (VJP, JVP, batching, decomposition, cost) for an op, one's own or another plugin's."""
+
+    op: str = field(validator=domain_name)
+    kind: Literal["vjp", "jvp", "batch", "decompose", "cost"] = field(validator=OneOf(*RULE_KINDS))
+    load: LazyRef = field(converter=reference)
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}:{self.kind}"
+
+
+@frozen
+class PassSpec(Contribution):
+    """A pass; `load` leads to its class. With `stage="hir"` it extends the model-building level."""
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+    stage: Literal["hir", "mir", "lir"] | None = field(
+        default=None, validator=OneOf(*STAGES, None), kw_only=True
+    )
+
+
+@frozen
+class RuleSetSpec(Contribution):
+    """A set of rewrite rules."""
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+
+
+@frozen
+class LegalizationSpec(Contribution):
+    """A table that makes nodes acceptable to one target."""
+
+    target: str = field(validator=bare_name)
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+
+
+@frozen
+class BackendSpec(Contribution):
+    """A backend; its name is the target that users write.
+
+    Args:
+        devices: The device words it answers to, where they differ from its name.
+    """
+
+    name: str = field(validator=bare_name)
+    load: LazyRef = field(converter=reference)
+    devices: tuple[str, ...] = field(default=(), converter=listed, validator=names, kw_only=True)
+
+
+@frozen
+class KernelSpec(Contribution):
+    """A table of kernels for a target: one's own backend's or another plugin's, for anyone's ops."""
+
+    target: str = field(validator=bare_name)
+    load: LazyRef = field(converter=reference)
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}:{self.load}"
+
+
+@frozen
+class BlockSpec(Contribution):
+    """An HIR block: what a model builder says, and how it lowers."""
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+
+
+@frozen
+class ImporterSpec(Contribution):
+    """A reader of model files, chosen by suffix."""
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+    suffixes: tuple[str, ...] = field(converter=listed, validator=suffixes)
+
+
+@frozen
+class ExporterSpec(Contribution):
+    """A writer of model files, chosen by suffix."""
+
+    name: str = field(validator=domain_name)
+    load: LazyRef = field(converter=reference)
+    suffixes: tuple[str, ...] = field(converter=listed, validator=suffixes)
+
+
+@frozen
+class PipelineSpec(Contribution):
+    """A named pipeline: the same tables a configuration file would hold."""
+
+    name: str = field(validator=domain_name)
+    config: Mapping[str, Any] = field(hash=False)
+
+    @config.validator
+    def _is_plain(self, attribute: Attribute[Any], value: object) -> None:
+        if not isinstance(value, Mapping) or not is_plain(value):
+            raise refusal(self, attribute.name, value, "a table of strings, numbers, lists and tables")
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(
+            self, "config", MappingProxyType(deepcopy(dict(self.config)))
+        )  # the plugin keeps its own copy
+
+
+@frozen
+class OptionSpec(Contribution):
+    """A configuration option: its type, its default, what it means, and the variable that may set it."""
+
+    name: str = field(validator=option_name)
+    type: type = field()
+    default: bool | int | float | str | tuple[str, ...] | None = field()
+    doc: str = field(validator=text)
+    env: str | None = field(default=None, validator=environment_variable)
+
+    def __attrs_post_init__(self) -> None:
+        if self.type not in (bool, int, float, str, tuple):
+            raise refusal(self, "type", self.type, "bool, int, float, str or tuple")
+        if self.default is not None and not isinstance(self.default, self.type):
+            raise refusal(self, "default", self.default, f"of type {self.type.__name__}")
+
+
+@frozen
+class CommandSpec(Contribution):
+    """A command of the `rlx` program; `load` leads to what is called."""
+
+    name: str = field(validator=bare_name)
+    load: LazyRef = field(converter=reference)
+
+
+@frozen
+class EventSpec(Contribution):
+    """A listener to one compile event."""
+
+    event: str = field(validator=OneOf(*EVENTS))
+    load: LazyRef = field(converter=reference)
+
+    @property
+    def name(self) -> str:
+        return f"{self.event}:{self.load}"
+
+
+KINDS: Final[Mapping[str, type[Contribution]]] = MappingProxyType(
+    {
+        "ops": OpSpec,
+        "rules": RuleSpec,
+        "passes": PassSpec,
+        "rulesets": RuleSetSpec,
+        "legalizations": LegalizationSpec,
+        "backends": BackendSpec,
+        "kernels": KernelSpec,
+        "blocks": BlockSpec,
+        "importers": ImporterSpec,
+        "exporters": ExporterSpec,
+        "pipelines": PipelineSpec,
+        "options": OptionSpec,
+        "commands": CommandSpec,
+        "events": EventSpec,
+    }
+)

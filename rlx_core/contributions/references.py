@@ -1,0 +1,99 @@
+"""`LazyRef`: the address of an object, so that a record can name a thing without importing it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
+
+from attrs import field, frozen
+
+from rlx_core.contributions.validators import refusal
+from rlx_core.errors import Fact, PluginError, RlxError, nearest
+
+__all__ = ["LazyRef", "Named", "reference"]
+
+REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A class or an object that carries its own full name, as every op class does."""
+
+    name: str
+
+
+@frozen
+class LazyRef:
+    """An object by its address, `"package.module:attribute"`, imported when it is first resolved.
+
+    Args:
+        text: The address.
+        item: Which member, where the attribute is a family (a mapping, or things with a `name`).
+        held: The object itself, where it exists already; the text then only describes it.
+    """
+
+    text: str
+    item: str | None = None
+    held: tuple[object, ...] = field(default=(), eq=False, repr=False)
+    _memo: list[object] = field(factory=list, eq=False, repr=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.held and not (isinstance(self.text, str) and REFERENCE.fullmatch(self.text)):
+            raise refusal(self, "text", self.text, "`package.module:attribute`")
+
+    def resolve(self) -> Any:
+        """The object; whatever its import raises is contained, and becomes the cause of a `PluginError`."""
+        if not self._memo:
+            self._memo.append(self._find())
+        return self._memo[0]
+
+    def _find(self) -> Any:
+        try:
+            found = self.held[0] if self.held else import_address(self.text)
+            return found if self.item is None else member(found, self.item)
+        except (KeyboardInterrupt, RlxError):
+            raise
+        except BaseException as cause:
+            # A module may do anything while it is imported, even exit; see docs/decisions/0002-plugins.md.
+            raise PluginError(
+                f"{self}: loading it raised {type(cause).__name__}", Fact("cause", cause)
+            ) from cause
+
+    def __str__(self) -> str:
+        return self.text if self.item is None else f"{self.text}[{self.item}]"
+
+
+def reference(thing: object) -> LazyRef:
+    """The reference to something: text is an address, a reference is itself, any other object is held."""
+    if isinstance(thing, LazyRef):
+        return thing
+    if isinstance(thing, str):
+        return LazyRef(thing)
+    described: Any = thing if hasattr(thing, "__qualname__") else type(thing)
+    return LazyRef(f"{described.__module__}:{described.__qualname__}", held=(thing,))
+
+
+def import_address(text: str) -> Any:
+    """Import `"package.module:attribute.attribute"`."""
+    module_name, _, path = text.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for attribute in path.split("."):
+        found = getattr(found, attribute)
+    return found
+
+
+def member(family: object, name: str) -> object:
+    """One member of a family: a mapping by key, or an iterable of things that carry their name."""
+    if isinstance(family, Mapping):
+        members = dict(family)
+    elif isinstance(family, Iterable):
+        members = {each.name: each for each in family if isinstance(each, Named)}
+    else:
+        raise PluginError(
+            f"{name}: its family is a {type(family).__name__}, neither a mapping nor an iterable"
+        )
+    if name not in members:
+        raise PluginError(f"{name}: its family does not have it", hint=nearest(name, map(str, members)))
+    return members[name]

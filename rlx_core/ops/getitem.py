@@ -1,0 +1,228 @@
+"""`x[key]`: NumPy's basic indexing and indexing with integer arrays, as slices and one gather.
+
+Integers, slices, `...` and `None` become `Narrow`, `Flip` and `Reshape`. Integer arrays are broadcast together and read with
+one `Gather`; where their axes land follows NumPy: in place if they are neighbours, in front otherwise.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import Dim, Expr, product
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import broadcast_shapes, same_dim
+from rlx_core.ops.creation import dim_value
+from rlx_core.ops.gather_nd import linear_index
+from rlx_core.ops.indexing import gather
+from rlx_core.ops.movement import flip, narrow
+from rlx_core.ops.selection import where
+from rlx_core.ops.structural import cast, expand, reshape, transpose
+
+
+@frozen(eq=False)
+class _Positions:
+    """Where a known boolean array is true along one of its axes, and the size that this axis must have."""
+
+    array: np.ndarray
+    size: int
+
+
+@define
+class _Plan:
+    """What is known while a key is read from left to right; mutable because that is how keys are read."""
+
+    x: Value
+    axis: int = 0
+    shape: list[Dim] = field(factory=list)
+    arrays: list[tuple[int, Any]] = field(factory=list)
+    selectors: list[int] = field(factory=list)
+    first_place: int | None = None
+
+
+def getitem(x: Value, key: Any) -> Any:
+    """`x[key]` as NumPy reads it, for keys of integers, slices, `...`, `None` and integer arrays or values.
+
+    Negative positions count from the end. A boolean array selects as many elements as it has trues: one that is known
+    (a NumPy array) works, one that is computed has no static size and is refused.
+
+    Raises:
+        IndexRangeError: A known position is outside its axis, or there are more indices than axes.
+        ShapeError: A slice of an axis of unknown size has no expressible length.
+        DtypeError: An index is neither an integer nor a known boolean array.
+    """
+    entries = _entries(key, x.ndim)
+    plan = _Plan(x)
+    for position, entry in enumerate(entries):
+        _read(plan, position, entry)
+    kept = plan.x if plan.x.shape == tuple(plan.shape) else reshape(plan.x, tuple(plan.shape))
+    if not plan.arrays:
+        return kept
+    return _gather_arrays(kept, plan)
+
+
+def _entries(key: Any, rank: int) -> list[Any]:
+    """The key with `...` spelled out, one entry an axis and `None` for each new one."""
+    given = list(key) if isinstance(key, tuple) else [key]
+    flat: list[Any] = []
+    for entry in given:
+        flat += _positions_of(entry) if _is_mask(entry) else [entry]
+    used = sum(entry is not None and entry is not Ellipsis for entry in flat)
+    if used > rank:
+        raise IndexRangeError(f"getitem: {used} indices for {rank} axes")
+    dots = [i for i, entry in enumerate(flat) if entry is Ellipsis]
+    if len(dots) > 1:
+        raise IndexRangeError("getitem: `...` may stand once, not twice")
+    at = dots[0] if dots else len(flat)
+    return [*flat[:at], *[slice(None)] * (rank - used), *flat[at + 1 :]]
+
+
+def _is_mask(entry: Any) -> bool:
+    if isinstance(entry, Value):
+        if entry.dtype.kind == "bool":
+            raise DtypeError(
+                "getitem: how many elements a computed bool selects is only known when the program runs",
+                hint="use rlx.where, or multiply by the mask",
+            )
+        return False
+    return isinstance(entry, bool | np.bool_) or (
+        isinstance(entry, list | np.ndarray) and np.asarray(entry).dtype == np.bool_
+    )
+
+
+def _positions_of(mask: Any) -> Sequence[Any]:
+    array = np.asarray(mask)
+    if array.ndim == 0:
+        raise DtypeError("getitem: a single bool is not an index", hint="use 0 or 1, or None for a new axis")
+    return [_Positions(p, n) for p, n in zip(np.nonzero(array), array.shape, strict=True)]
+
+
+def _read(plan: _Plan, position: int, entry: Any) -> None:
+    if entry is None:
+        plan.shape.append(1)
+        return
+    size = plan.x.shape[plan.axis]
+    if isinstance(entry, slice):
+        plan.x = _slice(plan.x, plan.axis, entry)
+        plan.shape.append(plan.x.shape[plan.axis])
+        plan.axis += 1
+        return
+    if plan.first_place is None:
+        plan.first_place = len(plan.shape)
+    plan.selectors.append(position)
+    if _is_integer(entry):
+        plan.x = narrow(plan.x, axis=plan.axis, start=_from_front(operator.index(entry), size), length=1)
+        plan.axis += 1
+        return
+    plan.arrays.append((len(plan.shape), _index_array(entry, size)))
+    plan.shape.append(size)
+    plan.axis += 1
+
+
+def _is_integer(entry: Any) -> bool:
+    return isinstance(entry, int | np.integer) and not isinstance(entry, bool)
+
+
+def _from_front(index: int, size: Dim) -> Dim:
+    if isinstance(size, int) and not -size <= index < size:
+        raise IndexRangeError(f"getitem: index {index} is outside an axis of {size} elements")
+    return index if index >= 0 else size + index
+
+
+def _index_array(entry: Any, size: Dim) -> Any:
+    """An index array with every position counted from the front."""
+    if isinstance(entry, _Positions):
+        if not same_dim(size, entry.size):
+            raise IndexRangeError(f"getitem: a boolean index has {entry.size} elements, its axis {size}")
+        return entry.array
+    if isinstance(entry, Value):
+        if not entry.dtype.is_integer:
+            raise DtypeError(f"getitem: an index must be an integer, not {entry.type}")
+        if entry.dtype.kind == "uint":
+            return entry
+        length = size if isinstance(size, int) else cast(dim_value(size=size), to=entry.dtype)
+        return where(entry < 0, entry + length, entry)
+    array = as_array(entry)
+    if array.size == 0 and isinstance(entry, list):
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise DtypeError(f"getitem: an index must be an integer, not {array.dtype}")
+    array = array.astype(np.int64)
+    if isinstance(size, int):
+        wrong = array[(array < -size) | (array >= size)]
+        if wrong.size:
+            raise IndexRangeError(f"getitem: index {wrong.flat[0]} is outside an axis of {size} elements")
+        return np.where(array < 0, array + size, array)
+    return array if (array >= 0).all() else where(array < 0, array + dim_value(size=size), array)
+
+
+def _slice(x: Value, axis: int, entry: slice) -> Value:
+    size = x.shape[axis]
+    step = 1 if entry.step is None else operator.index(entry.step)
+    if step == 0:
+        raise ShapeError("getitem: the step of a slice cannot be 0")
+    if isinstance(size, int) and not isinstance(entry.start, Expr) and not isinstance(entry.stop, Expr):
+        start, stop, step = entry.indices(size)
+        taken = range(start, stop, step)
+        if len(taken) == size and step == 1:
+            return x
+        lowest = min(taken[0], taken[-1]) if taken else 0
+        part = narrow(x, axis=axis, start=lowest, length=len(taken), step=abs(step))
+        return part if step > 0 else flip(part, axes=(axis,))
+    if step == -1 and entry.start is None and entry.stop is None:
+        return flip(x, axes=(axis,))
+    if step != 1:
+        raise ShapeError(
+            f"getitem: a slice with step {step} of an axis of {size} elements has no known length",
+            hint="bind the size first, or use narrow with a length",
+        )
+    start, stop = _bound(entry.start, 0, size), _bound(entry.stop, size, size)
+    return x if (start, stop) == (0, size) else narrow(x, axis=axis, start=start, length=stop - start)
+
+
+def _bound(bound: Any, default: Dim, size: Dim) -> Dim:
+    """A bound of a slice over an unknown size: inside the axis by assumption, under `Narrow`'s guard."""
+    if bound is None:
+        return default
+    if isinstance(bound, Expr):
+        return bound
+    position = operator.index(bound)
+    return position if position >= 0 else size + position
+
+
+def _gather_arrays(x: Value, plan: _Plan) -> Value:
+    axes = [axis for axis, _ in plan.arrays]
+    shape = broadcast_shapes(*(tuple(a.shape) for _, a in plan.arrays))
+    read = x
+    if len(axes) == 1:
+        place = axes[0]
+        read = gather(x, plan.arrays[0][1], axis=place)
+    else:
+        place = 0
+        others = [i for i in range(x.ndim) if i not in axes]
+        front = transpose(x, perm=(*axes, *others))
+        sizes = front.shape[: len(axes)]
+        flat = reshape(front, (product(sizes), *front.shape[len(axes) :]))
+        read = gather(flat, linear_index([_broadcast(a, shape) for _, a in plan.arrays], sizes), axis=0)
+    are_neighbours = plan.selectors == list(range(plan.selectors[0], plan.selectors[0] + len(plan.selectors)))
+    wanted = plan.first_place if are_neighbours and plan.first_place is not None else 0
+    return _move_block(read, place, len(shape), wanted)
+
+
+def _broadcast(index: Any, shape: tuple[Dim, ...]) -> Any:
+    return index if tuple(index.shape) == shape else expand(index, shape)
+
+
+def _move_block(x: Value, source: int, count: int, target: int) -> Value:
+    """Move `count` neighbouring axes from `source` so that they start at `target`."""
+    if source == target or count == 0:
+        return x
+    block = list(range(source, source + count))
+    rest = [i for i in range(x.ndim) if i not in block]
+    return transpose(x, perm=(*rest[:target], *block, *rest[target:]))

@@ -1,0 +1,42 @@
+"""Plugins: finding them, deciding which may be used, isolating their faults, and freezing what they provide.
+
+Read in the order of a plugin's life: `index` (what is installed, without importing it), `policy` (what the
+user switched off), `collect` (import and call its hooks, all or nothing), `freeze` (conflicts, order) into a
+`Registry`, which the compiler reads. `PluginHost` drives them. This layer knows hooks, records and names;
+what an op, a pass or a backend is, and what it does, it does not know.
+"""
+
+from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.defaults import default_host, set_default_host
+from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
+from rlx_core.plugins.host import PluginHost
+from rlx_core.plugins.index import Index, cache_directory, installed_plugins
+from rlx_core.plugins.manager import PluginManager
+from rlx_core.plugins.policy import PluginPolicy
+from rlx_core.plugins.registry import Override, Refusal, Registry
+from rlx_core.plugins.states import Failure, PluginStatus, Provenance, State, Verdict
+
+__all__ = [
+    "Claim",
+    "Failure",
+    "Index",
+    "Origin",
+    "Override",
+    "PluginEntry",
+    "PluginHost",
+    "PluginManager",
+    "PluginPolicy",
+    "PluginStatus",
+    "Provenance",
+    "Refusal",
+    "Registry",
+    "State",
+    "Verdict",
+    "builtin_entry",
+    "cache_directory",
+    "default_host",
+    "given_entry",
+    "installed_plugins",
+    "named_entry",
+    "set_default_host",
+]

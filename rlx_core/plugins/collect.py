@@ -1,0 +1,145 @@
+"""Activation: import one plugin, register it, call its hooks, and check every record; all of it, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from attrs import frozen
+
+from rlx_core.contributions import KINDS, Contribution, OpFamily, OpSpec
+from rlx_core.errors import Fact, PluginError
+from rlx_core.hooks import HOOKS
+from rlx_core.plugins.digest import record_digest
+from rlx_core.plugins.entry import PluginEntry, file_of
+from rlx_core.plugins.manager import Hook, PluginManager, source_of
+from rlx_core.plugins.states import Provenance
+
+
+@frozen
+class Claim:
+    """One plugin says: this name, of this kind, is mine, and this is its record."""
+
+    kind: str
+    name: str
+    record: Contribution
+    entry: PluginEntry
+    provenance: Provenance
+    digest: str
+
+
+@frozen
+class Collected:
+    """What one plugin gave, complete and checked.
+
+    Args:
+        unavailable: Why its device cannot be reached here, or `None`.
+    """
+
+    file: str
+    claims: tuple[Claim, ...]
+    unavailable: str | None = None
+
+
+def collect(
+    entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[str, str], Claim]
+) -> Collected:
+    """Activate one plugin. Raises whatever its code raises, and then leaves the manager as it was.
+
+    Args:
+        reserved: Names, by kind, that this plugin may not claim, and who has them.
+    """
+    plugin = entry.load()
+    if manager.holds(plugin):
+        return Collected(file_of(plugin), ())  # a second entry point for the same module adds nothing
+    manager.register(plugin, "|".join(entry.key))
+    try:
+        hooks = manager.implementations(plugin)
+        unavailable = availability(hooks.get("rlx_availability", []))
+        file = file_of(plugin) or entry.file
+        claims = tuple(
+            claim
+            for hook, kind in HOOKS.items()
+            for function in hooks.get(hook, [])
+            for claim in claims_of(entry, hook, kind, function, file)
+        )
+        refuse_repetition(claims)
+        refuse_reserved(claims, reserved)
+    except BaseException:
+        manager.unregister(plugin)
+        raise
+    return Collected(file, claims, unavailable)
+
+
+def availability(functions: list[Hook]) -> str | None:
+    """The reason a plugin gives for being unavailable; a library that cannot be loaded here is one too."""
+    for function in functions:
+        try:
+            reason = function()
+        except (ImportError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+        if not (reason is None or isinstance(reason, str)):
+            raise PluginError(f"rlx_availability returned {type(reason).__name__}, not a reason or `None`")
+        if reason:
+            return reason
+    return None
+
+
+def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: str) -> Iterable[Claim]:
+    """The claims that one hook implementation makes."""
+    written_in, line = source_of(function)
+    provenance = Provenance(entry.name, entry.distribution, entry.version, written_in or file, line)
+    for record in records(hook, kind, function()):
+        digest = record_digest(record, entry)
+        yield Claim(kind, record.name, record, entry, provenance, digest)
+
+
+def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
+    """Flatten what a hook returned, and refuse what is no record of its kind."""
+    if returned is None:
+        return []
+    if isinstance(returned, str | bytes | dict) or not isinstance(returned, Iterable):
+        returned = [returned]  # one record, or something that the next step names and refuses
+    return list(chain.from_iterable(expand(hook, kind, each) for each in returned))
+
+
+def expand(hook: str, kind: str, item: object) -> Iterable[Contribution]:
+    """One returned item as records: an op's class and a family of ops stand for theirs."""
+    if kind == "ops" and isinstance(item, OpFamily):
+        return list(item)
+    if kind == "ops" and isinstance(item, type):
+        return [OpSpec.of(item)]
+    if isinstance(item, KINDS[kind]):
+        return [item]
+    found = item.__name__ if isinstance(item, type) else type(item).__name__
+    raise PluginError(f"{hook} returned {found}, not {KINDS[kind].__name__}", Fact("value", repr(item)[:60]))
+
+
+def refuse_repetition(claims: Iterable[Claim]) -> None:
+    """A plugin that claims one name twice contradicts itself; there is no telling which it means."""
+    seen: dict[tuple[str, str], Claim] = {}
+    for claim in claims:
+        first = seen.setdefault((claim.kind, claim.name), claim)
+        if first is not claim:
+            raise PluginError(
+                f"{claim.name} ({claim.kind}) is defined twice by the same plugin",
+                Fact("first", first.provenance),
+                Fact("second", claim.provenance),
+            )
+
+
+def refuse_reserved(claims: Iterable[Claim], reserved: Mapping[tuple[str, str], Claim]) -> None:
+    """A plugin may not take rlx's own names by being installed; a configuration may give them to it.
+
+    Between two plugins nobody knows who is right, and the name is refused. Here the later one is wrong, and
+    must not be able to take an op away from every program.
+    """
+    for claim in claims:
+        if (claim.kind, claim.name) in reserved:
+            first = reserved[claim.kind, claim.name].provenance
+            raise PluginError(
+                f"defines {claim.name}, which {first.distribution} {first.version} defines already",
+                Fact("first", first),
+                Fact("second", claim.provenance),
+                hint=f'to replace it: [plugins.override] "{claim.name}" = "{claim.entry.name}"',
+            )

@@ -1,0 +1,38 @@
+"""Conditions: the words under which a plugin asks to be activated, and which of them a look-up makes true.
+
+A plugin named `acme` is activated when `domain.acme` or `target.acme` becomes true, without declaring
+anything. Its distribution may declare more of them as entry points of the group `rlx.when`:
+
+    [project.entry-points."rlx.when"]
+    "target" = "acme.plugin"            # whenever any target is resolved
+    "target.gpu" = "acme.plugin"        # that target only
+    "domain.other" = "acme.plugin"      # whenever a name of that domain is asked for
+    "compile" = "acme.plugin"           # whenever something is compiled
+    "command.bench" = "acme.plugin"     # also `import.…`, `export.…`, `option.…`
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPILE: Final = "compile"
+VERBS: Final = {"commands": "command", "importers": "import", "exporters": "export", "options": "option"}
+
+
+def conditions_of(kind: str, name: str) -> tuple[str, ...]:
+    """What becomes true when this name, of this kind, is asked for."""
+    if kind == "backends":
+        return target_conditions(name)
+    if kind == "kernels":
+        return target_conditions(name.partition(":")[0])
+    if kind == "events":
+        return (COMPILE,)
+    domain, _, rest = name.partition(".")
+    if kind in VERBS:
+        return (f"domain.{domain}", VERBS[kind], f"{VERBS[kind]}.{rest or name}")
+    return (f"domain.{domain}",)
+
+
+def target_conditions(target: str) -> tuple[str, ...]:
+    """What becomes true when a target is resolved."""
+    return ("target", f"target.{target}")

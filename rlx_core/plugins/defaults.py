@@ -1,0 +1,26 @@
+"""The host that is used where nobody passes one."""
+
+from __future__ import annotations
+
+import threading
+
+from rlx_core.plugins.host import PluginHost
+
+_lock = threading.Lock()
+_hosts: list[PluginHost] = []  # none or one; built on first use, so that importing rlx reads no metadata
+
+
+def default_host() -> PluginHost:
+    """The host of everything that is installed, as the environment restricts it; built on first use."""
+    with _lock:
+        if not _hosts:
+            _hosts.append(PluginHost())
+        return _hosts[0]
+
+
+def set_default_host(host: PluginHost | None) -> PluginHost | None:
+    """Use another host by default from now on (`None`: build a new one); returns the one before."""
+    with _lock:
+        before = _hosts[0] if _hosts else None
+        _hosts[:] = [] if host is None else [host]
+        return before

@@ -1,0 +1,50 @@
+"""Digests of records: what the registry's hash is made of.
+
+A digest covers everything a record says and which distribution and version says it; nothing that differs
+between two machines with the same packages (paths, the order of installation, Python's hash seed).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from rlx_core.contributions import Contribution, LazyRef
+from rlx_core.errors import PluginError
+from rlx_core.plugins.entry import PluginEntry, normalized
+
+
+def record_digest(record: Contribution, entry: PluginEntry) -> str:
+    """The digest of one record as one plugin gives it."""
+    fields = {each.name: canonical(getattr(record, each.name)) for each in attrs.fields(type(record))}
+    owner = [entry.name, normalized(entry.distribution), entry.version]
+    return sha256([type(record).__name__, owner, fields])
+
+
+def sha256(content: object) -> str:
+    """The digest of something that JSON can hold, in its one canonical spelling."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical(value: object) -> Any:
+    """A field's value as JSON; types that JSON would confuse are told apart."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}  # 1.0 is not 1, and no digit is lost
+    if isinstance(value, LazyRef):
+        return {"reference": str(value)}
+    if isinstance(value, type):
+        return {"type": f"{value.__module__}:{value.__qualname__}"}
+    if isinstance(value, Mapping):
+        return {"table": {key: canonical(each) for key, each in value.items()}}
+    if isinstance(value, Iterable):
+        return [canonical(each) for each in value]
+    raise PluginError(
+        f"a record holds a {type(value).__name__}, which cannot be hashed the same way everywhere"
+    )

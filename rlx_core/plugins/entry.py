@@ -1,0 +1,184 @@
+"""`PluginEntry`: what is known about a plugin before any of its code runs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from attrs import Factory, field, frozen
+
+from rlx_core.contributions.references import import_address
+from rlx_core.errors import Fact, PluginError
+from rlx_core.hooks import API_VERSION
+
+CORE: Final = "rlx-core"
+MODULE: Final = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?")
+
+
+class Origin(StrEnum):
+    """How rlx came to know a plugin."""
+
+    BUILTIN = "builtin"  # rlx-core's own ops and passes
+    INSTALLED = "installed"  # an entry point of an installed distribution
+    NAMED = "named"  # a file or a module named by the user
+    GIVEN = "given"  # an object passed in by the program
+
+
+@frozen
+class PluginEntry:
+    """One plugin as its packaging describes it; making one imports nothing.
+
+    Args:
+        name: The entry point's name, which is the plugin's domain.
+        module: What to import, `package.module` or `package.module:attribute`; a path for a plugin in a file.
+        requires: The distribution's requirements on rlx-core, as its metadata has them.
+        when: Conditions under which the plugin is activated, beside being asked for (group `rlx.when`).
+        file: Where the plugin is declared, until its own file is known.
+        plugin: The plugin itself, where the program has it already.
+        fault: Why it cannot be used at all, where that is known from its description.
+        incompatible: Why its requirements exclude this rlx-core; worked out from `requires`.
+    """
+
+    name: str
+    module: str = ""
+    distribution: str = "(not installed)"
+    version: str = "0"
+    requires: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+    file: str = ""
+    plugin: object = field(default=None, eq=False, repr=False)
+    origin: Origin = field(
+        default=Factory(
+            lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True
+        ),
+        converter=Origin,
+    )
+    fault: str | None = None
+    incompatible: str | None = field(
+        default=Factory(lambda self: incompatibility(self.requires), takes_self=True)
+    )
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells entries apart, and the order in which they are activated."""
+        return (self.name, self.distribution, self.module)
+
+    @property
+    def conditions(self) -> frozenset[str]:
+        """What activates this plugin: its own name as a domain and as a target, and what it declares."""
+        return frozenset((f"domain.{self.name}", f"target.{self.name}", *self.when))
+
+    def matches(self, word: str) -> bool:
+        """Whether a name the user wrote means this plugin: its own name, or its distribution's."""
+        return word == self.name or normalized(word) == normalized(self.distribution)
+
+    def load(self) -> object:
+        """Import the plugin. Raises whatever its code raises."""
+        if self.fault is not None:
+            raise PluginError(f"{self.name}: {self.fault}")
+        if self.plugin is not None:
+            return self.plugin
+        if self.module.endswith(".py"):
+            return import_file(Path(self.module))
+        return import_address(self.module) if ":" in self.module else importlib.import_module(self.module)
+
+
+def builtin_entry() -> PluginEntry:
+    """rlx-core's own plugin, for a source tree whose metadata was never installed."""
+    return PluginEntry("rlx", "rlx_core.builtin", CORE, API_VERSION, origin=Origin.BUILTIN)
+
+
+def named_entry(text: str) -> PluginEntry:
+    """The entry for a plugin that is not installed: `path/to/file.py`, `module` or `module:attribute`.
+
+    Its domain is the last word of the file's or the module's name, unless the text begins with `domain=`.
+    """
+    domain, equals, rest = text.partition("=")
+    address = rest if equals else text
+    if address.endswith(".py"):
+        path = Path(address).expanduser().absolute()
+        fault = None if path.is_file() else f"there is no file {path}"
+        version = "0" if fault else f"sha256:{file_digest(path)}"
+        name, address, file = path.stem, str(path), str(path)
+    else:
+        fault = (
+            None
+            if MODULE.fullmatch(address)
+            else f"{address!r} is no file.py, `module` or `module:attribute`"
+        )
+        name, file, version = address.partition(":")[0].rpartition(".")[2], "", "0"
+    name = domain if equals else name
+    return PluginEntry(name, address, version=version, file=file, origin=Origin.NAMED, fault=fault)
+
+
+def given_entry(plugin: object) -> PluginEntry:
+    """The entry for a plugin that the program has at hand; its domain is the last word of its name."""
+    name = plugin.__name__ if isinstance(plugin, ModuleType | type) else type(plugin).__name__
+    return PluginEntry(name.rpartition(".")[2].lower(), plugin=plugin)
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a module from a path, under a name that no installed module has.
+
+    The name comes from the content, not the path, because it ends up in digests.
+    """
+    name = f"rlx_file_{path.stem}_{file_digest(path)}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"{path.stem}: no module can be made of this file", Fact("file", path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs, as `import` does: its own classes look themselves up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def file_digest(path: Path) -> str:
+    """What stands for the version of a file that no distribution owns."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def file_of(plugin: object) -> str:
+    """The source file of a plugin, or nothing for one made in a shell."""
+    if isinstance(plugin, ModuleType):
+        return str(vars(plugin).get("__file__") or "")  # not an attribute: modules may have a `__getattr__`
+    try:
+        return inspect.getsourcefile(plugin if isinstance(plugin, type) else type(plugin)) or ""
+    except TypeError:
+        return ""
+
+
+def incompatibility(requires: tuple[str, ...]) -> str | None:
+    """Why these requirements exclude this rlx-core, or `None`; decided without importing the plugin."""
+    if not requires:
+        return None
+    # Imported here because it costs several milliseconds, and the cached index has the answer already.
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in requires:
+        try:
+            requirement = Requirement(text)
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        except (InvalidRequirement, ValueError) as error:
+            return f"its requirement {text!r} cannot be read: {str(error).splitlines()[0]}"
+        if applies and not requirement.specifier.contains(API_VERSION, prereleases=True):
+            return f"needs {requirement.name} {requirement.specifier}, and this is {API_VERSION}"
+    return None
+
+
+def normalized(distribution: str) -> str:
+    """A distribution's name as package indexes compare it: `Acme_RLX` and `acme-rlx` are one."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()

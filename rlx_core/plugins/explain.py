@@ -1,0 +1,104 @@
+"""Why a name is not there: the error that has the plugin's own cause and the command that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from rlx_core.errors import (
+    DeviceError,
+    DeviceUnavailableError,
+    Fact,
+    PluginError,
+    RlxError,
+    UnknownNameError,
+    nearest,
+)
+from rlx_core.plugins.conditions import conditions_of
+from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.states import Failure, State, Verdict
+
+Absent = tuple[PluginEntry, Verdict]
+SINGULAR: Final = {"passes": "pass", "backends": "target"}
+PHRASE: Final = {State.FAILED: "failed", State.BLOCKED: "is blocked", State.INCOMPATIBLE: "is incompatible"}
+
+
+def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
+    """The error for a name that nobody provides; `known` are the names of its kind that somebody does."""
+    wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone says nothing
+    candidates = [(entry, verdict) for entry, verdict in absent if wanted & entry.conditions]
+    if candidates:
+        return unusable(kind, name, candidates)
+    for condition in sorted(wanted):
+        if package := known_packages().get(condition):
+            return not_installed(kind, name, package)
+    return unknown(kind, name, known, absent)
+
+
+def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
+    """The plugins that would have it cannot be used; the first one's cause is the error's cause."""
+    entry, verdict = candidates[0]
+    error = PluginError(f"{name}: its plugin {entry.name} {PHRASE[verdict.state]}", hint=verdict.mend)
+    for each, its in candidates:
+        error.with_fact(Fact("plugin", f"{each.distribution} {each.version}", each.file or None))
+        error.with_fact(Fact("reason", its.reason, its.failure.where if its.failure else None))
+    if verdict.failure is not None:
+        error.__cause__ = verdict.failure.error
+    return error
+
+
+def not_installed(kind: str, name: str, package: str) -> RlxError:
+    """Nothing here has it, and a package is known that does."""
+    error = DeviceUnavailableError if kind == "backends" else PluginError
+    return error(
+        f"{name}: no installed plugin provides this {singular(kind)}",
+        Fact("package", package),
+        hint=f"python -m pip install {package}",
+    )
+
+
+def unknown(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
+    """Nobody has heard of it. Plugins that failed are named, because one of them may have had it."""
+    error = DeviceError if kind == "backends" else UnknownNameError
+    facts = [
+        Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution)
+        for entry, verdict in absent
+        if verdict.state is State.FAILED
+    ]
+    if kind == "backends":
+        facts.insert(0, Fact("targets", ", ".join(known) or "none; no backend is installed"))
+        known = [*known, *targets_elsewhere()]
+    return error(f"{name}: no plugin provides this {singular(kind)}", *facts, hint=nearest(name, known))
+
+
+def mending(entry: PluginEntry, failure: Failure) -> str:
+    """What to do about a plugin that failed."""
+    switch_off = f"switch it off: RLX_PLUGINS_BLOCK={entry.name}"
+    if entry.origin is Origin.BUILTIN:
+        return f"python -m pip install --force-reinstall {entry.distribution}"
+    if entry.origin is not Origin.INSTALLED:
+        return f"mend {failure.where}, or {switch_off}" if failure.where else switch_off
+    # Reinstalling the distribution brings what it depends on. A missing module's own name would only be a
+    # guess at a package, and anyone can publish a package under a name that people guess.
+    return f"python -m pip install --upgrade {entry.distribution}, or {switch_off}"
+
+
+def singular(kind: str) -> str:
+    """One of a kind, in the user's words."""
+    return SINGULAR.get(kind, kind.removesuffix("s"))
+
+
+def targets_elsewhere() -> list[str]:
+    """Targets of packages that are known and may not be installed; a misspelt one deserves its hint too."""
+    return [each.removeprefix("target.") for each in known_packages() if each.startswith("target.")]
+
+
+@cache
+def known_packages() -> dict[str, str]:
+    """The packages that are known to make a condition's name available, from the table beside this file."""
+    import tomllib  # here, because only an error needs it and rlx is imported more often than it fails
+
+    table = tomllib.loads(Path(__file__).with_name("known_packages.toml").read_text(encoding="utf-8"))
+    return {condition: str(package) for condition, package in table.items()}

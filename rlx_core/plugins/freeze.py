@@ -1,0 +1,134 @@
+"""From claims to a registry: overrides applied, conflicts and cycles refused by name, the rest in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from rlx_core.contributions import KINDS, Contribution
+from rlx_core.errors import ConfigError, CycleError, DeviceUnavailableError, Fact, PluginError
+from rlx_core.plugins import ordering
+from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.explain import singular
+from rlx_core.plugins.policy import Choice, PluginPolicy
+from rlx_core.plugins.registry import Key, Override, Refusal, Registry
+from rlx_core.plugins.states import Verdict
+
+
+def freeze(
+    claims: Iterable[Claim],
+    policy: PluginPolicy,
+    unavailable: Mapping[tuple[str, str, str], str],
+    absent: Iterable[tuple[PluginEntry, Verdict]],
+) -> Registry:
+    """The registry of these claims. The order in which they come makes no difference.
+
+    Args:
+        unavailable: For plugins whose device is out of reach, by entry key, the reason.
+    """
+    rivals: dict[Key, list[Claim]] = {}
+    for claim in sorted(claims, key=lambda each: (each.kind, each.name, each.entry.key)):
+        rivals.setdefault((claim.kind, claim.name), []).append(claim)
+    won: dict[Key, Claim] = {}
+    refused: dict[Key, Refusal] = {}
+    overrides: list[Override] = []
+    for key, group in rivals.items():
+        decision = decide(group, policy, unavailable)
+        if isinstance(decision, Refusal):
+            refused[key] = decision
+            continue
+        won[key] = decision
+        if key[1] in policy.override:
+            source = policy.override[key[1]].source
+            overrides += [Override(decision, loser, source) for loser in group if loser is not decision]
+    tables: dict[str, Mapping[str, Contribution]] = {}
+    for kind in KINDS:
+        tables[kind] = ordered_table(kind, won, refused)
+    return Registry(
+        **tables,  # type: ignore[arg-type]  # the kind of each record was checked when it was collected
+        claims=MappingProxyType(won),
+        refused=MappingProxyType(refused),
+        overrides=tuple(overrides),
+        absent=tuple(absent),
+    )
+
+
+def decide(
+    group: list[Claim], policy: PluginPolicy, unavailable: Mapping[tuple[str, str, str], str]
+) -> Claim | Refusal:
+    """Who has a name: the one the configuration says, the only one that can, or nobody."""
+    name, kind = group[0].name, group[0].kind
+    choice = policy.override.get(name)
+    if choice is not None:
+        chosen = [claim for claim in group if claim.entry.matches(choice.word)]
+        if not chosen:
+            return useless_override(group, choice)
+        group = chosen
+    if kind == "backends":
+        reachable = [claim for claim in group if claim.entry.key not in unavailable]
+        if not reachable:
+            return out_of_reach(group, unavailable[group[0].entry.key])
+        group = reachable
+    return group[0] if len(group) == 1 else contested(group)
+
+
+def contested(group: list[Claim]) -> Refusal:
+    """Several plugins define one name; both are shown, and how to choose."""
+    name, kind = group[0].name, group[0].kind
+    plugins = {claim.entry.name for claim in group}
+    # Two distributions may call their plugin the same; then only their own names tell them apart.
+    word = group[-1].entry.name if len(plugins) == len(group) else group[-1].entry.distribution
+    return Refusal(
+        tuple(group),
+        PluginError,
+        f"{name}: {len(group)} plugins define this {singular(kind)}",
+        tuple(witness(claim) for claim in group),
+        f'choose one in the configuration: [plugins.override] "{name}" = "{word}"',
+    )
+
+
+def witness(claim: Claim) -> Fact:
+    """One of several claims, with its plugin's distribution, version, state and file."""
+    owner = claim.provenance
+    return Fact(
+        claim.entry.name, f"{owner.distribution} {owner.version} (active)", f"{owner.file}:{owner.line}"
+    )
+
+
+def useless_override(group: list[Claim], choice: Choice) -> Refusal:
+    """The configuration gives a name to a plugin that does not define it."""
+    name = group[0].name
+    return Refusal(
+        tuple(group),
+        ConfigError,
+        f"plugins.override: `{choice.word}` does not provide {name}",
+        (Fact("file", choice.source), *(witness(claim) for claim in group)),
+    )
+
+
+def out_of_reach(group: list[Claim], reason: str) -> Refusal:
+    """A backend whose hardware, driver or library is missing here."""
+    name = group[0].name
+    facts = (Fact("plugin", group[0].provenance), Fact("missing", reason))
+    return Refusal(tuple(group), DeviceUnavailableError, f"{name}: this target cannot be used here", facts)
+
+
+def ordered_table(
+    kind: str, won: dict[Key, Claim], refused: dict[Key, Refusal]
+) -> Mapping[str, Contribution]:
+    """One kind's records in order. Those that make a cycle are refused, rlx's own only among themselves."""
+    records = {name: claim.record for (its, name), claim in won.items() if its == kind}
+    while True:
+        try:
+            names = ordering.ordered(records)
+        except CycleError as error:
+            culprits = sorted(ordering.members(error))
+            foreign = [name for name in culprits if won[kind, name].entry.origin is not Origin.BUILTIN]
+            for name in foreign or culprits:
+                claim = won.pop((kind, name))
+                del records[name]
+                facts = (*error.facts, Fact("plugin", claim.provenance))
+                refused[kind, name] = Refusal((claim,), CycleError, f"{name}: {error.message}", facts)
+        else:
+            return MappingProxyType({name: records[name] for name in names})

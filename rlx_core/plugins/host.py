@@ -1,0 +1,249 @@
+"""`PluginHost`, the one mutable part: knows every plugin, activates those asked for, grows registries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rlx_core.contributions import ExporterSpec, ImporterSpec
+from rlx_core.contributions.validators import BARE_NAME
+from rlx_core.errors import Fact, FormatError, PluginError, nearest
+from rlx_core.plugins.collect import Claim, Collected, collect
+from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
+from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
+from rlx_core.plugins.explain import mending
+from rlx_core.plugins.freeze import freeze
+from rlx_core.plugins.index import installed_plugins
+from rlx_core.plugins.manager import PluginManager
+from rlx_core.plugins.policy import Choice, PluginPolicy
+from rlx_core.plugins.registry import Registry
+from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
+from rlx_core.plugins.survey import status
+
+EntryKey = tuple[str, str, str]
+
+
+class PluginHost:
+    """The plugins of one program: all of them known, those that are needed active.
+
+    A plugin is activated when a name of its domain or its target is asked for, when a condition that its
+    distribution declares becomes true, when the policy enables it, or, at last, when somebody asks for a name
+    that no active plugin provides. Whatever goes wrong in one stays its own; see `survey`.
+
+    Args:
+        entries: Instead of what is installed: entries, or plugins themselves (modules, objects).
+        policy: What is blocked, allowed, enabled and overridden; default: what the environment says.
+        builtin: Whether rlx-core's own ops and passes take part.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[object] | None = None,
+        *,
+        policy: PluginPolicy | None = None,
+        builtin: bool = True,
+    ) -> None:
+        self.policy: Final = PluginPolicy.from_environment() if policy is None else policy
+        self.notes: tuple[str, ...] = ()
+        if entries is None:
+            index = installed_plugins()
+            known = list(index.entries)
+            self.notes = index.faults
+        else:
+            known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in entries]
+            refuse_namesakes(known)
+        known = [each for each in known if builtin or each.origin is not Origin.BUILTIN]
+        if builtin and not any(each.origin is Origin.BUILTIN for each in known):
+            known.append(builtin_entry())
+        enabled = {entry.key: entry for choice in self.policy.enable for entry in enabled_by(choice, known)}
+        everyone = {entry.key: entry for entry in [*known, *enabled.values()]}
+        self.entries: Final = tuple(everyone[key] for key in sorted(everyone))
+        self.notes += self.policy.unmatched(self.entries)
+        # rlx's own first: its names are then known when a plugin claims one of them.
+        own = [entry for entry in self.entries if entry.origin is Origin.BUILTIN]
+        self._at_once = own + [entry for entry in self.entries if entry.key in enabled and entry not in own]
+        self._manager = PluginManager()
+        self._verdicts: dict[EntryKey, Verdict] = {}
+        self._collected: dict[EntryKey, Collected] = {}
+        self._met: set[str] = set()
+        self._registry: Registry | None = None
+        self._lock = (
+            threading.RLock()
+        )  # re-entrant: a plugin's module may itself use rlx while it is imported
+
+    def registry(self) -> Registry:
+        """The registry of everything that is active now."""
+        with self._lock:
+            self._activate(self._at_once)
+            if self._registry is None:
+                self._registry = self._freeze()
+            return self._registry
+
+    def require(self, kind: str, name: str) -> Any:
+        """The record of a name, activating who may have it; errors as in `Registry.require`."""
+        self._look_for(kind, name)
+        return self.registry().require(kind, name)
+
+    def load(self, kind: str, name: str) -> Any:
+        """The thing itself, imported; see `Registry.load`."""
+        self._look_for(kind, name)
+        return self.registry().load(kind, name)
+
+    def importer_for(self, suffix: str) -> ImporterSpec:
+        """The reader for files with a suffix; the first in order where several have it."""
+        found: ImporterSpec = self._for_suffix("importers", suffix)
+        return found
+
+    def exporter_for(self, suffix: str) -> ExporterSpec:
+        """The writer for files with a suffix; the first in order where several have it."""
+        found: ExporterSpec = self._for_suffix("exporters", suffix)
+        return found
+
+    def activate_for_compile(self, target: str) -> Registry:
+        """The registry for a compilation, with whoever extends the target or compilation as such."""
+        return self.activate_for(COMPILE, *target_conditions(target))
+
+    def activate_for(self, *conditions: str) -> Registry:
+        """Activate the plugins that wait for one of these conditions; returns the registry."""
+        with self._lock:
+            fresh = set(conditions) - self._met
+            if fresh:
+                self._activate(self._at_once)
+                self._activate(entry for entry in self.entries if fresh & entry.conditions)
+                self._met |= fresh
+            return self.registry()
+
+    def activate_all(self) -> Registry:
+        """Activate every plugin that may be used; returns the registry."""
+        with self._lock:
+            self._activate(self._at_once)
+            self._activate(self.entries)
+            return self.registry()
+
+    def survey(self, load: bool = True) -> list[PluginStatus]:
+        """Every known plugin and what has become of it. Works however many of them are broken.
+
+        Args:
+            load: Activate them all first, so that each has a verdict; otherwise no plugin's code runs.
+        """
+        with self._lock:
+            if load:
+                self.activate_all()
+            # Not `registry()`: a listing that was asked to load nothing must not even load what is enabled.
+            registry = self._freeze() if self._registry is None else self._registry
+            return [
+                status(
+                    entry,
+                    self._verdicts.get(entry.key) or self.policy.verdict(entry),
+                    self._collected.get(entry.key),
+                    registry,
+                )
+                for entry in self.entries
+            ]
+
+    def _look_for(self, kind: str, name: str) -> None:
+        """Activate whoever should have a name, and everyone if they do not."""
+        conditions = conditions_of(kind, name)
+        overriding = self.policy.override.get(name)
+        if not self._met.issuperset(conditions):
+            self.activate_for(*conditions)
+        if overriding is not None:
+            with self._lock:
+                self._activate(entry for entry in self.entries if entry.matches(overriding.word))
+        registry = self.registry()
+        if name not in registry.table(kind) and (kind, name) not in registry.refused:
+            self.activate_all()
+
+    def _for_suffix(self, kind: str, suffix: str) -> Any:
+        verb = VERBS[kind]
+        registry = self.activate_for(verb, f"{verb}{suffix}")
+        for attempted in (registry, None):
+            table: Any = (attempted or self.activate_all()).table(kind)
+            for record in table.values():
+                if suffix.lower() in record.suffixes:
+                    return record
+        known = sorted({each for record in table.values() for each in record.suffixes})
+        raise FormatError(
+            f"{suffix}: no plugin can {verb} such files",
+            Fact("suffixes", ", ".join(known) or "none"),
+            hint=nearest(suffix, known),
+        )
+
+    def _activate(self, entries: Iterable[PluginEntry]) -> None:
+        """Activate those of these that have no verdict yet, in the fixed order of the entries."""
+        for entry in entries:
+            if entry.key in self._verdicts:
+                continue
+            verdict = self.policy.verdict(entry)
+            # Recorded before its code runs, so that a plugin that asks for names while it is imported
+            # does not start its own activation again.
+            self._verdicts[entry.key] = verdict or Verdict(State.ACTIVE)
+            if verdict is None:
+                try:
+                    self._verdicts[entry.key] = self._try(entry)
+                except KeyboardInterrupt:
+                    del self._verdicts[entry.key]  # no verdict came of it; the next use tries again
+                    raise
+            self._registry = None
+
+    def _try(self, entry: PluginEntry) -> Verdict:
+        """Run one plugin's code; its verdict is all that can come of it."""
+        outcome = attempt(lambda: self._collect(entry))
+        if outcome.failure is not None:
+            failure = outcome.failure
+            return Verdict(State.FAILED, failure.summary, mending(entry, failure), failure)
+        assert outcome.value is not None  # no failure means a value
+        self._collected[entry.key] = outcome.value
+        if outcome.value.unavailable is not None:
+            return Verdict(State.UNAVAILABLE, outcome.value.unavailable)
+        return Verdict(State.ACTIVE)
+
+    def _collect(self, entry: PluginEntry) -> Collected:
+        if not BARE_NAME.fullmatch(entry.name):
+            raise PluginError(f"the plugin's name is {entry.name!r}, not one lower-case word")
+        return collect(entry, self._manager, self._reserved_from(entry))
+
+    def _reserved_from(self, entry: PluginEntry) -> dict[tuple[str, str], Claim]:
+        """rlx's own names, less those that the configuration gives to this plugin."""
+        if entry.origin is Origin.BUILTIN:
+            return {}
+        given = {name for name, choice in self.policy.override.items() if entry.matches(choice.word)}
+        own = (claim for claim in self._claims() if claim.entry.origin is Origin.BUILTIN)
+        return {(claim.kind, claim.name): claim for claim in own if claim.name not in given}
+
+    def _claims(self) -> list[Claim]:
+        return [claim for collected in self._collected.values() for claim in collected.claims]
+
+    def _freeze(self) -> Registry:
+        unusable = (State.BLOCKED, State.INCOMPATIBLE, State.FAILED)
+        verdicts = [(entry, self._verdicts.get(entry.key)) for entry in self.entries]
+        absent = [(entry, verdict) for entry, verdict in verdicts if verdict and verdict.state in unusable]
+        reasons = {key: each.unavailable for key, each in self._collected.items() if each.unavailable}
+        return freeze(self._claims(), self.policy, reasons, absent)
+
+
+def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:
+    """Two plugins passed in under one name cannot be told apart; one would silently be missing."""
+    seen: dict[EntryKey, PluginEntry] = {}
+    for entry in entries:
+        if seen.setdefault(entry.key, entry).plugin is not entry.plugin:
+            raise PluginError(
+                f"two of the plugins passed in are called {entry.name}",
+                Fact("first", seen[entry.key].plugin),
+                Fact("second", entry.plugin),
+                hint="give each its name: PluginEntry(name, plugin=…)",
+            )
+
+
+def enabled_by(choice: Choice, known: Iterable[PluginEntry]) -> list[PluginEntry]:
+    """The entries that a word in `enable` means: known ones by name, or a new one for a file or a module."""
+    module = choice.word.rpartition("=")[2]
+    installed = [entry for entry in known if entry.matches(choice.word) or entry.module == module]
+    if installed:
+        return installed
+    if any(letter in choice.word for letter in "=:./"):
+        return [named_entry(choice.word)]
+    hint = nearest(choice.word, (entry.name for entry in known))
+    fault = f"{choice.source} enables it, and no plugin of this name is installed"
+    return [PluginEntry(choice.word, origin=Origin.NAMED, fault=f"{fault}; {hint}" if hint else fault)]

@@ -1,0 +1,236 @@
+"""The index: which plugins are installed, read from packaging metadata alone and remembered on disk.
+
+A scan reads the entry points of every installed distribution, which takes tens of milliseconds in a large
+environment; the remembered index takes about one. It is only a copy: if anything is wrong with it, rlx scans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import asdict, frozen
+from attrs.filters import exclude
+
+from rlx_core.hooks import API_VERSION
+from rlx_core.plugins.entry import CORE, Origin, PluginEntry, builtin_entry, normalized
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
+GROUP: Final = "rlx.plugins"
+WHEN_GROUP: Final = "rlx.when"
+FORMAT: Final = 1  # part of the key, so that an rlx with another layout never reads this one's files
+SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
+KEPT: Final = 32  # files, one for each set of places that somebody imports from
+METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
+
+
+@frozen
+class Index:
+    """The installed plugins in a fixed order, and what was wrong with the metadata of others."""
+
+    entries: tuple[PluginEntry, ...]
+    faults: tuple[str, ...] = ()
+
+
+def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = None) -> Index:
+    """The index for `path` (default: `sys.path`), from disk if nothing has changed since it was written."""
+    search = list(sys.path if path is None else path)
+    try:
+        directory = (cache_directory() if cache is None else cache) / "plugins"
+    except RuntimeError:  # no home directory can be found, as in a container whose user has no name
+        return scan(search)[0]
+    stamps = {place: stamp(place) for place in search if holds_metadata(place)}
+    file = directory / f"index-{digest(stamps)}.json"
+    remembered = read(file)
+    if remembered is not None:
+        return remembered
+    index, sources = scan(search)
+    newest = max((each for each in stamps.values() if each is not None), default=0)
+    if newest < (time.time() - SETTLED) * 1e9:
+        write(file, index, {source: stamp(source) for source in sources})
+    return index
+
+
+def cache_directory() -> Path:
+    """Where rlx keeps what it can make again: `RLX_CACHE_DIR`, or the platform's cache directory."""
+    if chosen := os.environ.get("RLX_CACHE_DIR"):
+        return Path(chosen).expanduser()
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "rlx"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "rlx"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "rlx" / "cache"
+    return Path.home() / ".cache" / "rlx"
+
+
+# What is installed.
+
+
+def scan(path: list[str]) -> tuple[Index, list[str]]:
+    """Read the metadata of everything on `path`; also returns the files that the answer rests on."""
+    # Imported here because reading the remembered index needs none of it.
+    from importlib.metadata import distributions
+
+    entries: list[PluginEntry] = []
+    faults: list[str] = []
+    sources: list[str] = []
+    seen: set[str] = set()
+    for distribution in distributions(path=path):
+        try:
+            points = [point for point in distribution.entry_points if point.group in (GROUP, WHEN_GROUP)]
+            if not points:
+                continue
+            name = normalized(distribution.metadata["Name"])
+            if name not in seen:  # the first on the path is the one that Python imports
+                entries += entries_of(distribution, points)
+                sources += metadata_files(distribution)
+            seen.add(name)
+        except Exception as error:  # noqa: BLE001 - one damaged distribution must not hide the others
+            faults.append(f"{metadata_place(distribution)}: {type(error).__name__}: {error}")
+    if not any(entry.origin is Origin.BUILTIN for entry in entries):
+        entries.append(builtin_entry())
+    return Index(tuple(sorted(entries, key=lambda entry: entry.key)), tuple(sorted(faults))), sources
+
+
+def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list[PluginEntry]:
+    """The plugins of one distribution, with the conditions that its second group declares for each."""
+    name = distribution.metadata["Name"]
+    conditions: dict[str, set[str]] = {}
+    plugins: dict[str, str] = {}
+    for point in points:
+        if point.group == WHEN_GROUP:
+            conditions.setdefault(point.value, set()).add(point.name)
+        else:
+            plugins[point.name] = point.value
+    is_core = normalized(name) == CORE
+    return [
+        PluginEntry(
+            plugin,
+            module,
+            name,
+            distribution.version,
+            () if is_core else core_requirements(distribution.requires or ()),
+            tuple(sorted(conditions.get(module, ()))),
+            metadata_place(distribution),
+            origin=Origin.BUILTIN if is_core else Origin.INSTALLED,
+        )
+        for plugin, module in plugins.items()
+    ]
+
+
+def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
+    """Those requirements that are about rlx-core."""
+    found = []
+    for text in requires:
+        name = text.strip()
+        for index, letter in enumerate(name):
+            if not (letter.isalnum() or letter in "-_."):
+                name = name[:index]
+                break
+        if normalized(name) == CORE:
+            found.append(text)
+    return tuple(sorted(found))
+
+
+def metadata_place(distribution: Distribution) -> str:
+    """The directory of a distribution's metadata."""
+    return (
+        str(distribution.locate_file("")) if not hasattr(distribution, "_path") else str(distribution._path)
+    )
+
+
+def metadata_files(distribution: Distribution) -> list[str]:
+    """The files that a reinstallation in place would change without touching the directory above."""
+    place = Path(metadata_place(distribution))
+    return [
+        str(place / name) for name in ("METADATA", "PKG-INFO", "entry_points.txt") if (place / name).exists()
+    ]
+
+
+# The copy on disk.
+
+
+def holds_metadata(place: str) -> bool:
+    """Whether any distribution is installed in a place.
+
+    The directory of a script or of a project is on `sys.path` too, and changes whenever somebody saves a
+    file; left out of the key, it neither makes the remembered index useless nor a file of its own.
+    """
+    try:
+        with os.scandir(place or os.curdir) as names:
+            return any(name.name.endswith(METADATA) for name in names)
+    except NotADirectoryError:
+        return True  # a zip archive, which may hold metadata; its time is all that is looked at
+    except OSError:
+        return False
+
+
+def stamp(place: str) -> int | None:
+    """When a directory or file last changed, in nanoseconds, or `None` if it is not there."""
+    try:
+        return os.stat(place or os.curdir).st_mtime_ns
+    except OSError:
+        return None
+
+
+def digest(stamps: dict[str, int | None]) -> str:
+    """The key of an index: where was looked, when each place last changed, and who looked."""
+    where = [[os.path.abspath(place), when] for place, when in stamps.items()]
+    what = [FORMAT, API_VERSION, list(sys.version_info[:3]), sys.prefix, where]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
+
+
+def read(file: Path) -> Index | None:
+    """The remembered index, or `None` where it is missing, damaged, or older than a file it rests on."""
+    try:
+        found = json.loads(file.read_bytes())
+        if any(stamp(source) != when for source, when in found["sources"].items()):
+            return None
+        return Index(tuple(entry_from(row) for row in found["entries"]), tuple(map(str, found["faults"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def entry_from(row: dict[str, Any]) -> PluginEntry:
+    """One entry of a remembered index; a field of the wrong type makes the whole index unreadable."""
+    row = {**row, "requires": tuple(row["requires"]), "when": tuple(row["when"])}
+    texts = ("name", "module", "distribution", "version", "file")
+    if not all(isinstance(row[label], str) for label in texts):
+        raise TypeError("index: a field is not text")
+    return PluginEntry(**row)
+
+
+def write(file: Path, index: Index, sources: dict[str, int | None]) -> None:
+    """Remember an index; a cache that cannot be written only costs the next process a scan."""
+    rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
+    content = json.dumps({"entries": rows, "faults": index.faults, "sources": sources})
+    import tempfile  # here, as in `scan`: a process that finds its index remembered does not need it
+
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".index-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(content)
+            os.replace(temporary, file)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        forget_oldest(file.parent)
+
+
+def forget_oldest(directory: Path) -> None:
+    """Keep the newest few files; a process that reads one of the others meanwhile scans again."""
+    files = sorted(directory.glob("index-*.json"), key=lambda each: each.stat().st_mtime_ns)
+    for file in files[:-KEPT]:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,118 @@
+"""The hook side: pluggy finds and verifies a plugin's hook implementations, and this module makes that safe.
+
+Four things are mended. Registration is all or nothing. Looking for hooks runs no code of the plugin:
+properties and lazy module attributes stay asleep. A misspelt hook is refused, not ignored. Implementations
+are called one plugin at a time, so that one that raises costs only its own plugin.
+
+pluggy 1.7 does the first two itself; rlx accepts pluggy 1.5, which does not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import FunctionType, MethodType
+from typing import Any, Final
+
+import pluggy
+
+from rlx_core import hooks
+from rlx_core.errors import Fact, PluginError, nearest
+from rlx_core.hooks import PREFIX, PROJECT
+
+MARK: Final = f"{PROJECT}_impl"  # where `hookimpl` leaves its options
+ORDERING: Final = ("tryfirst", "trylast", "wrapper", "hookwrapper")
+
+Hook = Callable[[], object]
+
+
+class PluginManager(pluggy.PluginManager):
+    """pluggy's manager for the hooks of `rlx_core.hooks`, with all-or-nothing registration."""
+
+    def __init__(self) -> None:
+        super().__init__(PROJECT)
+        self.add_hookspecs(hooks)
+        self.known: Final = frozenset(
+            name for name, value in vars(hooks).items() if hasattr(value, f"{PROJECT}_spec")
+        )
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
+        """Only plain functions and methods are looked at, and without evaluating the attribute."""
+        return None if routine(plugin, name) is None else super().parse_hookimpl_opts(plugin, name)
+
+    def register(self, plugin: object, name: str | None = None) -> str | None:
+        """Register every hook implementation of a plugin, or none.
+
+        Raises:
+            PluginError: a hook's name or arguments are not those of a hook, or its marker asks for what rlx
+                does not do; the manager is as it was before.
+        """
+        self.verify(plugin)
+        try:
+            return super().register(plugin, name)
+        except BaseException as error:
+            if self.holds(plugin):
+                self.unregister(plugin)
+            if isinstance(error, pluggy.PluginValidationError):
+                message = str(error).strip().splitlines()[-1]
+                raise PluginError(f"a hook's arguments differ from its specification: {message}") from error
+            raise
+
+    def holds(self, plugin: object) -> bool:
+        """Whether this very object is registered; plugins need neither be hashable nor compare sanely."""
+        return any(each is plugin for _, each in self.list_name_plugin())
+
+    def verify(self, plugin: object) -> None:
+        """Refuse what pluggy would accept and then never call, or call in an order that rlx does not keep."""
+        for name in dir(plugin):
+            function = routine(plugin, name)
+            options: Mapping[str, Any] | None = getattr(function, MARK, None)
+            if function is None or (options is None and not name.startswith(PREFIX)):
+                continue
+            if options is None and not defined_by(function, plugin):
+                continue  # a helper imported from elsewhere, hook or not
+            hook = name if options is None else options.get("specname") or name
+            if hook not in self.known:
+                if options is not None and options.get("optionalhook"):
+                    continue  # written for a later rlx as well, and says so
+                hint = nearest(hook, self.known)
+                raise PluginError(f"`{hook}` is not a hook of rlx", place(function), hint=hint)
+            if options is None:
+                raise PluginError(f"`{hook}` lacks its `@hookimpl` marker", place(function))
+            for option in ORDERING:
+                if options.get(option):
+                    hint = "order is said by the records: before, after, priority"
+                    raise PluginError(f"`{hook}` is marked `{option}`", place(function), hint=hint)
+
+    def implementations(self, plugin: object) -> dict[str, list[Hook]]:
+        """A registered plugin's hooks and the functions that implement them."""
+        return {
+            caller.name: [each.function for each in caller.get_hookimpls() if each.plugin is plugin]
+            for caller in self.get_hookcallers(plugin) or ()
+        }
+
+
+def routine(plugin: object, name: str) -> Any:
+    """The function or method behind an attribute, found without running a property or `__getattr__`."""
+    found = inspect.getattr_static(plugin, name, None)
+    if isinstance(found, staticmethod | classmethod):
+        return found.__func__
+    return found if isinstance(found, FunctionType | MethodType) else None
+
+
+def defined_by(function: Any, plugin: object) -> bool:
+    """Whether a function was written in the plugin itself, not imported into it."""
+    own = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
+    return bool(function.__module__ == own)
+
+
+def place(function: Any) -> Fact:
+    """Where a function is written."""
+    file, line = source_of(function)
+    return Fact("hook", f"{file}:{line}")
+
+
+def source_of(function: Any) -> tuple[str, int]:
+    """The file and the line of a function."""
+    code = getattr(function, "__func__", function).__code__
+    return code.co_filename, code.co_firstlineno

@@ -1,0 +1,89 @@
+"""The order of records of one kind: `before` and `after` first, then `priority`, then the name."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from rlx_core.contributions import Contribution
+from rlx_core.errors import CycleError, Fact
+
+
+@frozen
+class Relation:
+    """`first` comes before `second`, because the record `said_by` says so."""
+
+    first: str
+    second: str
+    said_by: str
+
+    def __str__(self) -> str:
+        if self.said_by == self.first:
+            return f"before {self.second}"
+        return f"after {self.first}"
+
+
+def ordered(records: Mapping[str, Contribution]) -> list[str]:
+    """The names in order. Two runs over the same records agree, in whatever order the records were found.
+
+    Raises:
+        CycleError: the relations cannot all hold; the message has each relation of one cycle.
+    """
+    relations = relations_of(records)
+    followers: dict[str, list[str]] = {name: [] for name in records}
+    waiting = dict.fromkeys(records, 0)
+    for relation in relations:
+        followers[relation.first].append(relation.second)
+        waiting[relation.second] += 1
+    ready = [(-records[name].priority, name) for name, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order: list[str] = []
+    while ready:
+        _, name = heapq.heappop(ready)
+        order.append(name)
+        for follower in followers[name]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                heapq.heappush(ready, (-records[follower].priority, follower))
+    if len(order) < len(records):
+        raise cycle_error(find_cycle(relations, set(records) - set(order)))
+    return order
+
+
+def relations_of(records: Mapping[str, Contribution]) -> list[Relation]:
+    """Every relation between records that are there, in a fixed order."""
+    found: list[Relation] = []
+    for name in sorted(records):
+        found += [Relation(name, other, name) for other in records[name].before if other in records]
+        found += [Relation(other, name, name) for other in records[name].after if other in records]
+    return found
+
+
+def find_cycle(relations: list[Relation], among: set[str]) -> list[Relation]:
+    """One cycle among names that are all stuck behind one another."""
+    # Each of them has a predecessor that is stuck too, so walking backwards must come round.
+    into = {each.second: each for each in reversed(relations) if each.first in among and each.second in among}
+    name = min(among)
+    seen: dict[str, int] = {}
+    walk: list[Relation] = []
+    while name not in seen:
+        seen[name] = len(walk)
+        walk.append(into[name])
+        name = into[name].first
+    return walk[seen[name] :][::-1]
+
+
+def cycle_error(cycle: list[Relation]) -> CycleError:
+    """The error that spells a cycle out, beginning at its smallest name."""
+    start = min(range(len(cycle)), key=lambda index: cycle[index].first)
+    cycle = cycle[start:] + cycle[:start]
+    path = " → ".join([*(relation.first for relation in cycle), cycle[0].first])
+    facts = [Fact(relation.said_by, f"says it comes {relation}") for relation in cycle]
+    return CycleError(f"order: {path} is a cycle", *facts)
+
+
+def members(error: CycleError) -> set[str]:
+    """The names that made a cycle by what they say."""
+    return {fact.label for fact in error.facts}

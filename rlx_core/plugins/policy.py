@@ -1,0 +1,162 @@
+"""`PluginPolicy`: what the user switched on, off, or over, and where that was said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.plugins.entry import Origin, PluginEntry, normalized
+from rlx_core.plugins.states import State, Verdict
+
+BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"
+ALLOW_VARIABLE: Final = "RLX_PLUGINS_ALLOW"
+KEYS: Final = ("enable", "block", "allow", "override")
+
+
+@frozen
+class Choice:
+    """One word the user wrote, and where: the command line, a variable, or a file."""
+
+    word: str
+    source: str
+
+    def covers(self, entry: PluginEntry) -> bool:
+        """Whether it means this plugin; patterns such as `*` never mean the built-in one."""
+        if entry.origin is Origin.BUILTIN:
+            return self.word == entry.name
+        return fnmatchcase(entry.name, self.word) or fnmatchcase(
+            normalized(entry.distribution), normalized(self.word)
+        )
+
+
+def read_only(table: Mapping[str, Choice]) -> Mapping[str, Choice]:
+    return MappingProxyType(dict(table))
+
+
+NO_OVERRIDE: Final[Mapping[str, Choice]] = MappingProxyType({})
+
+
+def choices(words: Iterable[str], source: str) -> tuple[Choice, ...]:
+    return tuple(Choice(word, source) for word in words)
+
+
+@frozen
+class PluginPolicy:
+    """Which plugins may be used, which must be, and who wins a contested name.
+
+    Policies of several sources add up with `+`: whatever any of them blocks is blocked; of several lists of
+    what is allowed a plugin must be on each; a right-hand override replaces a left-hand one.
+
+    Args:
+        block: Names or patterns of plugins or distributions that are never imported.
+        allow: If not empty, the only ones that may be.
+        enable: Plugins to activate at once, by name, file or module.
+        override: For a contested name, the plugin that provides it.
+    """
+
+    block: tuple[Choice, ...] = ()
+    allow: tuple[tuple[Choice, ...], ...] = ()
+    enable: tuple[Choice, ...] = ()
+    override: Mapping[str, Choice] = field(default=NO_OVERRIDE, converter=read_only)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        block: Iterable[str] = (),
+        allow: Iterable[str] = (),
+        enable: Iterable[str] = (),
+        override: Mapping[str, str] | None = None,
+        source: str = "the program",
+    ) -> PluginPolicy:
+        """A policy whose every word comes from one source, such as the command line."""
+        allowed = choices(allow, source)
+        return cls(
+            choices(block, source),
+            (allowed,) if allowed else (),
+            choices(enable, source),
+            {name: Choice(plugin, source) for name, plugin in (override or {}).items()},
+        )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> PluginPolicy:
+        """What `RLX_PLUGINS_BLOCK` and `RLX_PLUGINS_ALLOW` say, words separated by commas or spaces."""
+        variables = os.environ if environment is None else environment
+        blocked = cls.of(block=words_in(variables.get(BLOCK_VARIABLE, "")), source=BLOCK_VARIABLE)
+        return blocked + cls.of(allow=words_in(variables.get(ALLOW_VARIABLE, "")), source=ALLOW_VARIABLE)
+
+    @classmethod
+    def from_config(cls, table: Mapping[str, Any], source: str = "rlx.toml") -> PluginPolicy:
+        """The `[plugins]` table of a configuration; paths in `enable` are relative to the file `source`."""
+        for key in table:
+            if key not in KEYS:
+                raise ConfigError(
+                    f"plugins: unknown key `{key}`", Fact("file", source), hint=nearest(key, KEYS)
+                )
+        override = table.get("override", {})
+        if not isinstance(override, Mapping) or not all(isinstance(each, str) for each in override.values()):
+            raise ConfigError("plugins.override: wanted a table of name = plugin", Fact("file", source))
+        enable = [beside(source, word) for word in word_list(table, "enable", source)]
+        return cls.of(
+            block=word_list(table, "block", source),
+            allow=word_list(table, "allow", source),
+            enable=enable,
+            override=override,
+            source=source,
+        )
+
+    def __add__(self, other: PluginPolicy) -> PluginPolicy:
+        return PluginPolicy(
+            self.block + other.block,
+            self.allow + other.allow,
+            self.enable + other.enable,
+            {**self.override, **other.override},
+        )
+
+    def verdict(self, entry: PluginEntry) -> Verdict | None:
+        """Why a plugin must not be imported, or `None`."""
+        for choice in self.block:
+            if choice.covers(entry):
+                mend = f"take `{choice.word}` out of {choice.source}"
+                return Verdict(State.BLOCKED, f"blocked by {choice.source}", mend)
+        if entry.origin is not Origin.BUILTIN:
+            for allowed in self.allow:
+                if not any(choice.covers(entry) for choice in allowed):
+                    source = allowed[0].source
+                    mend = f"add `{entry.name}` to {source}"
+                    return Verdict(State.BLOCKED, f"not allowed by {source}", mend)
+        if entry.incompatible is not None:
+            mend = f"python -m pip install --upgrade rlx-core {entry.distribution}"
+            return Verdict(State.INCOMPATIBLE, entry.incompatible, mend)
+        return None
+
+    def unmatched(self, entries: Iterable[PluginEntry]) -> tuple[str, ...]:
+        """Words that mean no plugin that is here: probably misspelt, and said in the listing."""
+        known = list(entries)
+        words = {choice for choice in self.block if not any(choice.covers(entry) for entry in known)}
+        words |= {choice for row in self.allow for choice in row if not any(choice.covers(e) for e in known)}
+        return tuple(sorted(f"{each.source}: no plugin is called `{each.word}`" for each in words))
+
+
+def words_in(value: str) -> list[str]:
+    return value.replace(",", " ").split()
+
+
+def word_list(table: Mapping[str, Any], key: str, source: str) -> list[str]:
+    words = table.get(key, [])
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise ConfigError(f"plugins.{key}: wanted a list of names, found {words!r}", Fact("file", source))
+    return list(words)
+
+
+def beside(source: str, word: str) -> str:
+    """A plugin file named in a configuration lies relative to that, not to where rlx was started."""
+    domain, equals, path = word.rpartition("=")
+    return f"{domain}{equals}{Path(source).parent / path}" if path.endswith(".py") else word

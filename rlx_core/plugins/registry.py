@@ -1,0 +1,161 @@
+"""`Registry`: everything the active plugins provide, as one immutable value of plain tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from attrs import field, frozen
+
+from rlx_core.contributions import (
+    KINDS,
+    BackendSpec,
+    BlockSpec,
+    CommandSpec,
+    Contribution,
+    EventSpec,
+    ExporterSpec,
+    ImporterSpec,
+    KernelSpec,
+    LegalizationSpec,
+    OpSpec,
+    OptionSpec,
+    PassSpec,
+    PipelineSpec,
+    RuleSetSpec,
+    RuleSpec,
+)
+from rlx_core.errors import Fact, PluginError, RlxError, UnknownNameError, nearest
+from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.digest import sha256
+from rlx_core.plugins.entry import PluginEntry
+from rlx_core.plugins.explain import missing
+from rlx_core.plugins.states import Provenance, Verdict
+
+R = TypeVar("R", bound=Contribution)
+Key = tuple[str, str]  # kind, name
+EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+@frozen
+class Refusal:
+    """A name that is claimed but cannot be used, and the error for whoever uses it."""
+
+    claims: tuple[Claim, ...]
+    kind: type[RlxError]
+    message: str
+    facts: tuple[Fact, ...] = ()
+    hint: str | None = None
+
+    def error(self) -> RlxError:
+        """The error, made anew each time so that tracebacks do not pile up on one object."""
+        return self.kind(self.message, *self.facts, hint=self.hint)
+
+
+@frozen
+class Override:
+    """A name that the configuration took from one plugin and gave to another."""
+
+    winner: Claim
+    loser: Claim
+    source: str
+
+
+@frozen(kw_only=True, repr=False)
+class Registry:
+    """What exists: one table a kind, each in the order that `before`, `after`, `priority` and names give.
+
+    A registry never changes; activating a plugin makes another one. Look-ups are dictionary look-ups.
+    """
+
+    ops: Mapping[str, OpSpec] = EMPTY
+    rules: Mapping[str, RuleSpec] = EMPTY
+    passes: Mapping[str, PassSpec] = EMPTY
+    rulesets: Mapping[str, RuleSetSpec] = EMPTY
+    legalizations: Mapping[str, LegalizationSpec] = EMPTY
+    backends: Mapping[str, BackendSpec] = EMPTY
+    kernels: Mapping[str, KernelSpec] = EMPTY
+    blocks: Mapping[str, BlockSpec] = EMPTY
+    importers: Mapping[str, ImporterSpec] = EMPTY
+    exporters: Mapping[str, ExporterSpec] = EMPTY
+    pipelines: Mapping[str, PipelineSpec] = EMPTY
+    options: Mapping[str, OptionSpec] = EMPTY
+    commands: Mapping[str, CommandSpec] = EMPTY
+    events: Mapping[str, EventSpec] = EMPTY
+    claims: Mapping[Key, Claim] = EMPTY  # those that won, one a name
+    refused: Mapping[Key, Refusal] = EMPTY
+    overrides: tuple[Override, ...] = ()
+    absent: tuple[tuple[PluginEntry, Verdict], ...] = ()  # plugins that provide nothing, and why
+    _memo: dict[str, str] = field(factory=dict, init=False, eq=False)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(self.table(kind))} {kind}" for kind in KINDS if self.table(kind))
+        return f"<Registry {self.hash[:12]}: {counts or 'empty'}>"
+
+    def table(self, kind: str) -> Mapping[str, Contribution]:
+        """The table of one kind, by the kind's name."""
+        if kind not in KINDS:
+            raise UnknownNameError(f"registry: `{kind}` is not a kind", hint=nearest(kind, KINDS))
+        found: Mapping[str, Contribution] = getattr(self, kind)
+        return found
+
+    @property
+    def hash(self) -> str:
+        """The digest of all that is registered: equal on two machines with the same packages active."""
+        if "hash" not in self._memo:
+            rows = sorted([kind, name, claim.digest] for (kind, name), claim in self.claims.items())
+            self._memo["hash"] = sha256(rows)
+        return self._memo["hash"]
+
+    def digest(self, kind: str, name: str) -> str:
+        """The digest of one record; what a lock file refers to when other plugins should not matter to it."""
+        return self._claim(kind, name).digest
+
+    def owner(self, kind: str, name: str) -> Provenance:
+        """Which plugin, distribution, version and file something comes from."""
+        return self._claim(kind, name).provenance
+
+    def require(self, kind: str, name: str) -> Any:
+        """The record of a name.
+
+        Raises:
+            PluginError: its plugin failed, is blocked or incompatible, or two plugins claim the name.
+            DeviceUnavailableError: it is a target whose plugin, driver or library is missing here.
+            UnknownNameError: nothing provides it (for a target: DeviceError).
+        """
+        found = self.table(kind).get(name)
+        if found is not None:
+            return found
+        if (kind, name) in self.refused:
+            raise self.refused[kind, name].error()
+        claimed = [each for its, each in self.refused if its == kind]
+        raise missing(kind, name, [*self.table(kind), *claimed], self.absent)
+
+    def load(self, kind: str, name: str) -> Any:
+        """The thing itself: the record's `load`, imported; an error names the plugin that it comes from."""
+        record = self.require(kind, name)
+        try:
+            return record.load.resolve()
+        except PluginError as error:
+            raise error.with_fact(Fact("plugin", self.owner(kind, name))) from error.__cause__
+
+    def kernels_for(self, target: str) -> list[KernelSpec]:
+        """Every kernel table for a target, whoever gives it, in order."""
+        return [record for record in self.kernels.values() if record.target == target]
+
+    def legalizations_for(self, target: str) -> list[LegalizationSpec]:
+        """Every legalization table for a target, in order."""
+        return [record for record in self.legalizations.values() if record.target == target]
+
+    def rules_for(self, op: str) -> dict[str, RuleSpec]:
+        """The rules that plugins add to an op, by the kind of rule."""
+        return {record.kind: record for record in self.rules.values() if record.op == op}
+
+    def listeners(self, event: str) -> list[EventSpec]:
+        """The listeners to a compile event, in the order in which they are called."""
+        return [record for record in self.events.values() if record.event == event]
+
+    def _claim(self, kind: str, name: str) -> Claim:
+        self.require(kind, name)
+        return self.claims[kind, name]

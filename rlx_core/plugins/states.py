@@ -1,0 +1,146 @@
+"""What has become of a plugin: its state, the reason, and what it gave; values that any report can print."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from attrs import field, frozen
+
+from rlx_core.errors import PluginError
+
+T = TypeVar("T")
+
+
+class State(StrEnum):
+    """The verdict on a plugin; one that nothing has asked for yet has none."""
+
+    ACTIVE = "active"
+    BLOCKED = "blocked"  # switched off by the user
+    INCOMPATIBLE = "incompatible"  # needs another version of rlx-core; never imported
+    FAILED = "failed"  # raised, exited, or broke the rules for plugins
+    UNAVAILABLE = "unavailable"  # works, but its hardware, driver or library is missing here
+    SHADOWED = "shadowed"  # the configuration gave something of its to another plugin
+
+
+MACHINERY: Final = (
+    Path(__file__).parent,
+    Path(__file__).parent.parent / "contributions",
+    Path(importlib.__file__).parent,
+)
+
+
+@frozen
+class Failure:
+    """What a plugin's own code did wrong, kept so that whoever asks for the plugin sees the true cause."""
+
+    error: BaseException = field(eq=False)
+    where: str  # the innermost line, which is the plugin's own or one that it called
+    summary: str  # one line: kind and message
+    trace: tuple[str, ...] = ()  # innermost last
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Record an exception, and let go of the variables that its frames hold."""
+        frames = traceback.extract_tb(error.__traceback__)
+        # The first frames are rlx's and the import system's; they say nothing about the plugin.
+        own = [frame for frame in frames if not is_machinery(frame.filename)]
+        traceback.clear_frames(error.__traceback__)
+        lines = tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in own)
+        message = error.message if isinstance(error, PluginError) else str(error)
+        summary = (
+            message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}".rstrip(": ")
+        )
+        if isinstance(error, SyntaxError):
+            lines += (f"{error.filename}:{error.lineno}",)  # the line that does not parse has no frame
+        return cls(error, lines[-1] if lines else "", summary, lines[-4:])
+
+
+@frozen
+class Outcome(Generic[T]):
+    """What came of running a plugin's code: a value, or the failure."""
+
+    value: T | None = None
+    failure: Failure | None = None
+
+
+def attempt(action: Callable[[], T]) -> Outcome[T]:
+    """Run a plugin's code so that nothing it raises gets out, not even `SystemExit`; only Ctrl-C does."""
+    try:
+        return Outcome(action())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - isolation is the purpose: one plugin never stops another
+        return Outcome(failure=Failure.of(error))
+
+
+def is_machinery(filename: str) -> bool:
+    """Whether a frame belongs to the import system, to generated code, or to the plugin layer itself."""
+    return filename.startswith("<") or Path(filename).parent in MACHINERY
+
+
+@frozen
+class Provenance:
+    """Where something registered comes from."""
+
+    plugin: str
+    distribution: str
+    version: str
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{self.distribution} {self.version}, {place}"
+
+
+@frozen
+class Verdict:
+    """What was decided about a plugin, why, and what would change it."""
+
+    state: State
+    reason: str = ""
+    mend: str | None = None
+    failure: Failure | None = None
+
+
+@frozen
+class PluginStatus:
+    """One row of the listing.
+
+    Args:
+        state: The verdict, or `None` while nothing has asked for the plugin.
+        reason: Why, in one line; empty for a plugin that is active without remarks.
+        mend: The command or the change that would make it usable, where one is known.
+        provides: Names by kind; known only once the plugin has been activated.
+        contested: Names that another plugin claims as well.
+        overrides: Names it has taken from others, each with the plugin that lost it.
+        overridden: Names it has lost, each with the plugin that has it now.
+    """
+
+    name: str
+    state: State | None
+    reason: str
+    distribution: str
+    version: str
+    file: str
+    mend: str | None = None
+    provides: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    contested: tuple[str, ...] = ()
+    overrides: Mapping[str, str] = field(factory=dict)
+    overridden: Mapping[str, str] = field(factory=dict)
+    failure: Failure | None = None
+
+    @property
+    def label(self) -> str:
+        """The state as a listing prints it."""
+        return "idle" if self.state is None else self.state.value
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many names of each kind it provides."""
+        return {kind: len(names) for kind, names in self.provides.items()}
