@@ -17,6 +17,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
 from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.graph import Value
+from rlx_core.ir.interpret import held
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides, regrouped_strides
@@ -224,7 +225,7 @@ class Cast(Op):
         if self.to.is_float and x.dtype.kind == "f":
             # The interpreter rounds every result to what is declared, and in its wide mode not at all.
             return x
-        return cast_array(x, self.to)
+        return cast_array(x, held(self.to))
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not (x.dtype.is_differentiable and self.to.is_differentiable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,9 +12,10 @@ import pytest
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, Input, Literal, Param, Value, as_results
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
+import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ops.arithmetic import add, multiply, negative, subtract
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import cast, expand, reshape, sum_axes, transpose
@@ -197,3 +198,33 @@ def execute() -> Callable[..., list[np.ndarray]]:
         return Execution(lir, target, feeds).run()
 
     return run
+
+
+def toy_target(*rows, name="toy", accepts_views=True):
+    """A target with one kernel a row: (op class, dtypes, conditions)."""
+    table = KernelTable(name, plugin="toy")
+    for op, dtypes, *when in rows:
+        table.register(op, dtypes=dtypes, when=tuple(when), name=op.name.split(".")[1] + "_kernel")(nothing)
+    return Target(name, table, accepts_views=accepts_views)
+
+
+def nothing(op, *operands, out, workspace):
+    """A kernel that is only ever chosen."""
+
+
+@pytest.fixture
+def target_with():
+    return toy_target
+
+
+@define_op(domain="test")
+class Noise(Op):
+    is_pure: ClassVar = False
+
+    def infer(self, x):
+        return x
+
+
+@pytest.fixture
+def noise():
+    return Noise()
