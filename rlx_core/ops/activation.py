@@ -8,14 +8,19 @@ there; the rule replaces the operand at that point, not only the result, so that
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
+from attrs.validators import gt
 
+from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS
 from rlx_core.ir.graph import Value
-from rlx_core.ops.kinds import Ratio, composed, elementwise, indicator
+from rlx_core.ir.op import define_op, field
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ops.kinds import Ratio, UnaryFloat, composed, elementwise, indicator, unary_float_samples
 from rlx_core.ops.selection import where
-from rlx_core.ops.special import erf_array, erfc_array
+from rlx_core.ops.special import erf_array, erfc_array, erfinv_array
 from rlx_core.ops.structural import real
 
 FLOATING = (*FLOATS, *COMPLEXES)
@@ -54,6 +59,21 @@ rsqrt = elementwise(
     low=0.2,
     high=3.0,
 )
+cbrt = elementwise(
+    "Cbrt",
+    np.cbrt,
+    lambda x, y: where(x == 0, 0, 1 / (3 * (y * y + indicator(x == 0, x)))),
+    doc="∛x, of negative numbers too, with derivative 0 at 0.",
+    low=0.2,
+    high=3.0,
+)
+exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.")
+expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=FLOATING)
+log2 = elementwise("Log2", np.log2, lambda x, y: Ratio(1 / math.log(2), x), doc="log₂ x.", low=0.2, high=3.0)
+log10 = elementwise("Log10", np.log10, lambda x, y: Ratio(1 / math.log(10), x), doc="log₁₀ x.", low=0.2, high=3.0)
+log1p = elementwise(
+    "Log1p", np.log1p, lambda x, y: Ratio(1, 1 + x), doc="ln(1 + x), exact near 0.", accepts=FLOATING, low=-0.5
+)
 tanh = elementwise("Tanh", np.tanh, lambda x, y: 1 - y * y, doc="tanh x.", accepts=FLOATING)
 erf = elementwise(
     "Erf",
@@ -66,6 +86,14 @@ erfc = elementwise(
     erfc_array,
     lambda x, y: -2 / math.sqrt(math.pi) * exp(-(x * x)),
     doc="1 - erf x, without cancellation for large x.",
+)
+erfinv = elementwise(
+    "Erfinv",
+    erfinv_array,
+    lambda x, y: math.sqrt(math.pi) / 2 * exp(y * y),
+    doc="The y with erf y = x; infinite at ±1, NaN beyond.",
+    low=-0.9,
+    high=0.9,
 )
 
 # ------------------------------------------------------------------------------ activations
@@ -95,9 +123,11 @@ def _gelu_tanh(x: Value) -> Value:
 
 
 def _gelu_approx_slope(x: Value, y: Value) -> Value:
-    t = _gelu_tanh(x)
-    du = math.sqrt(2 / math.pi) * (1 + 0.134145 * (x * x))
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du
+    # Beyond 10 the bell is 0 in every dtype, but x² may be infinite: the polynomial sees a clipped x.
+    near = where(x > 10, 10, where(x < -10, -10, x))
+    t = _gelu_tanh(near)
+    du = math.sqrt(2 / math.pi) * (1 + 0.134145 * (near * near))
+    return 0.5 * (1 + t) + 0.5 * near * (1 - t * t) * du
 
 
 def _silu_slope(x: Value, y: Value) -> Value:
@@ -120,4 +150,30 @@ gelu_approx = composed(
 )
 silu = composed("Silu", lambda x: x * sigmoid(x), _silu_slope, doc="x · σ(x).")
 
-OPS = tuple(f.op for f in (exp, log, sqrt, rsqrt, tanh, erf, erfc, sigmoid, relu, gelu, gelu_approx, silu))
+
+@define_op
+class Softplus(UnaryFloat):
+    """(1/β) ln(1 + e^(βx)), which neither overflows nor cancels; its derivative is σ(βx)."""
+
+    beta: float = field(default=1.0, validator=gt(0))
+
+    def decompose(self, x: Value) -> Value:
+        u = x if self.beta == 1 else x * self.beta
+        is_right = u > 0
+        y = where(is_right, u, 0) + log1p(exp(where(is_right, -u, u)))
+        return y if self.beta == 1 else y / self.beta
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from unary_float_samples()
+        yield Sample("f32[5]", beta=2.5, low=-30.0, high=30.0)
+
+
+softplus = op_function(Softplus)
+mish = composed("Mish", lambda x: x * tanh(softplus(x)), doc="x · tanh(softplus x).")
+
+OPS = (
+    *(f.op for f in (exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, cbrt, tanh, erf, erfc, erfinv)),
+    *(f.op for f in (sigmoid, relu, gelu, gelu_approx, silu, mish)),
+    Softplus,
+)

@@ -14,14 +14,14 @@ import numpy as np
 from rlx_core.errors import DtypeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import COMPLEXES
+from rlx_core.ir.dtypes import COMPLEXES, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype
+from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, conjugate, real
+from rlx_core.ops.structural import all_batched, cast, conjugate, expand, real, sum_to
 
 
 class PartOfComplex(Op):
@@ -64,8 +64,145 @@ complex_abs = op_function(ComplexAbs)
 
 def _direction(z: Value, modulus: Value) -> Value:
     """z/|z|, and 0 at 0."""
-    safe = where(modulus == 0, 1, modulus)
-    return z / cast(safe, to=z.dtype)
+    return z / cast(where(modulus == 0, 1, modulus), to=z.dtype)
 
 
-OPS = (ComplexAbs,)
+@define_op
+class Angle(PartOfComplex):
+    """The phase in (-π, π], 0 at 0 (of a negative zero too), where its derivative is 0."""
+
+    def reference(self, z: np.ndarray) -> np.ndarray:
+        return np.where(z == 0, 0, np.angle(z))
+
+    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
+        modulus = complex_abs(z)
+        turned = make_complex(0, 0.5 * g / where(modulus == 0, 1, modulus))
+        return (turned * _direction(z, modulus),)
+
+    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
+        if isinstance(t[0], Zero):
+            return ZERO
+        modulus = complex_abs(z)
+        return imag(conjugate(_direction(z, modulus)) * t[0]) / where(modulus == 0, 1, modulus)
+
+
+angle = op_function(Angle)
+
+
+@define_op
+class Imag(PartOfComplex):
+    """The imaginary part."""
+
+    def reference(self, z: np.ndarray) -> np.ndarray:
+        return np.imag(z)
+
+    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
+        return (make_complex(0, 0.5 * g),)
+
+    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else imag(t[0])
+
+
+imag = op_function(Imag)
+
+
+@define_op
+class MakeComplex(Op):
+    """re + i·im, in the complex dtype of the float that the parts meet in (f32 for narrower floats and short integers).
+
+    Shapes:
+        re: [...]    im: [...]    ->    z: both broadcast
+    """
+
+    category: ClassVar = "elementwise"
+
+    def prepare(self, re: Value, im: Value) -> tuple[Value | None, ...]:
+        if re.dtype.is_complex or im.dtype.is_complex:
+            return re, im  # for `infer` to refuse
+        common = promote(re.dtype, im.dtype, f32)
+        return tuple(v if v.dtype is common else cast(v, to=common) for v in (re, im))
+
+    def infer(self, re: TensorType, im: TensorType) -> TensorType:
+        for name, part in (("re", re), ("im", im)):
+            expect_dtype(name, part, (f32, f64), "real")
+        if re.dtype is not im.dtype:
+            raise DtypeError(f"parts must have one dtype, not {re.dtype} and {im.dtype}")
+        return TensorType(c64 if re.dtype is f32 else c128, broadcast_shapes(re.shape, im.shape))
+
+    def reference(self, re: np.ndarray, im: np.ndarray) -> np.ndarray:
+        # Parts are stored, not added: i · inf would put a NaN into the real part.
+        z = np.empty(np.broadcast_shapes(re.shape, im.shape), np.result_type(re, np.complex64))
+        z.real, z.imag = re, im
+        return z
+
+    def vjp(self, g: Value, re: Value, im: Value, *, y: Value) -> tuple[Value, Value]:
+        return sum_to(2 * real(g), re.shape), sum_to(2 * imag(g), im.shape)
+
+    def jvp(self, t: Sequence[Value | Zero], re: Value, im: Value, *, y: Value) -> Value | Zero:
+        t_re, t_im = (0 if isinstance(x, Zero) else x for x in t)
+        if not isinstance(t_re, Value) and not isinstance(t_im, Value):
+            return ZERO
+        made = make_complex(t_re, t_im)
+        return made if made.shape == y.shape else expand(made, y.shape)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return elementwise_batch(self, size, x, is_batched)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 4]", "f32[3, 4]")
+        yield Sample("f64[3, 1]", "f64[4]")
+        yield Sample("f16[2]", "f32[2]")
+        yield Sample("i64[2]", "f32[2]")
+        yield Sample("f32[]", "f32[0]")
+        yield Rejected("c64[2]", "f32[2]", error=DtypeError, says="must be real")
+
+
+make_complex = op_function(MakeComplex)
+
+
+@define_op
+class ComplexNormSq(PartOfComplex):
+    """re² + im², the square of the modulus."""
+
+    def reference(self, z: np.ndarray) -> np.ndarray:
+        return np.square(np.real(z)) + np.square(np.imag(z))
+
+    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
+        return (complex_norm_sq_backward(z, g),)
+
+    def jvp(self, t: Sequence[Value | Zero], z: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else 2 * real(conjugate(z) * t[0])
+
+
+complex_norm_sq = op_function(ComplexNormSq)
+
+
+@define_op
+class ComplexNormSqBackward(Op):
+    """The cotangent of `ComplexNormSq`: g · z, with g real."""
+
+    category: ClassVar = "elementwise"
+
+    def infer(self, z: TensorType, g: TensorType) -> TensorType:
+        expect_dtype("z", z, COMPLEXES, "complex")
+        expect_dtype("g", g, (z.dtype.component,))
+        expect_shape("g", g, z.shape)
+        return z
+
+    def decompose(self, z: Value, g: Value) -> Value:
+        return z * cast(g, to=z.dtype)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return self(*all_batched(size, x, is_batched))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("c64[3, 4]", "f32[3, 4]")
+        yield Sample("c128[]", "f64[]")
+        yield Rejected("c64[3]", "f64[3]", error=DtypeError, says="must be one of f32")
+
+
+complex_norm_sq_backward = op_function(ComplexNormSqBackward)
+
+OPS = (ComplexAbs, Angle, Imag, MakeComplex, ComplexNormSq, ComplexNormSqBackward)

@@ -213,3 +213,4 @@ def ones_like(x: Any, dtype: DType | str | None = None) -> Any:
 def tangent_or_zeros(t: Value | Zero, like: Value) -> Value:
     """A tangent as a value: a symbolic zero becomes zeros of the primal's type."""
     return zeros_like(like) if isinstance(t, Zero) else t
+OPS = (DimValue, Iota, Full)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
+from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, is_static, product
-from rlx_core.ir.dtypes import i64
+from rlx_core.ir.dtypes import INTEGERS, bf16, bool_, c64, f32, f64, i64
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops.arithmetic import maximum, minimum
-from rlx_core.ops.creation import dim_value
-from rlx_core.ops.indexing import OutOfBounds
+from rlx_core.ops.creation import dim_value, zeros
+from rlx_core.ops.indexing import OutOfBounds, gather
+from rlx_core.ops.kinds import promoted
+from rlx_core.ops.movement import narrow
+from rlx_core.ops.scatter import Scatter, ScatterMode
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast
+from rlx_core.ops.structural import cast, reshape
 
 
 def _size(size: Dim) -> Any:
@@ -35,3 +44,121 @@ def linear_index(coordinates: Sequence[Any], sizes: Sequence[Dim], oob: OutOfBou
         for part, n in zip(parts, sizes, strict=True):
             total = where(part >= 0, where(part < _size(n), total, -1), -1)
     return total
+
+
+def _indexed_axes(table: TensorType, indices: TensorType, batch: int) -> int:
+    """How many axes each tuple indexes, after checking that both types fit."""
+    expect_dtype("indices", indices, INTEGERS, "an integer")
+    expect_rank("indices", indices, 1)
+    depth = indices.shape[-1]
+    if not isinstance(depth, int):
+        raise ShapeError(f"indices must have a known last dim, not {depth}")
+    if not 0 <= batch < indices.rank:
+        raise AxisError(f"batch_dims must be 0..{indices.rank - 1}, not {batch}")
+    if batch + depth > table.rank:
+        raise ShapeError(f"tuples of {depth} after {batch} batch axes index more than the {table.rank} axes of {table}")
+    for k in range(batch):
+        if not same_dim(table.shape[k], indices.shape[k]):
+            raise ShapeError(f"batch axis {k} differs ({table.shape[k]} != {indices.shape[k]})")
+    return depth
+
+
+def _flattened(x: Value, indices: Value, batch: int, oob: OutOfBounds) -> tuple[Value, Value]:
+    """`x` with its indexed axes as one, and the tuples as indices into it."""
+    depth = indices.shape[-1]
+    assert isinstance(depth, int), "inference has checked this"
+    sizes = x.shape[batch : batch + depth]
+    flat = reshape(x, (*x.shape[:batch], product(sizes), *x.shape[batch + depth :]))
+    outer = indices.shape[:-1]
+    parts = [reshape(narrow(indices, axis=-1, start=k, length=1), outer) for k in range(depth)]
+    return flat, linear_index(parts, sizes, oob) if parts else zeros(outer, i64)
+
+
+@define_op
+class GatherND(Op):
+    """Elements, or slices, selected by index tuples: y[b.., i.., ..] = x[b.., *indices[b.., i.., :], ..].
+
+    Shapes:
+        x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    ->    y: [b.., i.., ..]
+
+    Attributes:
+        batch_dims: How many leading axes `b..` the two operands share.
+        oob: A tuple with any part outside is outside; "clip" clips each part, "fill" reads 0.
+    """
+
+    batch_dims: int = 0
+    oob: OutOfBounds = "error"
+    category: ClassVar = "movement"
+
+    def infer(self, x: TensorType, indices: TensorType) -> TensorType:
+        depth = _indexed_axes(x, indices, self.batch_dims)
+        return x.with_shape((*indices.shape[:-1], *x.shape[self.batch_dims + depth :]))
+
+    def decompose(self, x: Value, indices: Value) -> Value:
+        flat, linear = _flattened(x, indices, self.batch_dims, self.oob)
+        return gather(flat, linear, axis=self.batch_dims, batch_dims=self.batch_dims, oob=self.oob)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        ids = {"indices": (0, 2)}
+        for d in (f32, f64, bf16, i64, bool_, c64):
+            yield Sample(f"{d}[3, 4, 2]", "i64[5, 2]", ranges=ids)
+        yield Sample("f32[3, 4, 5]", "u8[2, 4, 3]", ranges=ids)
+        yield Sample("f32[3, 4]", "i32[2]", ranges=ids)
+        yield Sample("f32[3, 4]", "i32[2, 0]")
+        yield Sample("f32[2, 3, 4, 5]", "i64[2, 6, 2]", batch_dims=1, ranges=ids)
+        yield Sample("f32[3, 4]", "i64[6, 2]", oob="clip", ranges={"indices": (-2, 6)})
+        yield Sample("f32[3, 4]", "i64[6, 2]", oob="fill", ranges={"indices": (-2, 6)})
+        yield Rejected("f32[3]", "i64[4, 2]", error=ShapeError, says="tuples of 2")
+        yield Rejected("f32[3, 2]", "i64[2, 1]", batch_dims=1, error=ShapeError, says="3 != 2")
+        yield Rejected("f32[3]", "f32[4, 1]", error=DtypeError, says="integer")
+
+
+@define_op
+class ScatterND(Op):
+    """`x` with updates written at index tuples: x[b.., *indices[b.., i.., :], ..] = updates[b.., i.., ..].
+
+    Shapes:
+        x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    updates: [b.., i.., ..]    ->    y: dims of x
+
+    Attributes:
+        mode: "set" (the last update wins), "add", "max" or "min".
+        batch_dims, oob: As for `GatherND`; "fill" writes nothing outside.
+    """
+
+    mode: ScatterMode = "set"
+    batch_dims: int = 0
+    oob: OutOfBounds = "error"
+    category: ClassVar = "movement"
+
+    def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
+        depth = _indexed_axes(x, indices, self.batch_dims)
+        expect_shape("updates", updates, (*indices.shape[:-1], *x.shape[self.batch_dims + depth :]))
+        if updates.dtype is not x.dtype:
+            raise DtypeError(f"updates must be {x.dtype} like x, not {updates.dtype}")
+        return x
+
+    def prepare(self, x: Value, indices: Value, updates: Value) -> tuple[Value | None, ...]:
+        own, new = promoted(x, updates)
+        return own, indices, new
+
+    def decompose(self, x: Value, indices: Value, updates: Value) -> Value:
+        flat, linear = _flattened(x, indices, self.batch_dims, self.oob)
+        written = Scatter(self.mode, self.batch_dims, self.batch_dims, self.oob)(flat, updates, linear)
+        return reshape(written, x.shape)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        ids = {"indices": (0, 2)}
+        for d in (f32, f64, bf16, i64, bool_, c64):
+            yield Sample(f"{d}[3, 4, 2]", "i64[5, 2]", f"{d}[5, 2]", ranges=ids)
+        for mode in ("set", "add", "max", "min"):
+            yield Sample("f32[3, 4]", "i64[7, 2]", "f32[7]", mode=mode, ranges=ids)
+            yield Sample("f32[2, 3, 4]", "i64[2, 5, 1]", "f32[2, 5, 4]", mode=mode, batch_dims=1, ranges=ids)
+        yield Sample("f32[3, 4]", "i64[6, 2]", "f32[6]", oob="fill", ranges={"indices": (-2, 6)})
+        yield Rejected("f32[3, 4]", "i64[6, 2]", "f32[6, 4]", error=ShapeError, says="updates must be [6]")
+
+
+gather_nd, scatter_nd = op_function(GatherND), op_function(ScatterND)
+
+OPS = (GatherND, ScatterND)

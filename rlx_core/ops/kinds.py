@@ -20,20 +20,23 @@ from rlx_core.ir.dtypes import FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
 from rlx_core.ir.samples import Range, Rejected, Sample
-from rlx_core.ir.types import TensorType, broadcast_shapes
+from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.structural import cast, conjugate, expand, reshape, sum_to
 
 __all__ = [
     "Elementwise",
     "Ratio",
+    "UnaryFloat",
     "composed",
     "conjugate_if_complex",
     "elementwise",
     "elementwise_batch",
+    "elementwise_samples",
     "indicator",
     "is_complex",
     "promoted",
     "scaled",
+    "unary_float_samples",
 ]
 
 Partial = Callable[..., Any] | Zero
@@ -46,7 +49,7 @@ class Ratio:
     where only `1 / divisor` has one.
     """
 
-    numerator: Value | int
+    numerator: Value | float
     divisor: Value
 
 
@@ -98,7 +101,7 @@ class Elementwise(Op):
     partials: ClassVar[tuple[Partial, ...]] = ()
     accepts: ClassVar[tuple[DType, ...]] = FLOATS
     result_dtype: ClassVar[DType | None] = None
-    computes_in: ClassVar[Callable[[DType], DType] | None] = None
+    computes_in: ClassVar[DType | Callable[[DType], DType] | None] = None
 
     def infer(self, *types: TensorType) -> TensorType:
         common = types[0].dtype
@@ -110,9 +113,15 @@ class Elementwise(Op):
         return TensorType(self.result_dtype or common, shape)
 
     def prepare(self, *x: Value) -> tuple[Value | None, ...]:
-        common = promote(*(v.dtype for v in x))
-        target = type(self).computes_in(common) if type(self).computes_in is not None else common
+        target = self._computing_dtype(x)
         return tuple(v if v.dtype is target else cast(v, to=target) for v in x)
+
+    def _computing_dtype(self, x: Sequence[Value]) -> DType:
+        rule = type(self).computes_in
+        if isinstance(rule, DType):
+            return rule
+        common = promote(*(v.dtype for v in x))
+        return common if rule is None else rule(common)
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
         return type(self).meaning(*arrays)
@@ -143,6 +152,32 @@ class Elementwise(Op):
         return self.infer(*types).size
 
 
+class UnaryFloat(Op):
+    """A function of one floating-point variable that has attributes; the subclass is its meaning."""
+
+    category: ClassVar = "elementwise"
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, FLOATS, "a float")
+        return x
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return self(x[0])
+
+    def cost(self, x: TensorType) -> Dim:
+        return x.size
+
+
+def unary_float_samples(
+    low: float = -2.0, high: float = 2.0, is_smooth: bool = True, **attributes: Any
+) -> Iterator[Sample | Rejected]:
+    """What a `UnaryFloat` with these attributes is tried on."""
+    for dims in (*(f"{d}[3, 4]" for d in FLOATS), "f32[0, 3]", "f32[]"):
+        yield Sample(dims, low=low, high=high, is_smooth=is_smooth, **attributes)
+    for refused in ("bool[2]", "i32[2]", "c64[2]"):
+        yield Rejected(refused, error=DtypeError, says="must be a float", **attributes)
+
+
 _OPERAND_NAMES = {1: ("x",), 2: ("a", "b")}
 
 
@@ -153,7 +188,7 @@ def elementwise(
     doc: str = "",
     accepts: tuple[DType, ...] = FLOATS,
     converts: tuple[DType, ...] = (),
-    computes_in: Callable[[DType], DType] | None = None,
+    computes_in: DType | Callable[[DType], DType] | None = None,
     result_dtype: DType | None = None,
     low: float = -2.0,
     high: float = 2.0,
@@ -170,7 +205,7 @@ def elementwise(
         doc: The formula and its conventions, one sentence or two.
         accepts: The dtypes the op takes.
         converts: Further dtypes that `computes_in` turns into one of them, by a visible cast.
-        computes_in: The dtype the op computes in, from the one its operands meet in.
+        computes_in: The dtype the op computes in, or a function that finds it from the one its operands meet in.
         result_dtype: The result's dtype where it is not the operands' (bool for comparisons).
         low, high: Where samples are drawn: inside the domain, away from kinks.
         ranges: Other ranges for single operands.
@@ -189,7 +224,7 @@ def elementwise(
         meaning=staticmethod(meaning),
         partials=partials,
         accepts=accepts,
-        computes_in=None if computes_in is None else staticmethod(computes_in),
+        computes_in=staticmethod(computes_in) if callable(computes_in) else computes_in,
         result_dtype=result_dtype,
         is_commutative=is_commutative,
     )
@@ -205,32 +240,35 @@ def composed(
     high: float = 2.0,
     is_smooth: bool = True,
 ) -> OpFunction[Elementwise]:
-    """An element-wise op whose meaning is its decomposition; the partials are its shorter derivative.
+    """An element-wise op of one operand whose meaning is its decomposition.
 
     Args:
-        name, partials, doc, accepts, low, high, is_smooth: As for `elementwise`.
+        name, doc, accepts, low, high, is_smooth: As for `elementwise`.
         decompose: The formula, on values.
+        partials: The derivative, where it is shorter than what follows from the formula.
     """
 
     def sample(*specs: str) -> Sample:
         return Sample(*specs, low=low, high=high, is_smooth=is_smooth)
 
+    derived = {} if partials else {"vjp": None, "jvp": None}
     return _row(
         name,
         doc,
         sample,
         accepts,
-        decompose=lambda self, *x: decompose(*x),
+        decompose=lambda self, x: decompose(x),
         reference=None,
         partials=partials,
         accepts=accepts,
+        **derived,
     )
 
 
 def _row(
     name: str, doc: str, sample: Callable[..., Sample], sampled: tuple[DType, ...], **rules: Any
 ) -> OpFunction[Elementwise]:
-    count = len(rules["partials"])
+    count = len(rules["partials"]) or 1
 
     def samples() -> Iterator[Sample | Rejected]:
         return elementwise_samples(count, sampled, sample)

@@ -96,7 +96,7 @@ class Narrow(Movement):
             yield Sample(f"{d}[4, 3]", axis=0, start=1, length=2)
         for axis in (0, 1, 2, 3, -1):
             yield Sample("f32[3, 4, 5, 6]", axis=axis, start=1, length=2)
-        yield Sample("f32[2, 7]", axis=-1, start=1, length=3, step=3)
+        yield Sample("f32[2, 7]", axis=-1, start=0, length=3, step=3)
         yield Sample("f32[2, 8]", axis=1, start=1, length=3, step=3)
         yield Sample("f32[3]", axis=0, start=3, length=0)
         yield Sample("f32[0, 2]", axis=1, start=1, length=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Value
-from rlx_core.ops import arithmetic, comparison
+from rlx_core.ops import arithmetic, bitwise, comparison
 from rlx_core.ops.structural import cast, transpose
 
 
@@ -41,9 +41,17 @@ install(
     subtract=arithmetic.subtract,
     multiply=arithmetic.multiply,
     divide=arithmetic.divide,
+    floor_divide=arithmetic.floor_divide,
+    remainder=arithmetic.remainder,
     pow=arithmetic.pow,
     negative=arithmetic.negative,
     abs=arithmetic.abs,
+    bitwise_and=bitwise.bitwise_and,
+    bitwise_or=bitwise.bitwise_or,
+    bitwise_xor=bitwise.bitwise_xor,
+    bitwise_invert=bitwise.bitwise_invert,
+    bitwise_left_shift=bitwise.bitwise_left_shift,
+    bitwise_right_shift=bitwise.bitwise_right_shift,
     equal=comparison.equal,
     not_equal=comparison.not_equal,
     less=comparison.less,

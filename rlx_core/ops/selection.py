@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,13 +10,14 @@ import numpy as np
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import ALL, bool_
-from rlx_core.ir.graph import Value
+from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
+from rlx_core.ir.graph import Value, as_results
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, broadcast_shapes
-from rlx_core.ops.kinds import elementwise_batch, promoted
-from rlx_core.ops.structural import cast, expand, sum_to
+from rlx_core.ir.strides import Strides
+from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
+from rlx_core.ops.kinds import elementwise_batch, promoted, scaled
+from rlx_core.ops.structural import all_batched, cast, expand, reshape, sum_to
 
 
 def as_condition(c: Value) -> Value:
@@ -91,4 +92,187 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     return _where(np.asarray(condition) != 0, a, b)
 
 
-OPS = (Where,)
+def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[np.ndarray]]:
+    """Values below, between and above two bounds, none of them close to a bound."""
+
+    def make(rng: np.random.Generator) -> Sequence[np.ndarray]:
+        x, lo, hi = shapes
+        near = rng.choice([-1.6, 0.0, 1.6], x) + rng.uniform(-0.3, 0.3, x)
+        return near, rng.uniform(-1.0, -0.5, lo), rng.uniform(0.5, 1.0, hi)
+
+    return make
+
+
+@define_op
+class Clip(Op):
+    """x held between lo and hi: `where(x < lo, lo, where(x > hi, hi, x))`; a bound may be absent. NaN stays NaN.
+
+    The dtype of x decides: bounds are cast to it. On the closed interval the derivative is x's own, outside it belongs to
+    the bound.
+
+    Shapes:
+        x: [...]    lo: [...]    hi: [...]    ->    y: all broadcast
+    """
+
+    category: ClassVar = "elementwise"
+
+    def prepare(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> tuple[Value | None, ...]:
+        return (x, *(v if v is None or v.dtype is x.dtype else cast(v, to=x.dtype) for v in (lo, hi)))
+
+    def infer(self, x: TensorType, lo: TensorType | None = None, hi: TensorType | None = None) -> TensorType:
+        expect_dtype("x", x, (*INTEGERS, *FLOATS), "real")
+        bounds = [v for v in (lo, hi) if v is not None]
+        for bound in bounds:
+            expect_dtype("a bound", bound, (x.dtype,))
+        return x.with_shape(broadcast_shapes(x.shape, *(v.shape for v in bounds)))
+
+    def decompose(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> Value:
+        y = x if hi is None else where(x > hi, hi, x)
+        return y if lo is None else where(x < lo, lo, y)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 4]", f"{d}[]", f"{d}[]", make=_around_bounds((3, 4), (), ()))
+        for d in INTEGERS:
+            yield Sample(f"{d}[3, 4]", f"{d}[]", f"{d}[]", low=0, high=9, ranges={"lo": (1, 3), "hi": (4, 7)})
+        yield Sample("f32[3]", "f32[2, 1]", "f32[3]", make=_around_bounds((3,), (2, 1), (3,)))
+        yield Sample("f32[3]", "f32[]", ranges={"lo": (-1.0, 1.0)})
+        yield Sample("f32[3]", None, "f32[]", ranges={"hi": (-1.0, 1.0)})
+        yield Sample("f32[3]", "f64[]", "i32[]", ranges={"lo": (-1.0, -0.5), "hi": (1, 2)})
+        yield Sample("f32[0]", "f32[]", "f32[]")
+        yield Rejected("c64[2]", "f32[]", "f32[]", error=DtypeError, says="x must be real")
+
+
+clip = op_function(Clip)
+
+
+@define_op
+class StopGradient(Op):
+    """The identity, through which no derivative passes."""
+
+    category: ClassVar = "elementwise"
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero]:
+        return (ZERO,)
+
+    def jvp(self, t: Sequence[Value | Zero], x: Value, *, y: Value) -> Zero:
+        return ZERO
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return self(x[0])
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        return offset, strides
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        # The derivative is declared, not computed: finite differences have nothing to say about it.
+        for d in ALL:
+            yield Sample(f"{d}[3]", is_smooth=False)
+        yield Sample("f32[]", is_smooth=False)
+
+
+stop_gradient = op_function(StopGradient)
+
+
+@define_op
+class StraightThrough(Op):
+    """`value`, with the derivatives of `factor · x` (of `x` when the factor is absent); value and factor get none.
+
+    Shapes:
+        value: f[...]    x: like value    factor: broadcasts to value    ->    y: like value
+    """
+
+    category: ClassVar = "elementwise"
+
+    def prepare(self, value: Value, x: Value, factor: Value | None = None) -> tuple[Value | None, ...]:
+        return value, x, factor if factor is None or factor.dtype is value.dtype else cast(factor, to=value.dtype)
+
+    def infer(self, value: TensorType, x: TensorType, factor: TensorType | None = None) -> TensorType:
+        expect_dtype("value", value, (*FLOATS, *COMPLEXES), "float or complex")
+        expect_dtype("x", x, (value.dtype,))
+        expect_shape("x", x, value.shape)
+        if factor is not None and broadcast_shapes(value.shape, factor.shape) != value.shape:
+            raise ShapeError(f"factor {factor} does not broadcast to {value}")
+        return value
+
+    def reference(self, value: np.ndarray, x: np.ndarray, factor: np.ndarray | None = None) -> np.ndarray:
+        return value
+
+    def vjp(
+        self, g: Value, value: Value, x: Value, factor: Value | None = None, *, y: Value
+    ) -> tuple[Value | Zero, ...]:
+        return ZERO, g if factor is None else scaled(g, factor), ZERO
+
+    def jvp(
+        self, t: Sequence[Value | Zero], value: Value, x: Value, factor: Value | None = None, *, y: Value
+    ) -> Value | Zero:
+        t_x = t[1]
+        if isinstance(t_x, Zero) or factor is None:
+            return t_x
+        return scaled(t_x, factor, is_forward=True)
+
+    def batch(self, size: Dim, x: Sequence[Value | None], is_batched: Sequence[bool]) -> Any:
+        value, source, factor = (*x, None)[:3]
+        assert value is not None, "value is a required operand"
+        assert source is not None, "x is a required operand"
+        whole = all_batched(size, (value, source), is_batched[:2])  # they have one shape, so neither may lack the axis
+        missing = 0 if factor is None else whole[0].ndim - factor.ndim
+        if factor is not None and is_batched[2] and missing:
+            factor = reshape(factor, (size, *(1,) * missing, *factor.shape[1:]))
+        return self(*whole, factor)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 4]", "f32[3, 4]", is_smooth=False)
+        yield Sample("f16[3, 4]", "f16[3, 4]", "f16[4]", is_smooth=False)
+        yield Sample("c64[2]", "c64[2]", "f32[]", is_smooth=False)
+        yield Sample("f64[]", "f64[]", is_smooth=False)
+        yield Rejected("f32[3]", "f32[4]", error=ShapeError, says="x must be [3]")
+        yield Rejected("f32[3]", "f32[3]", "f32[2, 3]", error=ShapeError, says="does not broadcast")
+
+
+straight_through = op_function(StraightThrough)
+
+
+@define_op
+class OptimizationBarrier(Op):
+    """Its operands, unchanged: nothing is moved across it, and it is never merged with another."""
+
+    category: ClassVar = "elementwise"
+    is_barrier: ClassVar = True
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        return x
+
+    def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return x
+
+    def vjp(self, g: Any, *x: Value, y: Any) -> tuple[Value | Zero, ...]:
+        return as_results(g)
+
+    def jvp(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> Any:
+        moving = [v for v in t if isinstance(v, Value)]
+        through = iter(as_results(self(*moving)) if moving else ())
+        tangents = tuple(next(through) if isinstance(v, Value) else v for v in t)
+        return tangents if len(tangents) > 1 else tangents[0]
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return self(*all_batched(size, x, is_batched))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3]")
+        yield Sample("f32[3]", "i64[2, 2]", "c64[]")
+
+
+optimization_barrier = op_function(OptimizationBarrier)
+
+OPS = (Where, Clip, StopGradient, StraightThrough, OptimizationBarrier)

@@ -219,6 +219,11 @@ class Cast(Op):
         return x.with_dtype(self.to)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
+        if self.to.is_complex:
+            return x.astype(np.result_type(x, np.complex64), copy=False)
+        if self.to.is_float and x.dtype.kind == "f":
+            # The interpreter rounds every result to what is declared, and in its wide mode not at all.
+            return x
         return cast_array(x, self.to)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
@@ -337,6 +342,16 @@ class Sum(Reduction):
 
 
 sum_axes = op_function(Sum)
+
+
+def widened(x: Value) -> Value:
+    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
+    return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
+
+
+def rounded(x: Value, to: DType) -> Value:
+    """A widened result, rounded once."""
+    return x if x.dtype is to else cast(x, to=to)
 
 
 def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:

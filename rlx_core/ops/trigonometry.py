@@ -1,0 +1,39 @@
+"""Circular and hyperbolic functions and their inverses, on principal branches.
+
+Derivatives that would square a large x are written through `hypot` or as two roots, so that they stay right where x² overflows,
+which in f16 is at 256.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlx_core.ir.apply import OpFunction
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS
+from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.arithmetic import hypot
+from rlx_core.ops.kinds import Elementwise, Ratio, elementwise
+
+FLOATING = (*FLOATS, *COMPLEXES)
+
+sin = elementwise("Sin", np.sin, lambda x, y: cos(x), doc="sin x.", accepts=FLOATING)
+cos: OpFunction[Elementwise] = elementwise("Cos", np.cos, lambda x, y: -sin(x), doc="cos x.", accepts=FLOATING)
+tan = elementwise("Tan", np.tan, lambda x, y: 1 + y * y, doc="tan x.", accepts=FLOATING, low=-1.0, high=1.0)
+sinh = elementwise("Sinh", np.sinh, lambda x, y: cosh(x), doc="sinh x.", accepts=FLOATING)
+cosh: OpFunction[Elementwise] = elementwise("Cosh", np.cosh, lambda x, y: sinh(x), doc="cosh x.", accepts=FLOATING)
+asin = elementwise(
+    "Asin", np.arcsin, lambda x, y: rsqrt(1 - x) * rsqrt(1 + x), doc="arcsin x, on [-1, 1].", low=-0.9, high=0.9
+)
+acos = elementwise(
+    "Acos", np.arccos, lambda x, y: -(rsqrt(1 - x) * rsqrt(1 + x)), doc="arccos x, on [-1, 1].", low=-0.9, high=0.9
+)
+atan = elementwise("Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.")
+asinh = elementwise("Asinh", np.arcsinh, lambda x, y: Ratio(1, hypot(x, 1)), doc="arsinh x.")
+acosh = elementwise(
+    "Acosh", np.arccosh, lambda x, y: rsqrt(x - 1) * rsqrt(x + 1), doc="arcosh x, on [1, ∞).", low=1.2, high=4.0
+)
+atanh = elementwise(
+    "Atanh", np.arctanh, lambda x, y: Ratio(1, (1 - x) * (1 + x)), doc="artanh x, on [-1, 1].", low=-0.8, high=0.8
+)
+
+OPS = tuple(f.op for f in (sin, cos, tan, sinh, cosh, asin, acos, atan, asinh, acosh, atanh))
