@@ -23,7 +23,7 @@ __all__ = ["kind_faults", "record_classes"]
 
 
 @cache
-def _annotations(cls: type[Any]) -> dict[str, Any]:
+def _annotations(cls: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError as error:

@@ -37,11 +37,6 @@ def stored(dtype: DType, mode: Mode) -> DType:
     return dtype.wide if mode == "wide" else dtype
 
 
-def held(dtype: DType) -> DType:
-    """The dtype in which the running evaluation holds a value declared `dtype`, for references that convert to one."""
-    return stored(dtype, _mode.get())
-
-
 def interpret(
     graph: Graph,
     inputs: Mapping[str, np.ndarray],

@@ -17,7 +17,6 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
 from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.graph import Value
-from rlx_core.ir.interpret import held
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides, regrouped_strides
@@ -225,7 +224,7 @@ class Cast(Op):
         if self.to.is_float and x.dtype.kind == "f":
             # The interpreter rounds every result to what is declared, and in its wide mode not at all.
             return x
-        return cast_array(x, held(self.to))
+        return cast_array(x, self.to)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not (x.dtype.is_differentiable and self.to.is_differentiable):
@@ -343,6 +342,16 @@ class Sum(Reduction):
 
 
 sum_axes = op_function(Sum)
+
+
+def widened(x: Value) -> Value:
+    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
+    return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
+
+
+def rounded(x: Value, to: DType) -> Value:
+    """A widened result, rounded once."""
+    return x if x.dtype is to else cast(x, to=to)
 
 
 def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
