@@ -66,7 +66,7 @@ class Cumulative(Op):
             yield Sample("f64[2, 3, 4, 5]", axis=axis)
         for exclusive, reverse in ((True, False), (False, True), (True, True)):
             # Finite differences subtract results, and an infinite identity from itself is no number.
-            settings = {
+            settings: dict[str, Any] = {
                 "exclusive": exclusive,
                 "reverse": reverse,
                 "is_smooth": cls.has_finite_identity or not exclusive,
@@ -80,9 +80,7 @@ class Cumulative(Op):
         yield Rejected("bool[3]", axis=0, error=DtypeError, says="x must be")
 
 
-def running(
-    combine: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool, identity: Any
-) -> np.ndarray:
+def running(combine: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool, identity: Any) -> np.ndarray:
     """A NumPy running reduction in the dtype of `x`."""
     line = np.flip(x, axis) if reverse else x
     result = combine.accumulate(line, axis=axis, dtype=x.dtype)

@@ -24,7 +24,7 @@ from rlx_core.ops.creation import dim_value, full, iota, static, tangent_or_zero
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.scatter import scatter
-from rlx_core.ops.structural import all_batched, cast, expand, reshape
+from rlx_core.ops.structural import all_batched, as_shape, cast, expand, reshape
 
 
 def _check_starts(x: TensorType, starts: Sequence[TensorType]) -> None:
@@ -71,7 +71,7 @@ class DynamicSlice(Op):
         x: [n_1, ..]    starts: int[] each    ->    y: sizes
     """
 
-    sizes: Shape = field(converter=tuple)
+    sizes: Shape = field(converter=as_shape)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType, *starts: TensorType) -> TensorType:

@@ -22,7 +22,7 @@ from rlx_core.ir.types import TensorType, expect_rank, normalize_axes, normalize
 from rlx_core.ops.creation import iota, zeros_like
 from rlx_core.ops.movement import concat, narrow, pad_axis
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import expand, reshape
+from rlx_core.ops.structural import as_axes, expand, reshape
 
 
 @define_op
@@ -34,8 +34,8 @@ class Roll(Op):
         axes: The axes.
     """
 
-    shift: tuple[int, ...] = field(converter=tuple)
-    axes: tuple[int, ...] = field(converter=tuple)
+    shift: tuple[int, ...] = field(converter=as_axes)
+    axes: tuple[int, ...] = field(converter=as_axes)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -82,7 +82,7 @@ class Tile(Op):
         x: [n_1, ..]    ->    y: [repeats_1·n_1, ..]
     """
 
-    repeats: tuple[int, ...] = field(converter=tuple)
+    repeats: tuple[int, ...] = field(converter=as_axes)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
