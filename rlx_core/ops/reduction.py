@@ -195,7 +195,7 @@ class Prod(Reduction):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from reduction_samples(ALL)
-        yield Sample("f64[2, 4]", axes=(1,), make=lambda rng: [[[0.0, 2.0, 3.0, 4.0], [0.0, 0.0, 3.0, 4.0]]])
+        yield Sample("f64[2, 4]", axes=(1,), make=lambda rng: [np.array([[0.0, 2, 3, 4], [0, 0, 3, 4]])])
 
 
 prod_axes = op_function(Prod)
