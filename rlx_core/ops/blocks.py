@@ -260,11 +260,11 @@ class LlamaDecoderBlock(Block):
                      make=partly_visible)  # fmt: skip
         yield Rejected(*llama_types(heads=2, kv=2)[:13], num_heads=2, head_dim=2, error=WrongInputCountError,
                        says="takes 14 to 15 operands")  # fmt: skip
-        yield Rejected(*llama_types(heads=2, kv=1), num_heads=2, head_dim=2, error=ShapeError, says="heads of 1 features")
+        yield Rejected(
+            *llama_types(heads=2, kv=1), num_heads=2, head_dim=2, error=ShapeError, says="heads of 1 features"
+        )
 
-    def _attended(
-        self, n: Value, weights: Sequence[Value], cos: Value, sin: Value, mask: Value | None
-    ) -> Value:
+    def _attended(self, n: Value, weights: Sequence[Value], cos: Value, sin: Value, mask: Value | None) -> Value:
         """Attention on a normalised state, projected back."""
         q_w, k_w, v_w, o_w = weights
         q, k = (rope(matmul(n, w), cos, sin, head_dim=self.head_dim) for w in (q_w, k_w))
@@ -309,4 +309,3 @@ BLOCKS: tuple[type[Block], ...] = (
     LlamaDecoderBlock,
 )
 OPS: tuple[type[Op], ...] = BLOCKS
-

@@ -176,6 +176,7 @@ class BatchedDenseSolve(Op):
 
 batched_dense_solve = op_function(BatchedDenseSolve)
 
+
 def solve(a: Any, b: Any) -> Any:
     """The solution of `a x = b`, as the Array API says: `b` with one axis is a vector, with more it holds matrices.
 
