@@ -19,7 +19,7 @@ from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
 from rlx_core.ir.types import TensorType
 
-__all__ = ["bind", "bind_value", "bind_op", "check_guards", "infer_binding", "infer_binding_from_counts"]
+__all__ = ["bind", "bind_op", "bind_value", "check_guards", "infer_binding", "infer_binding_from_counts"]
 
 
 def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
@@ -59,9 +59,7 @@ def _nested(graph: Graph) -> Iterable[Graph]:
     return (a for node in graph.nodes for a in node.op.attributes().values() if isinstance(a, Graph))
 
 
-def _bind_node(
-    builder: Builder, node: Node, binding: DimBinding, values: Mapping[Value, Value]
-) -> tuple[Value, ...]:
+def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mapping[Value, Value]) -> tuple[Value, ...]:
     try:
         op = bind_op(node.op, binding)
         operands = [None if v is None else values[v] for v in node.operands]

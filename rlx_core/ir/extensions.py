@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, CycleError, Fact, UnknownNameError, nearest
 from rlx_core.ir.module import Module, Stage
-from rlx_core.ir.verify import verify, raise_faults
+from rlx_core.ir.verify import raise_faults, verify
 
 __all__ = ["Extension", "Extensions"]
 

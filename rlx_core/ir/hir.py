@@ -12,7 +12,18 @@ from attrs import define, evolve, field
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.block import Block, FusionPolicy, lower_block
-from rlx_core.ir.graph import Builder, Graph, Input, Node, Value, ValueMap, ambient_builder, as_results, building, nested_graphs
+from rlx_core.ir.graph import (
+    Builder,
+    Graph,
+    Input,
+    Node,
+    Value,
+    ValueMap,
+    ambient_builder,
+    as_results,
+    building,
+    nested_graphs,
+)
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import Origin
 from rlx_core.ir.rewrite import rebuild

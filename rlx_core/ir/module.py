@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 
 from rlx_core.errors import FormatError, WrongStageError
 from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.bind import bind
 from rlx_core.ir.block import FusionPolicy
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType
@@ -31,7 +32,6 @@ from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify import Fault, Stage, check, raise_faults, verify
 from rlx_core.ir.verify_lir import check_lir, verify_lir
-from rlx_core.ir.bind import bind
 
 __all__ = ["HirBuilder", "Module", "Stage"]
 

@@ -120,7 +120,9 @@ def _opened(data: bytes) -> tuple[dict[str, Json], memoryview]:
         raise FormatError(f"file: the header has {length} bytes, and {len(body)} are left")
     found = hashlib.sha256(body).digest()
     if found != digest:
-        raise FormatError(f"file: its digest is {found.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged or cut off")
+        raise FormatError(
+            f"file: its digest is {found.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged or cut off"
+        )
     padding = -(_PREFIX.size + length) % _ALIGNMENT
     return _header(bytes(body[:length])), body[length + padding :]
 

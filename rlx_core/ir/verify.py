@@ -232,4 +232,6 @@ def _guards(graph: Graph, known: frozenset[object]) -> Iterator[Fault]:
         if unknown:
             yield Fault(guard.node or "", f"guard {guard} is over {', '.join(unknown)}, unknown here", guard.source)
         elif not free_symbols(guard.left, guard.right):
-            yield Fault(guard.node or "", f"guard {guard} is over numbers, and is decided when it is made", guard.source)
+            yield Fault(
+                guard.node or "", f"guard {guard} is over numbers, and is decided when it is made", guard.source
+            )

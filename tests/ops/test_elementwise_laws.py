@@ -35,7 +35,9 @@ REJECTED = [c for c in CASES if isinstance(c.sample, Rejected)]
 SMOOTH = [
     c
     for c in ACCEPTED
-    if c.sample.is_smooth and not c.op.is_barrier and any(t is not None and t.dtype.is_differentiable for t in c.sample.types)
+    if c.sample.is_smooth
+    and not c.op.is_barrier
+    and any(t is not None and t.dtype.is_differentiable for t in c.sample.types)
 ]  # barriers have several results: see test_selection.py
 # One dtype of a kind is enough here: batching moves axes, and does not look at elements.
 BATCHED = [c for c in ACCEPTED if c.op.batch and c.sample.types[-1].dtype.name in ("bool", "f32", "i32", "c64")]
@@ -124,7 +126,9 @@ def test_derivatives_agree_with_differences_and_with_each_other(case: Case, calc
     found = calculus.evaluate(forward, *x, *t, mode="wide")
     step = 1e-6
     ahead, behind = (
-        calculus.evaluate(function, *[a + s * v if i in moving else a for i, (a, v) in enumerate(zip(x, t, strict=True))])
+        calculus.evaluate(
+            function, *[a + s * v if i in moving else a for i, (a, v) in enumerate(zip(x, t, strict=True))]
+        )
         for s in (step, -step)
     )
     # Central differences in f64: truncation step² · f''' and rounding 1e-16/step, both about 1e-10, times slopes of up to 100.
