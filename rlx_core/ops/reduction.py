@@ -1,4 +1,4 @@
-"""Reductions over a set of axes: means, extremes, products, counts, positions of extremes, moments.
+"""Reductions over a set of axes: means, extremes, products, moments, log-sum-exp.
 
 All share two attributes: `axes` (an empty tuple is the identity) and `keep_dim`. Over an axis of size 0 a reduction gives its
 identity; the extremes have none, so they refuse a size known to be 0 and guard one that is unknown.
@@ -10,30 +10,34 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from attrs import frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import product, require
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
+from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
-from rlx_core.ops.creation import size_scalar
-from rlx_core.ops.selection import where
-from rlx_core.ops.structural import Reduction, cast, expand_reduced, sum_axes
+from rlx_core.ops.activation import exp, log, sqrt
+from rlx_core.ops.arithmetic import maximum
+from rlx_core.ops.creation import full, size_scalar
+from rlx_core.ops.cumulative import cumprod
+from rlx_core.ops.kinds import conjugate_if_complex
+from rlx_core.ops.selection import stop_gradient, where
+from rlx_core.ops.structural import (
+    Reduction,
+    cast,
+    expand_reduced,
+    reshape,
+    rounded,
+    sum_axes,
+    transpose,
+    widened,
+)
 
 _ORDERED = (*INTEGERS, *FLOATS, bool_)
-
-
-def widened(x: Value) -> Value:
-    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
-    return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
-
-
-def rounded(x: Value, to: DType) -> Value:
-    """A widened result, rounded once."""
-    return x if x.dtype is to else cast(x, to=to)
 
 
 def reduction_samples(dtypes: Sequence[DType], **settings: Any) -> Iterator[Sample | Rejected]:
@@ -138,19 +142,173 @@ class Extreme(Reduction):
         yield Rejected("c64[2]", axes=(0,), error=DtypeError, says="real")
 
 
-@define_op
+@define_op(name="reduce_max")  # `rlx.max` is the element-wise one
 class Max(Extreme):
     """The largest element over `axes`; NaN propagates, ties share the derivative evenly."""
 
     combine: ClassVar = np.maximum
 
 
-@define_op
+@define_op(name="reduce_min")
 class Min(Extreme):
     """The smallest element over `axes`; NaN propagates, ties share the derivative evenly."""
 
     combine: ClassVar = np.minimum
 
 
+@define_op
+class Prod(Reduction):
+    """The product over `axes`; 1 over no element. Integers wrap, a product of bool is i64.
+
+    The derivative divides by nothing: each element meets the product of all before it and of all after it.
+    """
+
+    def infer(self, x: TensorType) -> TensorType:
+        return self.reduced(x).with_dtype(i64 if x.dtype is bool_ else x.dtype)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        total = np.int64 if x.dtype == np.bool_ else x.dtype
+        return np.asarray(np.prod(x, axis=normalize_axes(self.axes, x.ndim), keepdims=self.keep_dim, dtype=total))
+
+    def _others(self, x: Value) -> Value:
+        """For each element the product of all others."""
+        axes = normalize_axes(self.axes, x.ndim)
+        order = (*(i for i in range(x.ndim) if i not in axes), *axes)
+        front = transpose(x, perm=order)
+        kept = front.shape[: x.ndim - len(axes)]
+        line = reshape(front, (*kept, product(self.sizes(x.type))))
+        last = len(kept)
+        before, after = cumprod(line, axis=last, exclusive=True), cumprod(line, axis=last, exclusive=True, reverse=True)
+        others = reshape(before * after, front.shape)
+        return transpose(others, perm=tuple(order.index(i) for i in range(x.ndim)))
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
+        if not x.dtype.is_differentiable:
+            return (ZERO,)
+        return (expand_reduced(g, x.type, self.axes) * conjugate_if_complex(self._others(x)),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
+            return ZERO
+        return sum_axes(t[0] * self._others(x), axes=self.axes, keep_dim=self.keep_dim)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from reduction_samples(ALL)
+        yield Sample("f64[2, 4]", axes=(1,), make=lambda rng: [np.array([[0.0, 2, 3, 4], [0, 0, 3, 4]])])
+
+
+prod_axes = op_function(Prod)
+
+
+@define_op
+class LogSumExp(Reduction):
+    """log Σ e^x over `axes`, shifted by the largest element so that nothing overflows; -inf over no element.
+
+    Shapes:
+        x: f[.., n, ..]    ->    y: the listed axes dropped, or 1 with keep_dim
+    """
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, FLOATS, "float")
+        return self.reduced(x)
+
+    def decompose(self, x: Value) -> Value:
+        if 0 in self.sizes(x.type):
+            return full(self.reduced(x.type).shape, -float("inf"), x.dtype)
+        wide = widened(x)
+        # The shift cancels in the result, so it carries no derivative. Rows of one infinity are left unshifted.
+        peak = stop_gradient(Max(self.axes, keep_dim=True)(wide))
+        safe = where(abs(peak) == float("inf"), 0, peak)
+        total = log(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
+        return rounded(reshape(total, self.reduced(x.type).shape), x.dtype)
+
+    def _softmax(self, x: Value, y: Value) -> Value:
+        # Where y is -inf all weights are 0; subtracting it would give NaN, here and in the derivative of this rule.
+        safe = where(y == -float("inf"), 0, y)
+        return exp(x - expand_reduced(safe, x.type, self.axes))
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        return (expand_reduced(g, x.type, self.axes) * self._softmax(x, y),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        if isinstance(t[0], Zero):
+            return ZERO
+        return sum_axes(t[0] * self._softmax(x, y), axes=self.axes, keep_dim=self.keep_dim)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from reduction_samples(FLOATS)
+        yield Sample("f32[3]", axes=(0,), low=900, high=1000)
+        yield Rejected("i32[3]", axes=(0,), error=DtypeError, says="float")
+
+
+log_sum_exp = op_function(LogSumExp)
+
+
+@frozen(slots=False)
+class Moment(Reduction):
+    """What variance and standard deviation share."""
+
+    correction: float = 0.0
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, FLOATS, "float")
+        return self.reduced(x)
+
+    def divisor(self, x: Value) -> Any:
+        """n - correction, at least 0; as a number where n is known."""
+        count = product(self.sizes(x.type))
+        if isinstance(count, int):
+            return max(count - self.correction, 0.0)
+        return maximum(size_scalar(count, x.dtype) - self.correction, 0.0)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from reduction_samples(FLOATS)
+        yield Sample("f64[3, 4]", axes=(1,), correction=1.0)
+        yield Rejected("i32[3]", axes=(0,), error=DtypeError, says="float")
+
+
+@define_op
+class Var(Moment):
+    """The variance over `axes` in two passes: the mean of (x - mean)², divided by n - correction.
+
+    Shapes:
+        x: f[.., n, ..]    ->    y: the listed axes dropped, or 1 with keep_dim
+
+    Attributes:
+        correction: 0 for the biased variance of a population, 1 for the unbiased estimate from a sample.
+    """
+
+    def decompose(self, x: Value) -> Value:
+        wide = widened(x)
+        centred = wide - Mean(self.axes, keep_dim=True)(wide)
+        total = sum_axes(centred * centred, axes=self.axes, keep_dim=self.keep_dim)
+        return rounded(total / self.divisor(wide), x.dtype)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        # The term through the mean vanishes: the centred elements sum to 0.
+        wide = widened(x)
+        centred = wide - Mean(self.axes, keep_dim=True)(wide)
+        share = widened(g) * 2.0 / self.divisor(wide)
+        return (rounded(centred * expand_reduced(share, x.type, self.axes), x.dtype),)
+
+
+@define_op
+class Std(Moment):
+    """The standard deviation over `axes`: the root of `Var`, with derivative 0 where it is 0.
+
+    Attributes:
+        correction: As for `Var`.
+    """
+
+    def decompose(self, x: Value) -> Value:
+        variance = Var(self.axes, self.keep_dim, self.correction)(widened(x))
+        return rounded(sqrt(variance), x.dtype)
+
+
+var_axes, std_axes = op_function(Var), op_function(Std)
 mean_axes, max_axes, min_axes = op_function(Mean), op_function(Max), op_function(Min)
-OPS = (Mean, Max, Min)
+
+OPS = (Mean, Max, Min, Prod, LogSumExp, Var, Std)

@@ -6,7 +6,7 @@ They come before the kinds of ops (`kinds.py`), which use them, and they are one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,6 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
 from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.graph import Value
-from rlx_core.ir.interpret import held
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides, regrouped_strides
@@ -31,6 +30,16 @@ from rlx_core.ir.types import (
 )
 
 
+def as_shape(dims: Iterable[Dim]) -> Shape:
+    """Dims as a tuple: what attributes hold, so that ops compare and hash."""
+    return tuple(dims)
+
+
+def as_axes(axes: Iterable[int]) -> tuple[int, ...]:
+    """Axes, shifts or counts as a tuple."""
+    return tuple(axes)
+
+
 @define_op
 class Reshape(Op):
     """The same elements in row-major order with other dims; one dim may be -1.
@@ -42,7 +51,7 @@ class Reshape(Op):
         ShapeError: The number of elements differs, or -1 stands more than once or beside a 0.
     """
 
-    new_shape: Shape
+    new_shape: Shape = field(converter=as_shape)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -105,7 +114,7 @@ class Expand(Op):
         ShapeError: The operand does not broadcast to the target.
     """
 
-    target: Shape
+    target: Shape = field(converter=as_shape)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -162,7 +171,7 @@ class Transpose(Op):
         ShapeError: `perm` is not a permutation of the axes.
     """
 
-    perm: tuple[int, ...]
+    perm: tuple[int, ...] = field(converter=as_axes)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -225,7 +234,7 @@ class Cast(Op):
         if self.to.is_float and x.dtype.kind == "f":
             # The interpreter rounds every result to what is declared, and in its wide mode not at all.
             return x
-        return cast_array(x, held(self.to))
+        return cast_array(x, self.to)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not (x.dtype.is_differentiable and self.to.is_differentiable):
@@ -284,7 +293,7 @@ def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
 class Reduction(Op):
     """What reductions share: the dims of the result and how a batch axis shifts the axes."""
 
-    axes: tuple[int, ...] = field(converter=tuple)
+    axes: tuple[int, ...] = field(converter=as_axes)
     keep_dim: bool = False
     category: ClassVar = "reduction"
 
@@ -343,6 +352,16 @@ class Sum(Reduction):
 
 
 sum_axes = op_function(Sum)
+
+
+def widened(x: Value) -> Value:
+    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
+    return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
+
+
+def rounded(x: Value, to: DType) -> Value:
+    """A widened result, rounded once."""
+    return x if x.dtype is to else cast(x, to=to)
 
 
 def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:

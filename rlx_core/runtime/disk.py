@@ -201,7 +201,9 @@ def _own(directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = os.stat(directory)
     except OSError as error:
-        raise CacheError(f"cache: {directory} cannot be used ({error.strerror})", Fact("directory", directory)) from error
+        raise CacheError(
+            f"cache: {directory} cannot be used ({error.strerror})", Fact("directory", directory)
+        ) from error
     if _is_foreign(found):
         raise CacheError(f"cache: {directory} belongs to user {found.st_uid}, not to {os.getuid()}")
     if os.name == "posix" and found.st_mode & 0o077:

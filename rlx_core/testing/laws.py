@@ -88,7 +88,6 @@ class EveryOp:
         reference = node.op.reference
         if reference is None:
             return
-        # The interpreter rounds what a reference gives to the declared dtype; here it must come close by itself.
         operands = [a.astype(t.dtype.accumulator.numpy) for a, t in zip(program.draw(), operand_types(node), strict=True)]
         with np.errstate(all="ignore"):
             results = as_results(reference(*spread(node, operands)))
@@ -207,13 +206,10 @@ def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
 
 
 def assert_kind(result: np.ndarray, type: TensorType) -> None:
-    """A reference may be more precise than declared, never of another kind or another integer type."""
+    """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is."""
     found, declared = dtype(result.dtype), type.dtype
     assert result.shape == type.static_shape
     assert found.kind == declared.kind, f"the reference gives {found}, declared is {declared}"
-    if not declared.is_differentiable:
-        assert found is declared, f"the reference gives {found}, declared is {declared}"
-    assert found.itemsize >= declared.itemsize
 
 
 def without_own(kind: str, program: Program) -> Graph:

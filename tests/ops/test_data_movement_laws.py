@@ -22,6 +22,7 @@ from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     along_axis,
+    counting,
     creation,
     cumulative,
     dynamic,
@@ -47,6 +48,7 @@ MODULES = (
     gather_nd,
     dynamic,
     reduction,
+    counting,
     cumulative,
     sorting,
 )

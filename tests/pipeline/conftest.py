@@ -143,8 +143,10 @@ def random_graph(seed: int, size: int = 24) -> tuple[Graph, dict[str, np.ndarray
         values.append(builder.constant(Literal(np.arange(-4, 20, dtype=np.float32).reshape(2, 12))))
     for _ in range(size):
         values.append(_random_node(rng, values))
-    count = rng.randrange(1, 5)
-    return builder.finish(rng.choice(values) for _ in range(count)), feeds
+    read = {v for node in builder.nodes for v in node.operands}
+    unread = [v for v in values if v not in read]
+    outputs = unread[: rng.randrange(1, 6)] + [rng.choice(values) for _ in range(rng.randrange(3))]
+    return builder.finish(outputs), feeds
 
 
 def _random_node(rng: random.Random, values: list[Value]) -> Value:
@@ -152,7 +154,9 @@ def _random_node(rng: random.Random, values: list[Value]) -> Value:
     shape = x.type.static_shape
     axis = rng.randrange(len(shape)) if shape else 0
     alike = [v for v in values if v.type == x.type]
-    kind = rng.choice(("binary", "binary", "unary", "reshape", "transpose", "narrow", "concat", "expand", "cast", "sum"))
+    kind = rng.choice(
+        ("binary", "binary", "unary", "reshape", "transpose", "narrow", "concat", "expand", "cast", "sum")
+    )
     if kind == "binary" and x.dtype.is_numeric:
         return rng.choice((add, subtract))(x, rng.choice(alike))
     if kind == "reshape":

@@ -43,9 +43,7 @@ def test_donated_leaves_come_back_with_their_next_value(generated, fake_target, 
         graph, feeds = generated(seed)
         donations: dict[str, int | None] = {}
         for leaf in (*graph.inputs, *graph.params):
-            fitting = [
-                i for i, v in enumerate(graph.outputs) if v.type == leaf.type and i not in donations.values()
-            ]
+            fitting = [i for i, v in enumerate(graph.outputs) if v.type == leaf.type and i not in donations.values()]
             donations[leaf.node.op.label] = fitting[0] if fitting else None
         replaced += sum(index is not None for index in donations.values())
         lir = make_lir(graph, target, donations=donations)

@@ -1,0 +1,302 @@
+"""Order: sorting, the positions that sort, the largest few, and places in a sorted axis.
+
+Ties go to the smaller index in both directions, and NaN is larger than every number: last when ascending, first when
+descending. Values carry derivatives to the elements they came from; positions carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from attrs import evolve
+
+from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim, product, require
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_axis, same_dim
+from rlx_core.ops.along_axis import add_along_axis, take_along_axis
+from rlx_core.ops.kinds import promoted
+from rlx_core.ops.movement import narrow
+from rlx_core.ops.structural import all_batched, reshape
+
+ORDERED = (bool_, *INTEGERS, *FLOATS)
+
+
+def expect_index_dtype(dtype: DType) -> None:
+    """Require a dtype that index results may have.
+
+    Raises:
+        DtypeError: It is neither i64 nor i32.
+    """
+    if dtype not in (i64, i32):
+        raise DtypeError(f"index_dtype must be i64 or i32, not {dtype}")
+
+
+def sorting_positions(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
+    """The stable order of an axis; descending keeps ties in index order too."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - backwards, axis)
+
+
+def _back(g: Any, x: Value, positions: Value, axis: int) -> Value | Zero:
+    """Cotangents of selected values, put back where the values came from."""
+    place = normalize_axis(axis, x.ndim)
+    if isinstance(g, Zero) or not x.dtype.is_differentiable:
+        return ZERO
+    return add_along_axis(g, positions, place, x.shape[place])
+
+
+def _forth(t: Any, x: Value, positions: Value, axis: int) -> Value | Zero:
+    """Tangents of selected values."""
+    if isinstance(t, Zero) or not x.dtype.is_differentiable:
+        return ZERO
+    return take_along_axis(t, positions, axis=normalize_axis(axis, x.ndim))
+
+
+@define_op
+class Sort(Op):
+    """The elements of an axis in order, and where they came from.
+
+    Shapes:
+        x: [.., n, ..]    ->    values: [.., n, ..]    indices: [.., n, ..]
+
+    Attributes:
+        axis: The axis that is sorted.
+        descending: Largest first; NaN is larger than every number.
+        stable: Ties stay in index order. They always do here; a backend may use a faster order where this is false.
+        index_dtype: i64 or i32.
+    """
+
+    axis: int = -1
+    descending: bool = False
+    stable: bool = True
+    index_dtype: DType = i64
+
+    def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
+        normalize_axis(self.axis, x.rank)
+        expect_dtype("x", x, ORDERED, "real or bool")
+        expect_index_dtype(self.index_dtype)
+        return x, x.with_dtype(self.index_dtype)
+
+    def reference(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        positions = sorting_positions(x, self.axis, self.descending)
+        return np.take_along_axis(x, positions, self.axis), positions
+
+    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
+        return (_back(g[0], x, y[1], self.axis),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
+        return _forth(t[0], x, y[1], self.axis), ZERO
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ORDERED:
+            yield Sample(f"{d}[3, 5]")
+        for axis in (0, 1, 2, 3):
+            yield Sample("f32[3, 4, 2, 5]", axis=axis, descending=axis % 2 == 1)
+        yield Sample("i64[7]", descending=True, index_dtype=i32, low=2**53, high=2**53 + 3)
+        yield Sample("f32[2, 0]")
+        yield Sample("f32[1]", axis=0)
+        yield Sample(
+            "f64[6]", make=lambda rng: [rng.permutation([1.0, np.nan, np.inf, -np.inf, 1.0, -0.0])], is_smooth=False
+        )
+        yield Rejected("c64[3]", error=DtypeError, says="real")
+        yield Rejected("f32[]", error=AxisError, says="outside")
+        yield Rejected("f32[3]", index_dtype=f32, error=DtypeError, says="i64 or i32")
+
+
+sort_with_indices = op_function(Sort)
+
+
+@define_op
+class ArgSort(Op):
+    """Where the elements of an axis in order came from; ties stay in index order.
+
+    Attributes:
+        axis, descending, stable, index_dtype: As for `Sort`.
+    """
+
+    axis: int = -1
+    descending: bool = False
+    stable: bool = True
+    index_dtype: DType = i64
+
+    def infer(self, x: TensorType) -> TensorType:
+        return Sort(self.axis, self.descending, self.stable, self.index_dtype).infer(x)[1]
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return sorting_positions(x, self.axis, self.descending)
+
+    def decompose(self, x: Value) -> Value:
+        _, positions = Sort(self.axis, self.descending, self.stable, self.index_dtype)(x)
+        return positions
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ORDERED:
+            yield Sample(f"{d}[3, 5]", descending=True)
+        for axis in (0, 1, 2, 3):
+            yield Sample("f32[3, 4, 2, 5]", axis=axis)
+        yield Rejected("c64[3]", error=DtypeError, says="real")
+
+
+arg_sort = op_function(ArgSort)
+
+
+@define_op
+class TopK(Op):
+    """The k largest (or smallest) elements of an axis in order, and where they are; ties go to the smaller index.
+
+    Shapes:
+        x: [.., n, ..]    ->    values: [.., k, ..]    indices: [.., k, ..]
+
+    Attributes:
+        k: How many; at most n.
+        axis: The axis that is searched.
+        largest: Largest first, NaN before all; otherwise smallest first.
+        index_dtype: i64 or i32.
+    """
+
+    k: Dim
+    axis: int = -1
+    largest: bool = True
+    index_dtype: DType = i64
+
+    def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
+        axis = normalize_axis(self.axis, x.rank)
+        expect_dtype("x", x, ORDERED, "real or bool")
+        expect_index_dtype(self.index_dtype)
+        if not (require(">=", self.k, 0) and require(">=", x.shape[axis], self.k)):
+            raise ShapeError(f"k must be 0..{x.shape[axis]} (axis {axis} of {x}), not {self.k}")
+        values = x.with_shape((*x.shape[:axis], self.k, *x.shape[axis + 1 :]))
+        return values, values.with_dtype(self.index_dtype)
+
+    def reference(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        order = sorting_positions(x, self.axis, descending=self.largest)
+        positions = np.take(order, np.arange(self.k.__index__()), axis=self.axis)
+        return np.take_along_axis(x, positions, self.axis), positions
+
+    def decompose(self, x: Value) -> tuple[Value, ...]:
+        ordered = Sort(self.axis, descending=self.largest, index_dtype=self.index_dtype)(x)
+        return tuple(narrow(v, axis=self.axis, start=0, length=self.k) for v in ordered)
+
+    # Touches k elements where differentiating the whole sort would touch n.
+    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
+        return (_back(g[0], x, y[1], self.axis),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
+        return _forth(t[0], x, y[1], self.axis), ZERO
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ORDERED:
+            yield Sample(f"{d}[3, 5]", k=2)
+        for axis in (0, 1, 2, 3):
+            yield Sample("f32[3, 4, 2, 5]", k=2, axis=axis, largest=axis % 2 == 0)
+        yield Sample("f32[4]", k=4, index_dtype=i32)
+        yield Sample("f32[4]", k=0)
+        yield Rejected("f32[4]", k=5, error=ShapeError, says="0..4")
+        yield Rejected("c64[4]", k=1, error=DtypeError, says="real")
+
+
+top_k = op_function(TopK)
+
+
+@define_op
+class SearchSorted(Op):
+    """Where values would be inserted into a sorted axis to keep it sorted.
+
+    Shapes:
+        sorted: [n]    v: [..]    ->    y: [..]
+        sorted: [b.., n]    v: [b.., m]    ->    y: [b.., m]
+
+    Attributes:
+        side: "left": before equal elements; "right": after them.
+        index_dtype: i64 or i32.
+    """
+
+    side: Literal["left", "right"] = "left"
+    index_dtype: DType = i64
+
+    def infer(self, sorted: TensorType, v: TensorType) -> TensorType:
+        if self.side not in ("left", "right"):
+            raise ShapeError(f"side must be left or right, not {self.side!r}")
+        expect_rank("sorted", sorted, 1)
+        expect_dtype("sorted", sorted, ORDERED, "real or bool")
+        expect_index_dtype(self.index_dtype)
+        if v.dtype is not sorted.dtype:
+            raise DtypeError(f"v must be {sorted.dtype} like sorted, not {v.dtype}")
+        if sorted.rank > 1:
+            expect_rank("v", v, sorted.rank, sorted.rank)
+            for k, (a, b) in enumerate(zip(sorted.shape[:-1], v.shape[:-1], strict=True)):
+                if not same_dim(a, b):
+                    raise ShapeError(f"axis {k} differs ({a} != {b})")
+        return v.with_dtype(self.index_dtype)
+
+    def prepare(self, sorted: Value, v: Value) -> tuple[Value | None, ...]:
+        return promoted(sorted, v)
+
+    def reference(self, sorted: np.ndarray, v: np.ndarray) -> np.ndarray:
+        if sorted.ndim == 1:
+            return np.asarray(np.searchsorted(sorted, v, side=self.side))
+        rows = (
+            sorted.reshape(-1, sorted.shape[-1]) if sorted.size else sorted.reshape(int(np.prod(sorted.shape[:-1])), -1)
+        )
+        found = np.zeros(v.shape, np.int64)
+        for row, wanted, out in zip(rows, v.reshape(len(rows), -1), found.reshape(len(rows), -1), strict=True):
+            out[:] = np.searchsorted(row, wanted, side=self.side)
+        return found
+
+    def vjp(self, g: Value, sorted: Value, v: Value, *, y: Value) -> tuple[Zero, Zero]:
+        return ZERO, ZERO
+
+    def jvp(self, t: Sequence[Any], sorted: Value, v: Value, *, y: Value) -> Zero:
+        return ZERO
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        if not is_batched[0] and x[0].ndim == 1:
+            return self(*x)
+        rows, wanted = all_batched(size, x, is_batched)
+        if rows.ndim > 2:
+            return self(rows, wanted)
+        # One sorted axis for each batch element takes one axis of values.
+        flat = reshape(wanted, (size, product(wanted.shape[1:])))
+        return reshape(self(rows, flat), wanted.shape)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        def rows(*shapes: tuple[int, ...]) -> Any:
+            return lambda rng: [
+                np.sort(rng.integers(-3, 4, shapes[0]), axis=-1),
+                rng.integers(-4, 5, shapes[1]),
+            ]
+
+        for d in (i64, f32, f64, *INTEGERS[:2]):
+            yield Sample(f"{d}[6]", f"{d}[2, 4]", make=rows((6,), (2, 4)), side="right")
+        yield Sample("f32[2, 6]", "f32[2, 3]", make=rows((2, 6), (2, 3)))
+        yield Sample("f32[2, 3, 6]", "f32[2, 3, 4]", make=rows((2, 3, 6), (2, 3, 4)), side="right", index_dtype=i32)
+        yield Sample("f32[5]", "f32[]", make=rows((5,), ()))
+        yield Sample("f32[0]", "f32[3]", make=rows((0,), (3,)))
+        yield Sample("i32[4]", "f32[3]", make=rows((4,), (3,)))
+        yield Rejected("f32[]", "f32[2]", error=ShapeError, says="1 or more")
+        yield Rejected("f32[2, 3]", "f32[4, 3]", error=ShapeError, says="2 != 4")
+        yield Rejected("f32[3]", "f32[3]", side="middle", error=ShapeError, says="middle")
+
+
+search_sorted = op_function(SearchSorted)
+
+OPS = (Sort, ArgSort, TopK, SearchSorted)
