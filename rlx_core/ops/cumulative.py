@@ -15,14 +15,14 @@ from attrs import evolve, frozen
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, bool_, f32, f64, i64
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
-from rlx_core.ops.creation import iota, ones_like, scalar, tangent_or_zeros, zeros_like
+from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.selection import stop_gradient, where

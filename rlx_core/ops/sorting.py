@@ -7,7 +7,7 @@ descending. Values carry derivatives to the elements they came from; positions c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from attrs import evolve
@@ -23,7 +23,7 @@ from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_a
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
-from rlx_core.ops.structural import all_batched, expand, reshape
+from rlx_core.ops.structural import all_batched, reshape
 
 ORDERED = (bool_, *INTEGERS, *FLOATS)
 
