@@ -12,6 +12,7 @@ from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.backend import Target
@@ -54,6 +55,15 @@ def test_donated_leaves_come_back_with_their_next_value(generated, fake_target, 
         for found, expected in zip(results, interpret(graph, feeds), strict=True):
             np.testing.assert_array_equal(found, expected, strict=True, err_msg=f"seed {seed}")
     assert replaced > 20
+
+
+@pytest.mark.parametrize("is_donating", [True, False])
+def test_the_verifier_finds_nothing_in_a_plan(generated, fake_target, is_donating):
+    """The verifier does not know the planner: it follows who writes and who reads which bytes."""
+    for seed in range(60):
+        graph, _ = generated(seed)
+        donations = dict.fromkeys((*graph.input_types, *graph.param_types)) if is_donating else {}
+        assert verify_lir(make_lir(graph, fake_target(workspace=24), donations=donations)) == []
 
 
 def test_a_training_step_updates_its_parameter_where_it_lies(fake_target, execute):
