@@ -34,9 +34,7 @@ from rlx_core.contributions import (
 
 __all__ = ["API_VERSION", "HOOKS", "PREFIX", "PROJECT", "hookimpl", "hookspec"]
 
-API_VERSION: Final = (
-    "0.1.0"  # the version of rlx-core; what a plugin's `Requires-Dist: rlx-core` is held against
-)
+API_VERSION: Final = "0.1.0"  # rlx-core's version, against which a plugin's requirement on it is held
 PROJECT: Final = "rlx"
 PREFIX: Final = "rlx_"
 

@@ -12,14 +12,14 @@ import base64
 import binascii
 import enum
 import struct
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 
 from rlx_core.errors import FormatError, RlxError, UnknownNameError, nearest
+from rlx_core.ir.annotations import kind_faults, record_classes
 from rlx_core.ir.dims import Expr, Guard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.forms import Json, items, need, optional, pair, quoted
@@ -40,7 +40,6 @@ __all__ = [
     "literal_from",
     "make_op",
     "read_float",
-    "record_classes",
 ]
 
 OpTable = Mapping[str, type[Op]]
@@ -48,6 +47,7 @@ OpTable = Mapping[str, type[Op]]
 
 LEAVES: OpTable = {op.name: op for op in (Input, Param, Constant)}
 
+_MAX_DEPTH = 64
 _RELATIONS = ("==", ">", ">=", "divides")
 
 
@@ -56,7 +56,7 @@ def literal_bytes(value: Literal) -> bytes:
     return value.content[2]
 
 
-def literal_from(of: DType, shape: Sequence[int], data: bytes) -> Literal:
+def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> Literal:
     """Constant data from its bytes, which are checked against the shape before anything is allocated.
 
     Raises:
@@ -67,10 +67,13 @@ def literal_from(of: DType, shape: Sequence[int], data: bytes) -> Literal:
         count *= size
     if any(size < 0 for size in shape) or count * of.itemsize != len(data):
         raise FormatError(f"constant: {of}{list(shape)} needs {count * of.itemsize} bytes, not {len(data)}")
-    if of.kind == "bool" and data.strip(b"\0\1"):
+    if of.kind == "bool" and bytes(data).strip(b"\0\1"):
         raise FormatError(f"constant: a bool is stored as 0 or 1, not {max(data)}")
-    native = np.frombuffer(data, of.numpy.newbyteorder("<")).astype(of.numpy, copy=False)
-    array = native.reshape(tuple(shape))
+    try:
+        native = np.frombuffer(data, of.numpy.newbyteorder("<")) if count else np.empty(0, of.numpy)
+        array = native.astype(of.numpy, copy=False).reshape(tuple(shape))
+    except ValueError as error:
+        raise FormatError(f"constant: NumPy has no array of {len(shape)} axes {list(shape)} ({error})") from None
     array.flags.writeable = False
     return Literal(array)
 
@@ -242,36 +245,16 @@ def make_op(op: type[Op], attributes: Mapping[str, Any]) -> Op:
         if name not in known:
             raise FormatError(f"{op.name}: it has no attribute {name!r}", hint=nearest(name, known))
     try:
-        return op(**attributes)
+        made = op(**attributes)
     except RlxError as error:
         raise FormatError(f"{op.name}: {error.message}", *error.facts, hint=error.hint) from None
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError) as error:
         # What a validator or a converter raises about a value that no builder would have let through.
         raise FormatError(f"{op.name}: attributes {dict(attributes)} are refused ({error})") from None
-
-
-def record_classes(op: type[Any]) -> dict[str, type[Any]]:
-    """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back."""
-    found: dict[str, type[Any]] = {}
-    todo: list[Any] = list(_annotations(op).values())
-    while todo:
-        hint = todo.pop()
-        todo += typing.get_args(hint)
-        is_named = isinstance(hint, type) and (attrs.has(hint) or issubclass(hint, enum.Enum))
-        if is_named and hint.__name__ not in found:
-            found[hint.__name__] = hint
-            todo += _annotations(hint).values() if attrs.has(hint) else []
-    return found
-
-
-def _annotations(cls: type[Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls)
-    except NameError as error:
-        raise FormatError(
-            f"{cls.__name__}: its annotations cannot be read ({error})",
-            hint="import the types of attributes at run time, not under TYPE_CHECKING",
-        ) from None
+    problem = next(kind_faults(made), None)
+    if problem is not None:
+        raise FormatError(f"{op.name}: {problem}")
+    return made
 
 
 class Decoder:
@@ -282,9 +265,10 @@ class Decoder:
         data: The bytes for what `Encoder.blob` returned.
     """
 
-    def __init__(self, ops: OpTable, data: Callable[[Json], bytes] = _inline_data) -> None:
+    def __init__(self, ops: OpTable, data: Callable[[Json], bytes | memoryview] = _inline_data) -> None:
         self.ops = ops
         self.data = data
+        self.depth = 0
 
     def value(self, form: Json, owner: type[Any] | None = None) -> Any:
         """One attribute value; records and enums are looked up in the annotations of `owner`.
@@ -294,6 +278,14 @@ class Decoder:
         """
         if form is None or isinstance(form, bool | str | int):
             return form
+        if self.depth >= _MAX_DEPTH:
+            raise FormatError(f"attribute: values are nested more than {_MAX_DEPTH} deep")
+        self.depth += 1
+        value = self._nested(form, owner)
+        self.depth -= 1
+        return value
+
+    def _nested(self, form: Json, owner: type[Any] | None) -> Any:
         if isinstance(form, list):
             return tuple(self.value(v, owner) for v in form)
         if not isinstance(form, dict) or len(form) != 1:
@@ -334,7 +326,7 @@ class Decoder:
     def _enum(self, content: Json, owner: Any) -> Any:
         name, member = pair(content, "an enum member")
         members = getattr(self._class(name, owner), "__members__", {})
-        if member not in members:
+        if need(member, str, "a member") not in members:
             raise FormatError(f"attribute: {name} has no member {member!r}")
         return members[member]
 
@@ -351,7 +343,7 @@ class Decoder:
             raise FormatError(f"attribute: {name!r} is not among the annotated types ({', '.join(known) or 'none'})")
         return known[name]
 
-    _readers: typing.ClassVar[Mapping[str, Callable[[Any, Json, Any], Any]]] = {
+    _readers: ClassVar[Mapping[str, Callable[[Any, Json, Any], Any]]] = {
         "float": _float,
         "complex": _complex,
         "dtype": _dtype,

@@ -272,7 +272,8 @@ class DimBinding:
     25
     """
 
-    sizes: Mapping[Symbol, int] = field(factory=dict)
+    # Compared and hashed by content, so that specialisations can be cached by binding.
+    sizes: Mapping[Symbol, int] = field(factory=dict, eq=lambda sizes: tuple(sorted(sizes.items())))
 
     @staticmethod
     def of(**sizes: int) -> DimBinding:

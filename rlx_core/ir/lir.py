@@ -42,7 +42,7 @@ class Alias:
     whose bytes an output takes over.
     """
 
-    root: Value
+    root: Value = field(eq=id)  # `==` on values is element-wise
     byte_offset: int
     strides: Strides
 

@@ -145,7 +145,7 @@ def exact(value: object) -> object:
         return tuple(exact(v) for v in value)
     # Dims, types, literals and graphs of this layer compare exactly themselves; other records are compared by field.
     if attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir."):
-        return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[call-overload]
+        return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[arg-type]
     return value
 
 

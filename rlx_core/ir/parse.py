@@ -18,7 +18,8 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import FormatError, nearest
-from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record, record_classes
+from rlx_core.ir.annotations import record_classes
+from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record
 from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Literal, Param, Value
@@ -106,6 +107,10 @@ class Parser(Scanner):
 
     def graph(self) -> Graph:
         """`graph NAME { ... }`"""
+        return self.graph_and_names()[0]
+
+    def graph_and_names(self) -> tuple[Graph, dict[str, Value]]:
+        """A graph, and what the text calls its values."""
         if self.depth >= _MAX_DEPTH:
             self.fail(f"graphs are nested more than {_MAX_DEPTH} deep")
         self.depth += 1
@@ -120,7 +125,7 @@ class Parser(Scanner):
             outputs.append(self.value(values))
         self.expect("}")
         self.depth -= 1
-        return builder.finish(outputs)
+        return builder.finish(outputs), values
 
     def statement(self, builder: Builder, values: dict[str, Value]) -> None:
         if self.accept("guard"):

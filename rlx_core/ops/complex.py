@@ -21,7 +21,7 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, conjugate, expand, real, sum_to
+from rlx_core.ops.structural import all_batched, cast, conjugate, expand, real, sum_to
 
 
 class PartOfComplex(Op):
@@ -194,7 +194,7 @@ class ComplexNormSqBackward(Op):
         return z * cast(g, to=z.dtype)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(*(v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
+        return self(*all_batched(size, x, is_batched))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

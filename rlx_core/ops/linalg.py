@@ -7,7 +7,7 @@ operands play these roles and moves them there with transposes, which stay views
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from attrs import field
@@ -15,7 +15,7 @@ from attrs import field
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim, product
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, f64, i32
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
@@ -29,8 +29,10 @@ from rlx_core.ir.types import (
     normalize_axis,
     same_dim,
 )
-from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, promoted
-from rlx_core.ops.structural import cast, reshape, sum_axes, sum_to, transpose
+from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
+from rlx_core.ops.operators import install
+from rlx_core.ops.structural import cast, conjugate, reshape, sum_axes, sum_to, transpose
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -149,9 +151,13 @@ mat_mul = op_function(MatMul)
 def transposed_operand_hint(a: TensorType, b: TensorType) -> str | None:
     """The hint for a product that would fit with one operand transposed."""
     if a.shape[-1] == b.shape[-1]:
-        return f"b looks transposed: {b.with_shape((*b.shape[:-2], b.shape[-1], b.shape[-2]))} would fit; try `a @ b.mT`"
+        return (
+            f"b looks transposed: {b.with_shape((*b.shape[:-2], b.shape[-1], b.shape[-2]))} would fit; try `a @ b.mT`"
+        )
     if a.shape[-2] == b.shape[-2]:
-        return f"a looks transposed: {a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))} would fit; try `a.mT @ b`"
+        return (
+            f"a looks transposed: {a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))} would fit; try `a.mT @ b`"
+        )
     return None
 
 
@@ -217,7 +223,9 @@ class DotGeneral(Op):
         yield Sample("f32[2, 3]", "f32[2, 3]", lhs_batch=(0, 1), rhs_batch=(0, 1))
         yield Sample("i8[2, 9]", "i8[9]", lhs_contracting=(1,), rhs_contracting=(0,), acc_dtype=i32)
         yield Sample("f32[2, 0]", "f32[0, 3]", lhs_contracting=(1,), rhs_contracting=(0,))
-        yield Rejected("f32[3, 4]", "f32[4]", lhs_contracting=(0,), rhs_contracting=(0,), error=ShapeError, says="3 != 4")
+        yield Rejected(
+            "f32[3, 4]", "f32[4]", lhs_contracting=(0,), rhs_contracting=(0,), error=ShapeError, says="3 != 4"
+        )
         yield Rejected("f32[3]", "f32[3]", lhs_contracting=(0,), error=ShapeError, says="1 and 0")
         yield Rejected("f32[3]", "f32[3]", lhs_contracting=(0,), rhs_contracting=(1,), error=AxisError, says="outside")
         yield Rejected("f32[3, 3]", "f32[3, 3]", lhs_contracting=(0,), rhs_contracting=(0,), lhs_batch=(0,),
@@ -287,15 +295,9 @@ def matmul(a: Any, b: Any, *, acc_dtype: DType | None = None) -> Any:
 
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
     """The sum of `conj(a) * b` along one axis of both."""
-    a, b = operand(a), operand(b)
-    is_complex = a.dtype.is_complex if isinstance(a, Value) else a.dtype.kind == "c"
-    y = (conjugate_of(a) if is_complex else a) * b if isinstance(b, Value) or isinstance(a, Value) else np.conj(a) * b
-    return sum_axes(y, axes=(axis,))
-
-
-def conjugate_of(x: Any) -> Any:
-    """The conjugate of a complex value or array."""
-    return conjugate_if_complex(x) if isinstance(x, Value) else np.conj(x)
+    a = operand(a)
+    left = conjugate(a) if is_complex(a) else a
+    return sum_axes(multiply(left, b), axes=(axis,))
 
 
 def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
@@ -315,5 +317,7 @@ def outer(a: Any, b: Any) -> Any:
         raise ShapeError(f"outer: takes two vectors, not {a.ndim} and {b.ndim} axes")
     return dot_general(a, b)
 
+
+install(matmul=matmul)
 
 OPS = (MatMul, DotGeneral)

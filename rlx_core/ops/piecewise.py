@@ -125,12 +125,12 @@ selu = composed(
     lambda x: SELU_SCALE * _exponential_unit(x, SELU_ALPHA, 1.0),
     doc="λ · elu(x; α), with the λ and α that keep mean 0 and variance 1.",
 )
-relu6 = composed("Relu6", lambda x: _clipped(x, 0.0, 6.0), doc="x held between 0 and 6.", low=-3.0, high=9.0)
-hard_tanh = composed("HardTanh", lambda x: _clipped(x, -1.0, 1.0), doc="x held between -1 and 1.")
+relu6 = composed("Relu6", lambda x: _clipped(x, 0.0, 6.0), doc="x held between 0 and 6.", low=0.5, high=5.5)
+hard_tanh = composed("HardTanh", lambda x: _clipped(x, -1.0, 1.0), doc="x held between -1 and 1.", low=-0.9, high=0.9)
 hard_sigmoid = composed(
-    "HardSigmoid", lambda x: _clipped(x + 3, 0.0, 6.0) / 6, doc="(x + 3)/6 held between 0 and 1.", low=-5.0, high=5.0
+    "HardSigmoid", lambda x: _clipped(x + 3, 0.0, 6.0) / 6, doc="(x + 3)/6 held between 0 and 1.", low=-2.5, high=2.5
 )
-hard_swish = composed("HardSwish", lambda x: x * hard_sigmoid(x), doc="x · hard_sigmoid(x).", low=-5.0, high=5.0)
+hard_swish = composed("HardSwish", lambda x: x * hard_sigmoid(x), doc="x · hard_sigmoid(x).", low=-2.5, high=2.5)
 
 OPS = (
     *(f.op for f in (floor, ceil, trunc, selu, relu6, hard_tanh, hard_sigmoid, hard_swish)),

@@ -147,14 +147,14 @@ class Extreme(Reduction):
         yield Rejected("c64[2]", axes=(0,), error=DtypeError, says="real")
 
 
-@define_op
+@define_op(name="reduce_max")  # `rlx.max` is the element-wise one
 class Max(Extreme):
     """The largest element over `axes`; NaN propagates, ties share the derivative evenly."""
 
     combine: ClassVar = np.maximum
 
 
-@define_op
+@define_op(name="reduce_min")
 class Min(Extreme):
     """The smallest element over `axes`; NaN propagates, ties share the derivative evenly."""
 

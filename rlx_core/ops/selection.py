@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +14,10 @@ from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
 from rlx_core.ir.graph import Value, as_results
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
 from rlx_core.ops.kinds import elementwise_batch, promoted, scaled
-from rlx_core.ops.structural import cast, expand, reshape, sum_to
+from rlx_core.ops.structural import all_batched, cast, expand, reshape, sum_to
 
 
 def as_condition(c: Value) -> Value:
@@ -91,6 +92,17 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     return _where(np.asarray(condition) != 0, a, b)
 
 
+def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[np.ndarray]]:
+    """Values below, between and above two bounds, none of them close to a bound."""
+
+    def make(rng: np.random.Generator) -> Sequence[np.ndarray]:
+        x, lo, hi = shapes
+        near = rng.choice([-1.6, 0.0, 1.6], x) + rng.uniform(-0.3, 0.3, x)
+        return near, rng.uniform(-1.0, -0.5, lo), rng.uniform(0.5, 1.0, hi)
+
+    return make
+
+
 @define_op
 class Clip(Op):
     """x held between lo and hi: `where(x < lo, lo, where(x > hi, hi, x))`; a bound may be absent. NaN stays NaN.
@@ -120,14 +132,16 @@ class Clip(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in (*FLOATS, *INTEGERS):
-            yield Sample(f"{d}[3, 4]", f"{d}[]", f"{d}[]", ranges={"lo": (-1.0, -0.5), "hi": (0.5, 1.0)})
-        yield Sample("f32[3]", "f32[2, 1]", "f32[3]", ranges={"lo": (-1.0, -0.5), "hi": (0.5, 1.0)})
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 4]", f"{d}[]", f"{d}[]", make=_around_bounds((3, 4), (), ()))
+        for d in INTEGERS:
+            yield Sample(f"{d}[3, 4]", f"{d}[]", f"{d}[]", low=0, high=9, ranges={"lo": (1, 3), "hi": (4, 7)})
+        yield Sample("f32[3]", "f32[2, 1]", "f32[3]", make=_around_bounds((3,), (2, 1), (3,)))
         yield Sample("f32[3]", "f32[]", ranges={"lo": (-1.0, 1.0)})
         yield Sample("f32[3]", None, "f32[]", ranges={"hi": (-1.0, 1.0)})
         yield Sample("f32[3]", "f64[]", "i32[]", ranges={"lo": (-1.0, -0.5), "hi": (1, 2)})
         yield Sample("f32[0]", "f32[]", "f32[]")
-        yield Rejected("c64[2]", "f32[]", "f32[]", error=DtypeError, says="")
+        yield Rejected("c64[2]", "f32[]", "f32[]", error=DtypeError, says="x must be real")
 
 
 clip = op_function(Clip)
@@ -153,6 +167,9 @@ class StopGradient(Op):
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         return self(x[0])
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        return offset, strides
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -206,11 +223,10 @@ class StraightThrough(Op):
         value, source, factor = (*x, None)[:3]
         assert value is not None, "value is a required operand"
         assert source is not None, "x is a required operand"
-        rank = max(v.ndim - b for v, b in zip((value, source), is_batched, strict=False)) + 1
-        # value and x have one shape, so the one that is not batched is repeated.
-        whole = [v if b else expand(v, (size, *v.shape)) for v, b in zip((value, source), is_batched, strict=False)]
-        if factor is not None and is_batched[2] and factor.ndim < rank:
-            factor = reshape(factor, (size, *(1,) * (rank - factor.ndim), *factor.shape[1:]))
+        whole = all_batched(size, (value, source), is_batched[:2])  # they have one shape, so neither may lack the axis
+        missing = 0 if factor is None else whole[0].ndim - factor.ndim
+        if factor is not None and is_batched[2] and missing:
+            factor = reshape(factor, (size, *(1,) * missing, *factor.shape[1:]))
         return self(*whole, factor)
 
     @classmethod
@@ -249,7 +265,7 @@ class OptimizationBarrier(Op):
         return tangents if len(tangents) > 1 else tangents[0]
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return self(*(v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
+        return self(*all_batched(size, x, is_batched))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -16,8 +16,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, f32, f64
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import Op, Zero, define_op
-from rlx_core.ir.op import ZERO
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops.kinds import promoted

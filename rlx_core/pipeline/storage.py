@@ -170,13 +170,18 @@ class Reuse:
             and root in self.storages
             and self._may_share_home(result, self.storages[root].home)
             and all(
-                other is None
-                or self.root_of(other) is not root
-                or (k in kernel.in_place and placement(other, self.aliases) == placement(operand, self.aliases))
+                self._is_read_alike(other, operand, k in kernel.in_place)
                 for k, other in enumerate(node.operands)
-                if k != position
+                if other is not None and k != position
             )
         )
+
+    def _is_read_alike(self, other: Value, operand: Value, is_safe: bool) -> bool:
+        """Whether `other` does not share bytes with `operand`, or is read element by element just as it is."""
+        place, whole = placement(other, self.aliases), placement(operand, self.aliases)
+        if place.root is not whole.root:
+            return True
+        return is_safe and place == whole and other.type == operand.type
 
     def _may_share_home(self, result: Value, home: Value | None) -> bool:
         """Whether `result` may live in a donated leaf: an output only in its own, lest two be stored in one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -25,8 +25,8 @@ SINGULAR: Final = {"passes": "pass", "backends": "target"}
 PHRASE: Final = {State.FAILED: "failed", State.BLOCKED: "is blocked", State.INCOMPATIBLE: "is incompatible"}
 
 
-def missing(kind: str, name: str, known: Iterable[str], absent: Iterable[Absent]) -> RlxError:
-    """The error for a name that no active plugin provides."""
+def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
+    """The error for a name that nobody provides; `known` are the names of its kind that somebody does."""
     wanted = {each for each in conditions_of(kind, name) if "." in each}  # `target` alone says nothing
     candidates = [(entry, verdict) for entry, verdict in absent if wanted & entry.conditions]
     if candidates:
@@ -34,7 +34,7 @@ def missing(kind: str, name: str, known: Iterable[str], absent: Iterable[Absent]
     for condition in sorted(wanted):
         if package := known_packages().get(condition):
             return not_installed(kind, name, package)
-    return unknown(kind, name, list(known), list(absent))
+    return unknown(kind, name, known, absent)
 
 
 def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
@@ -59,7 +59,7 @@ def not_installed(kind: str, name: str, package: str) -> RlxError:
     )
 
 
-def unknown(kind: str, name: str, known: list[str], absent: list[Absent]) -> RlxError:
+def unknown(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]) -> RlxError:
     """Nobody has heard of it. Plugins that failed are named, because one of them may have had it."""
     error = DeviceError if kind == "backends" else UnknownNameError
     facts = [

@@ -52,6 +52,7 @@ class PluginHost:
             self.notes = index.faults
         else:
             known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in entries]
+            refuse_namesakes(known)
         known = [each for each in known if builtin or each.origin is not Origin.BUILTIN]
         if builtin and not any(each.origin is Origin.BUILTIN for each in known):
             known.append(builtin_entry())
@@ -222,9 +223,23 @@ class PluginHost:
         return freeze(self._claims(), self.policy, reasons, absent)
 
 
+def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:
+    """Two plugins passed in under one name cannot be told apart; one would silently be missing."""
+    seen: dict[EntryKey, PluginEntry] = {}
+    for entry in entries:
+        if seen.setdefault(entry.key, entry).plugin is not entry.plugin:
+            raise PluginError(
+                f"two of the plugins passed in are called {entry.name}",
+                Fact("first", seen[entry.key].plugin),
+                Fact("second", entry.plugin),
+                hint="give each its name: PluginEntry(name, plugin=…)",
+            )
+
+
 def enabled_by(choice: Choice, known: Iterable[PluginEntry]) -> list[PluginEntry]:
     """The entries that a word in `enable` means: known ones by name, or a new one for a file or a module."""
-    installed = [entry for entry in known if entry.matches(choice.word)]
+    module = choice.word.rpartition("=")[2]
+    installed = [entry for entry in known if entry.matches(choice.word) or entry.module == module]
     if installed:
         return installed
     if any(letter in choice.word for letter in "=:./"):

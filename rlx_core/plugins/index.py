@@ -44,7 +44,10 @@ class Index:
 def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = None) -> Index:
     """The index for `path` (default: `sys.path`), from disk if nothing has changed since it was written."""
     search = list(sys.path if path is None else path)
-    directory = (cache_directory() if cache is None else cache) / "plugins"
+    try:
+        directory = (cache_directory() if cache is None else cache) / "plugins"
+    except RuntimeError:  # no home directory can be found, as in a container whose user has no name
+        return scan(search)[0]
     stamps = {place: stamp(place) for place in search if holds_metadata(place)}
     file = directory / f"index-{digest(stamps)}.json"
     remembered = read(file)

@@ -114,5 +114,5 @@ def place(function: Any) -> Fact:
 
 def source_of(function: Any) -> tuple[str, int]:
     """The file and the line of a function."""
-    code = inspect.unwrap(getattr(function, "__func__", function)).__code__
+    code = getattr(function, "__func__", function).__code__
     return code.co_filename, code.co_firstlineno

@@ -129,7 +129,8 @@ class Registry:
             return found
         if (kind, name) in self.refused:
             raise self.refused[kind, name].error()
-        raise missing(kind, name, self.table(kind), self.absent)
+        claimed = [each for its, each in self.refused if its == kind]
+        raise missing(kind, name, [*self.table(kind), *claimed], self.absent)
 
     def load(self, kind: str, name: str) -> Any:
         """The thing itself: the record's `load`, imported; an error names the plugin that it comes from."""

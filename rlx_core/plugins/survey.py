@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rlx_core.plugins.collect import Claim, Collected
 from rlx_core.plugins.entry import PluginEntry
-from rlx_core.plugins.registry import Registry
+from rlx_core.plugins.registry import Refusal, Registry
 from rlx_core.plugins.states import PluginStatus, State, Verdict
 
 
@@ -21,7 +21,7 @@ def status(
     state = verdict.state if verdict else None
     remarks = [verdict.reason] if verdict and verdict.reason else []
     if state is not State.UNAVAILABLE:  # its reason is the very reason why its backend is refused
-        remarks += [refusal.message for refusal in contested.values()]
+        remarks += [remark(name, refusal, entry) for name, refusal in contested.items()]
     remarks += [
         f"{each.loser.name} is overridden by {each.winner.entry.name} ({each.source})" for each in lost
     ]
@@ -40,6 +40,15 @@ def status(
         overridden={each.loser.name: each.winner.entry.name for each in lost},
         failure=verdict.failure if verdict else None,
     )
+
+
+def remark(name: str, refusal: Refusal, entry: PluginEntry) -> str:
+    """Why a name of this plugin cannot be used: who else claims it, or what else is wrong."""
+    rivals = [claim for claim in refusal.claims if claim.entry.key != entry.key]
+    if not rivals:
+        return refusal.message
+    others = ", ".join(f"{claim.entry.name} ({claim.provenance})" for claim in rivals)
+    return f"{name} is also defined by {others}"
 
 
 def provided(claims: tuple[Claim, ...]) -> Mapping[str, tuple[str, ...]]:

@@ -1,1 +1,35 @@
-"""Placeholder."""
+"""Transformations of programs: reverse and forward differentiation, batching, linearisation; graph in, graph out.
+
+This layer knows how a rule is found (written, contributed, or derived from a decomposition or from the other mode) and
+how whole graphs are walked; the mathematics are in the ops. Each transformation exists as a function from graph to graph
+and as the sweep inside it (`backward`, `pushforward`, `batch_into`), which works on nodes of any builder. What users call
+on Python functions (`functional.py`) is made of the same pieces.
+"""
+
+from rlx_core.transforms.batch import batch_into, vmap_graph, vmap_with_values
+from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.jvp import jvp_graph, jvp_with_values
+from rlx_core.transforms.linearize import Linearized, linearize
+from rlx_core.transforms.prepare import copy_prepared, inline_calls, prepare
+from rlx_core.transforms.sweeps import backward, pushforward
+from rlx_core.transforms.vjp import grad_with_loss, vjp_graph, vjp_with_values
+
+__all__ = [
+    "STANDARD",
+    "Engine",
+    "Linearized",
+    "backward",
+    "batch_into",
+    "copy_prepared",
+    "grad_with_loss",
+    "inline_calls",
+    "jvp_graph",
+    "jvp_with_values",
+    "linearize",
+    "prepare",
+    "pushforward",
+    "vjp_graph",
+    "vjp_with_values",
+    "vmap_graph",
+    "vmap_with_values",
+]

@@ -161,7 +161,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     call = enter("vjp", function, primals, {})
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
-    graph, _ = vjp_graph(call.traced.graph, wrt)
+    graph = vjp_graph(call.traced.graph, wrt)
     count = len(call.traced.graph.outputs)
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
@@ -180,7 +180,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     wrt = call.differentiable("jvp", tuple(call.subtrees))
     flat, tree = flatten(tuple(tangents), "tangents")
     same_structure("jvp", flatten(tuple(primals), "tangents")[1], tree)
-    graph, _ = jvp_graph(call.traced.graph, wrt)
+    graph = jvp_graph(call.traced.graph, wrt)
     results = call.inline(graph, flat)
     outputs = call.traced.graph.outputs
     found = iter(results[len(outputs) :])
@@ -261,7 +261,7 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         places = zip(call.traced.leaves, [x for a in args for x in flatten(a)[0]], [m for ms in mapped for m in ms], strict=True)
         dynamic = [(leaf.name, value, axis) for leaf, value, axis in places if leaf.role != "static"]
         axes = {name: axis for name, _, axis in dynamic}
-        graph, _ = vmap_graph(call.traced.graph, axes, _out_axes(out_axes, call.traced.results), size=size)
+        graph = vmap_graph(call.traced.graph, axes, _out_axes(out_axes, call.traced.results), size=size)
         return call.returned(call.inline(graph, leaves={n: as_value(call.builder, v) for n, v, _ in dynamic}))
 
     return transformed

@@ -17,7 +17,7 @@ from rlx_core.contributions import (
     KernelSpec,
     OpSpec,
 )
-from rlx_core.errors import FormatError, UnknownNameError
+from rlx_core.errors import FormatError, PluginError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.plugins import (
     PluginHost,
@@ -181,6 +181,18 @@ def test_a_program_passes_modules_and_objects_directly(make):
 
     assert sorted(row.name for row in host.survey()) == ["acme", "ops_of"]
     assert host.require("ops", "acme.op")
+
+
+def test_two_objects_of_one_name_must_be_given_names(make):
+    with pytest.raises(PluginError, match="two of the plugins passed in are called ops_of"):
+        PluginHost([make.ops("acme.op"), make.ops("other.op")], policy=PluginPolicy(), builtin=False)
+
+
+def test_enabling_an_installed_plugin_by_its_module_makes_no_second_one(site):
+    module = site.install("acme", "@hookimpl\ndef rlx_ops(): return [OpSpec('acme.op', 'math:exp')]")
+    host = PluginHost(policy=PluginPolicy.of(enable=[f"mine={module}"]), builtin=False)
+
+    assert host.registry().owner("ops", "acme.op").distribution == "acme-rlx"
 
 
 def test_two_entry_points_of_one_module_are_one_plugin(make):

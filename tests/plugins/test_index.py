@@ -154,6 +154,16 @@ def test_a_cache_that_cannot_be_written_costs_only_time(site, path, tmp_path):
     assert [entry.name for entry in installed_plugins(path).entries] == ["acme", "rlx"]
 
 
+def test_a_user_without_a_home_costs_only_time(site, path, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    site.install("acme")
+    monkeypatch.setattr(index, "cache_directory", homeless)
+
+    assert [entry.name for entry in installed_plugins(path).entries] == ["acme", "rlx"]
+
+
 def test_one_unreadable_distribution_hides_no_other(site, path):
     site.install("acme")
     site.install("torn")

@@ -223,7 +223,11 @@ def test_a_name_that_two_claim_is_refused_with_both(make, rivals):
     assert '[plugins.override] "acme.norm" = "acme2"' in text
     assert host.require("ops", "acme.only")
     assert host.require("ops", "acme2.only")
-    assert [row.contested for row in host.survey()] == [("acme.norm",), ("acme.norm",)]
+    rows = host.survey()
+    assert [row.contested for row in rows] == [("acme.norm",), ("acme.norm",)]
+    assert "acme.norm is also defined by acme2 (acme2-rlx 2.5, " in rows[0].reason
+    with pytest.raises(UnknownNameError, match=r"did you mean `acme\.norm`"):
+        host.require("ops", "acme.nrm")
 
 
 def test_two_distributions_with_one_plugin_name_are_told_apart_by_distribution(make):

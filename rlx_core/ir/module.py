@@ -1,0 +1,302 @@
+"""A module: one program at one stage, and what can be asked of it there.
+
+    HIR  ──lower()──▶  MIR  ──plan(planner)──▶  LIR
+
+Asking a stage for something that it does not have is a WrongStageError that names both stages and the conversion to use;
+nothing is converted behind the user's back, and nothing goes up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from attrs import evolve, field, frozen
+
+from rlx_core.errors import FormatError, WrongStageError
+from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.bind import bind
+from rlx_core.ir.block import FusionPolicy
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.fingerprint import fingerprint
+from rlx_core.ir.forms import Json
+from rlx_core.ir.graph import Builder, Graph, Value, ValueMap, as_results, building
+from rlx_core.ir.hir import lower_hir
+from rlx_core.ir.lir import Lir
+from rlx_core.ir.op import Op
+from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
+from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.text import print_graph
+from rlx_core.ir.text_lir import print_lir
+from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.verify import Fault, Stage, check, raise_faults, verify
+from rlx_core.ir.verify_lir import check_lir, verify_lir
+
+__all__ = ["HirBuilder", "Module", "Stage"]
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_STAGES = {stage.value: stage for stage in Stage}
+
+
+@frozen(repr=False)
+class Module:
+    """A program at one stage. Made by `of_hir`, `of_mir`, `of_lir`, or `Module.builder`; equality is structural.
+
+    Attributes:
+        stage: How far down it is.
+        content: The graph, or at LIR the plan.
+        policy: What lowering does with blocks; only HIR has use for it.
+    """
+
+    stage: Stage
+    content: Graph | Lir = field(eq=lambda content: _comparable(content))
+    policy: FusionPolicy = "direct"
+
+    @classmethod
+    def of_hir(cls, graph: Graph, policy: FusionPolicy = "direct") -> Module:
+        """A module around a graph that may hold blocks.
+
+        Raises:
+            VerifyError: The graph is broken.
+        """
+        check(graph, Stage.HIR)
+        return cls(Stage.HIR, graph, policy)
+
+    @classmethod
+    def of_mir(cls, graph: Graph) -> Module:
+        """A module around a graph of tensor ops.
+
+        Raises:
+            VerifyError: The graph is broken, or holds a block.
+        """
+        check(graph, Stage.MIR)
+        return cls(Stage.MIR, graph)
+
+    @classmethod
+    def of_lir(cls, lir: Lir) -> Module:
+        """A module around an execution plan.
+
+        Raises:
+            VerifyError: The graph or the plan is broken.
+        """
+        check_lir(lir)
+        return cls(Stage.LIR, lir)
+
+    @staticmethod
+    def builder(name: str = "main", policy: FusionPolicy = "direct") -> HirBuilder:
+        """A builder of a HIR module."""
+        return HirBuilder(name, policy)
+
+    # -- what a stage has
+
+    @property
+    def name(self) -> str:
+        return self._any_graph.name
+
+    @property
+    def hir(self) -> Graph:
+        """The graph with blocks; WrongStageError on MIR and LIR."""
+        return self._graph(Stage.HIR, "a HIR graph")
+
+    @property
+    def mir(self) -> Graph:
+        """The graph of tensor ops; WrongStageError on HIR and LIR."""
+        return self._graph(Stage.MIR, "a MIR graph")
+
+    @property
+    def lir(self) -> Lir:
+        """The execution plan; WrongStageError on HIR and MIR."""
+        self._require(Stage.LIR, "an execution plan")
+        assert isinstance(self.content, Lir)
+        return self.content
+
+    @property
+    def _any_graph(self) -> Graph:
+        return self.content.graph if isinstance(self.content, Lir) else self.content
+
+    def _graph(self, stage: Stage, what: str) -> Graph:
+        self._require(stage, what)
+        assert isinstance(self.content, Graph)
+        return self.content
+
+    def _require(self, stage: Stage, what: str) -> None:
+        if self.stage is not stage:
+            raise WrongStageError(
+                f"module {self.name}: {what} belongs to {stage.name}, and this module is {self.stage.name}",
+                hint=_CONVERSIONS[self.stage, stage],
+            )
+
+    def require(self, stage: Stage, what: str) -> Graph:
+        """The graph of a module that must be at `stage`, for whoever needs it to do `what` ("a gradient").
+
+        Raises:
+            WrongStageError: It is at another stage; the message names both, and the conversion.
+        """
+        return self._graph(stage, what)
+
+    # -- conversions
+
+    def lower(self, policy: FusionPolicy | None = None) -> Module:
+        """The MIR module that this HIR module means.
+
+        Raises:
+            WrongStageError: It is not HIR.
+            WrongInputCountError, MissingBiasError: A block's operands do not fit it.
+        """
+        return self.lower_with_map(policy)[0]
+
+    def lower_with_map(self, policy: FusionPolicy | None = None) -> tuple[Module, ValueMap]:
+        """`lower`, and the map from the values of the HIR graph to those of the MIR graph."""
+        self._require(Stage.HIR, "lowering to MIR")
+        graph, values = lower_hir(self.hir, policy or self.policy)
+        return Module.of_mir(graph), values
+
+    def plan(self, planner: Callable[[Graph], Lir]) -> Module:
+        """The LIR module that `planner` (a pipeline) makes of this MIR module."""
+        return Module.of_lir(planner(self.mir))
+
+    def with_policy(self, policy: FusionPolicy) -> Module:
+        """This HIR module with another fusion policy."""
+        self._require(Stage.HIR, "a fusion policy")
+        return evolve(self, policy=policy)
+
+    def bound(self, binding: DimBinding) -> Module:
+        """This HIR or MIR module with symbols replaced by sizes.
+
+        Raises:
+            WrongStageError: It is LIR, whose plan would no longer fit; the pipeline specialises templates.
+            GuardError, BindingError, ShapeError: The sizes do not fit the program.
+        """
+        if self.stage is Stage.LIR:
+            self._require(Stage.MIR, "binding sizes")
+        return evolve(self, content=bind(self._any_graph, binding)[0])
+
+    def extended(self, build: Callable[..., Any]) -> Module:
+        """This HIR module with more after it: its outputs are `build(*outputs)` from now on.
+
+        Raises:
+            WrongStageError: It is not HIR, and takes no more blocks.
+        """
+        graph = self.hir
+        builder = Builder(graph.name)
+        builder.add_guards(graph.guards)
+        values: dict[Value, Value] = {}
+        for node in graph.nodes:
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+        with building(builder):
+            outputs = as_results(build(*(values[v] for v in graph.outputs)))
+        return Module.of_hir(builder.finish(outputs), self.policy)
+
+    # -- reading it
+
+    def inspect(self, *, origins: bool = False) -> str:
+        """The module as text: its stage, then the graph or the plan."""
+        body = print_lir(self.lir) if self.stage is Stage.LIR else print_graph(self._any_graph, origins=origins)
+        return f"# {self.stage.name}{f', {self.policy}' if self.stage is Stage.HIR else ''}\n{body}"
+
+    def verify(self) -> list[Fault]:
+        """Every rule of its stage that it breaks."""
+        return verify_lir(self.lir) if self.stage is Stage.LIR else verify(self._any_graph, self.stage)
+
+    def fingerprint(self, context: Mapping[str, object] | None = None) -> str:
+        """The name of what it computes (see `fingerprint.py`)."""
+        if isinstance(self.content, Lir):
+            return fingerprint_lir(self.content, context=context)
+        policy = {"policy": self.policy} if self.stage is Stage.HIR else {}
+        return fingerprint(self.content, context={**(context or {}), "stage": self.stage.value, **policy})
+
+    # -- storing it
+
+    def encoded(self, encoder: Encoder) -> dict[str, Json]:
+        """The module in canonical form; see `serialize.py`."""
+        content = encode_lir(self.content, encoder) if isinstance(self.content, Lir) else encoder.graph(self.content)
+        return {"stage": self.stage.value, "policy": self.policy, "content": content}
+
+    @classmethod
+    def decoded(cls, form: Mapping[str, Json], decoder: Decoder) -> Module:
+        """The module that was encoded, verified.
+
+        Raises:
+            FormatError: The form is another.
+            VerifyError: The program breaks the rules of its stage.
+        """
+        stage = _STAGES.get(str(form.get("stage")))
+        policy = form.get("policy")
+        if stage is None or policy not in ("direct", "fusable"):
+            raise FormatError(f"module: stage {form.get('stage')!r} with policy {policy!r} does not exist")
+        if stage is Stage.LIR:
+            return cls.of_lir(decode_lir(form.get("content"), decoder))
+        graph = decoder.graph(form.get("content"))
+        raise_faults(verify(graph, stage), f"{stage.name} module {graph.name}")
+        return cls(stage, graph, cast(FusionPolicy, policy))
+
+    def __repr__(self) -> str:
+        return f"Module({self.stage.name}, {self._any_graph!r})"
+
+
+def _comparable(content: Graph | Lir) -> object:
+    return content if isinstance(content, Graph) else fingerprint_lir(content)
+
+
+_CONVERSIONS: Mapping[tuple[Stage, Stage], str] = {
+    (Stage.HIR, Stage.MIR): "call lower() first",
+    (Stage.HIR, Stage.LIR): "call lower() and then plan(...), or compile it",
+    (Stage.MIR, Stage.LIR): "call plan(...), or compile it",
+    (Stage.MIR, Stage.HIR): "lowering cannot be undone; keep the HIR module",
+    (Stage.LIR, Stage.HIR): "a plan cannot be undone; keep the HIR module",
+    (Stage.LIR, Stage.MIR): "a plan cannot be undone; keep the MIR module",
+}
+
+
+class HirBuilder:
+    """Builds a HIR module block by block.
+
+    >>> b = HirBuilder("mlp")
+    >>> x = b.input("x", "f32[8, 64]")
+    >>> b.finish(x).stage
+    HIR
+    """
+
+    def __init__(self, name: str = "main", policy: FusionPolicy = "direct") -> None:
+        self.policy: FusionPolicy = policy
+        self._builder = Builder(name)
+
+    def input(self, name: str, type: TensorType | str) -> Value:
+        """A value that is fed on every run."""
+        return self._builder.input(name, spec(type))
+
+    def param(self, name: str, type: TensorType | str) -> Value:
+        """A value that is bound once."""
+        return self._builder.param(name, spec(type))
+
+    def constant(self, data: Any, of: DType | None = None) -> Value:
+        """Literal data."""
+        return self._builder.constant(data, of)
+
+    def block(self, op: Op, *operands: Any, name: str | None = None) -> Any:
+        """The result of a block, or of any op; `name` goes to every op that the block becomes."""
+        with self:
+            return op(*operands, name=name)
+
+    def wrap(self, graph: Graph, operands: Mapping[str, Value]) -> tuple[Value, ...]:
+        """The outputs of a MIR graph copied in node by node; inputs that `operands` lacks become inputs of the module."""
+        from rlx_core.ir.rewrite import inline
+
+        return inline(self._builder, graph, operands)
+
+    def __enter__(self) -> Self:
+        self._scope = building(self._builder)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._scope.__exit__(*exception)
+
+    def finish(self, *outputs: Value | Sequence[Value]) -> Module:
+        """The module with these outputs."""
+        flat = [v for o in outputs for v in ([o] if isinstance(o, Value) else o)]
+        return Module.of_hir(self._builder.finish(flat), self.policy)

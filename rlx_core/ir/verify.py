@@ -1,0 +1,237 @@
+"""What must hold of a graph at its stage: every fault, with its node and the user's line, all at once.
+
+`verify` reports and never raises; `check` raises one VerifyError that lists them. A pass that breaks a program is found here,
+before its mistake becomes a wrong number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+
+from attrs import field, frozen
+
+from rlx_core.errors import Fact, RlxError, VerifyError
+from rlx_core.ir.annotations import kind_faults
+from rlx_core.ir.attributes import Encoder
+from rlx_core.ir.block import Block
+from rlx_core.ir.dims import Expr, Symbol, collecting_guards, free_symbols
+from rlx_core.ir.graph import Graph, Input, Node, Param, Value, infer, nested_graphs
+from rlx_core.ir.op import Op, check_operand_count, operand_names
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Fault", "Stage", "check", "raise_faults", "verify"]
+
+
+class Stage(Enum):
+    """How far down a program is: blocks, tensor ops, or ops with a plan."""
+
+    HIR = "hir"
+    MIR = "mir"
+    LIR = "lir"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@frozen(repr=False)
+class Fault:
+    """One broken rule.
+
+    Attributes:
+        node: The node as the text form calls it ("%3 = rlx.matmul"), with the attribute for a nested graph; empty for
+            the graph as a whole.
+        message: The rule and both sides of the difference.
+        source: The user's line, if it is known.
+    """
+
+    node: str
+    message: str
+    source: object = field(default=None, eq=False)
+
+    def __repr__(self) -> str:
+        place = f"{self.node}: " if self.node else ""
+        line = f"  ({self.source!r})" if self.source is not None else ""
+        return f"{place}{self.message}{line}"
+
+
+def check(graph: Graph, stage: Stage, *, after: str | None = None) -> None:
+    """Require that `verify` finds nothing.
+
+    Args:
+        graph: What to check.
+        stage: What it is meant to be.
+        after: The pass that made it, for the message.
+
+    Raises:
+        VerifyError: It finds something; every fault is a fact.
+    """
+    faults = verify(graph, stage)
+    raise_faults(faults, f"{stage.name} graph {graph.name}{f' after {after}' if after else ''}")
+
+
+def raise_faults(faults: Sequence[Fault], what: str) -> None:
+    """Raise one VerifyError with all faults, or do nothing if there are none."""
+    if faults:
+        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise VerifyError(
+            f"verify: {what} has {count}",
+            *(Fact(f.node or "graph", f.message, f.source) for f in faults),
+        )
+
+
+def verify(graph: Graph, stage: Stage) -> list[Fault]:
+    """Every rule that `graph` breaks."""
+    return [
+        *_structure(graph),
+        *_names(graph),
+        *(fault for node in graph.nodes for fault in _node(node, stage)),
+        *_guards(graph, known=_known_symbols(graph)),
+    ]
+
+
+def _fault(node: Node, message: str) -> Fault:
+    return Fault(f"{node.label} = {node.op.name}", message, node.origin.source)
+
+
+# ------------------------------------------------------------------------------------------- structure
+
+
+def _structure(graph: Graph) -> Iterator[Fault]:
+    """Operands exist and come first, places are right, outputs exist."""
+    members = {id(node) for node in graph.nodes}
+    seen: set[Value] = set()
+    for place, node in enumerate(graph.nodes):
+        if node.index != place:
+            yield _fault(node, f"its number is {node.index}, and it stands at {place}")
+        names = operand_names(node.op, len(node.operands))
+        for name, value in zip(names, node.operands, strict=True):
+            problem = None if value is None else _reference(value, members, seen)
+            if problem:
+                yield _fault(node, f"operand {name} ({value!r}) {problem}")
+        seen.update(node.results)
+    for i, value in enumerate(graph.outputs):
+        problem = _reference(value, members, seen)
+        if problem:
+            yield Fault("", f"output {i} ({value!r}) {problem}", value.node.origin.source)
+
+
+def _reference(value: Value, members: set[int], seen: set[Value]) -> str | None:
+    if id(value.node) not in members:
+        return f"belongs to another graph ({value.node.owner.name})"
+    if not 0 <= value.index < len(value.node.results):
+        return f"is result {value.index} of a node with {len(value.node.results)}"
+    return None if value in seen else "is used before it is computed"
+
+
+def _names(graph: Graph) -> Iterator[Fault]:
+    leaves = [n for n in graph.nodes if isinstance(n.op, Input | Param)]
+    counts = Counter(n.op.label for n in leaves if isinstance(n.op, Input | Param))
+    for node in leaves:
+        assert isinstance(node.op, Input | Param)
+        if counts[node.op.label] > 1:
+            yield _fault(node, f"{counts[node.op.label]} inputs or params are called {node.op.label!r}")
+
+
+# ----------------------------------------------------------------------------------------------- nodes
+
+
+def _node(node: Node, stage: Stage) -> Iterator[Fault]:
+    if stage is not Stage.HIR and isinstance(node.op, Block):
+        yield _fault(node, f"it is a block, which {stage.name} does not have; lower the module first")
+    wrong = list(_attributes(node))
+    if wrong:  # rules may trip over attributes of another kind, which would only repeat the fault
+        yield from wrong
+        return
+    yield from _operand_kinds(node)
+    yield from _types(node)
+    for name, body in nested_graphs(node.op).items():
+        yield from _nested(node, name, body, stage)
+
+
+def _attributes(node: Node) -> Iterator[Fault]:
+    try:
+        Encoder(blob=lambda _: None, keeps_names=False).op(node.op)
+    except RlxError as error:
+        yield _fault(node, error.message)
+        return
+    for problem in kind_faults(node.op):
+        yield _fault(node, problem)
+
+
+def _operand_kinds(node: Node) -> Iterator[Fault]:
+    try:
+        check_operand_count(node.op, node.operands)
+    except RlxError as error:
+        yield _fault(node, error.message)
+    if node.operands and node.operands[-1] is None:
+        yield _fault(node, "its last operand is absent; absent operands at the end are left out")
+
+
+def _types(node: Node) -> Iterator[Fault]:
+    """The declared types are the inferred ones: dtype and dims, rank 0 and [1] apart."""
+    try:
+        with collecting_guards():
+            inferred = infer(node.op, [None if v is None else v.type for v in node.operands])
+    except RlxError as error:
+        yield _fault(node, error.message)
+        return
+    except (TypeError, ValueError, IndexError, AttributeError, KeyError, AssertionError) as error:
+        # An inference rule that cannot even look at these operands: the fault is the node's, not the verifier's.
+        yield _fault(node, f"its inference fails ({type(error).__name__}: {error})")
+        return
+    if len(inferred) != len(node.types):
+        yield _fault(node, f"it declares {len(node.types)} results, and {len(inferred)} are inferred")
+    for i, (declared, found) in enumerate(zip(node.types, inferred, strict=False)):
+        if declared != found:
+            which = f" of result {i}" if len(inferred) > 1 else ""
+            yield _fault(node, f"the declared type{which} is {declared}, the inferred one {found}")
+
+
+def _nested(node: Node, name: str, body: Graph, stage: Stage) -> Iterator[Fault]:
+    place = f"{node.label}.{name}"
+    for fault in verify(body, stage):
+        yield Fault(f"{place} {fault.node}".rstrip(), fault.message, fault.source or node.origin.source)
+    if body.params:
+        listed = ", ".join(body.param_types)
+        yield Fault(place, f"a nested graph takes inputs, not params ({listed})", node.origin.source)
+
+
+# ---------------------------------------------------------------------------------------------- guards
+
+
+def _known_symbols(graph: Graph) -> frozenset[object]:
+    """Symbols that inputs, params and sizes among the attributes mention: what a binding can be asked for."""
+    return frozenset(s for node in graph.nodes for s in attribute_symbols(node.op))
+
+
+def attribute_symbols(op: Op) -> frozenset[Symbol]:
+    """Every symbol in an op's attributes, nested ones too."""
+    return frozenset(_symbols_in(op.attributes().values()))
+
+
+def _symbols_in(values: Iterable[object]) -> Iterator[Symbol]:
+    for value in values:
+        if isinstance(value, Expr):
+            yield from free_symbols(value)
+        elif isinstance(value, TensorType):
+            yield from free_symbols(*value.shape)
+        elif isinstance(value, tuple):
+            yield from _symbols_in(value)
+        elif isinstance(value, Op):
+            yield from attribute_symbols(value)
+        elif isinstance(value, Graph):
+            yield from value.symbols
+            yield from _symbols_in(v for n in value.nodes for v in n.op.attributes().values())
+
+
+def _guards(graph: Graph, known: frozenset[object]) -> Iterator[Fault]:
+    for guard in graph.guards:
+        unknown = sorted(s.name for s in free_symbols(guard.left, guard.right) - known)
+        if unknown:
+            yield Fault(guard.node or "", f"guard {guard} is over {', '.join(unknown)}, unknown here", guard.source)
+        elif not free_symbols(guard.left, guard.right):
+            yield Fault(
+                guard.node or "", f"guard {guard} is over numbers, and is decided when it is made", guard.source
+            )

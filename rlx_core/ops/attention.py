@@ -1,0 +1,411 @@
+"""Attention with every mask, grouped heads, softcap and bias, and its cotangents as one op.
+
+Per head: `u = s·q·kᵀ`, `w = c·tanh(u/c)` with a softcap c (else u), `z = w + bias`, hidden keys removed, `p = softmax(z)`,
+`o = p·v`. Both ops are built on the same `Scores`, so forward and backward cannot disagree about a mask or a scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from attrs import field, frozen
+from attrs.validators import ge, gt, in_, optional
+
+from rlx_core.errors import DtypeError, ShapeError, WrongInputCountError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import FLOATS, bool_
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import Shape, TensorType, broadcast_shapes, expect_dtype, expect_shape, same_dim
+from rlx_core.ops.activation import tanh
+from rlx_core.ops.attention_masks import (
+    AttentionLayout,
+    MaskKind,
+    aligned_shape,
+    from_heads,
+    heads_shape,
+    mask_shape,
+    operand_visibility,
+    positional_visibility,
+    repeat_heads,
+    to_heads,
+)
+from rlx_core.ops.kinds import promoted
+from rlx_core.ops.linalg import as_dtype, mat_mul, reshaped, swap_last
+from rlx_core.ops.selection import where
+from rlx_core.ops.softmax import row_max, row_sum, softmax
+from rlx_core.ops.statistics import wide
+from rlx_core.ops.structural import expand, reshape, sum_axes, sum_to
+
+EmptyRow = Literal["zero", "uniform", "nan"]
+
+
+@frozen(eq=False)
+class Scores:
+    """What both passes compute first.
+
+    Attributes:
+        weights: p, `[batch, heads, queries, keys]`, wide.
+        slope: `∂w/∂u` of the softcap, or `None` without one.
+        is_empty: Queries that see no key, where that has to be known; `[batch, heads, queries, 1]`.
+    """
+
+    weights: Value
+    slope: Value | None
+    is_empty: Value | None
+
+
+class AttentionOp(Op):
+    """What attention and its backward op share: attributes, checks, and the attention weights."""
+
+    num_heads: int
+    head_dim: int
+    num_kv_heads: int | None
+    layout: AttentionLayout
+    mask_kind: MaskKind
+    window: int | None
+    score_scale: float | None
+    attn_logit_softcap: float | None
+    empty_row: EmptyRow
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.head_dim) if self.score_scale is None else self.score_scale
+
+    def check(
+        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None, bias: TensorType | None
+    ) -> Shape:
+        """The dims `[batch, heads, queries, value features]` of the result, after every check."""
+        self._check_attributes(mask, bias)
+        expect_dtype("q", q, FLOATS, "float")
+        for name, x in (("k", k), ("v", v)):
+            expect_dtype(name, x, (q.dtype,))
+            if x.rank != q.rank:
+                raise ShapeError(f"{name} has {x.rank} axes and q has {q.rank}")
+        batch, heads, queries, _ = heads_shape("q", q, self.layout, self.num_heads, self.head_dim)
+        k_batch, _, keys, _ = heads_shape("k", k, self.layout, self.kv_heads, self.head_dim)
+        v_batch, _, v_keys, width = heads_shape("v", v, self.layout, self.kv_heads, None)
+        if not same_dim(keys, v_keys):
+            raise ShapeError(f"k has {keys} keys and v has {v_keys}")
+        if not (same_dim(batch, k_batch) and same_dim(batch, v_batch)):
+            raise ShapeError(f"batch sizes differ: q {batch}, k {k_batch}, v {v_batch}")
+        scores = (batch, heads, queries, keys)
+        if mask is not None:
+            expect_dtype("mask", mask, (bool_, *FLOATS), "bool or float")
+            expect_broadcast("mask", mask, mask_shape(mask), scores)
+        if bias is not None:
+            expect_dtype("bias", bias, (q.dtype, q.dtype.accumulator))
+            expect_broadcast("bias", bias, aligned_shape(bias), scores)
+        return batch, heads, queries, width
+
+    def _check_attributes(self, mask: TensorType | None, bias: TensorType | None) -> None:
+        if self.num_heads % self.kv_heads:
+            raise ShapeError(f"num_kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}")
+        if (self.window is not None) != (self.mask_kind == "sliding_window"):
+            raise ShapeError(f"window {self.window} with mask_kind {self.mask_kind!r}: each needs the other")
+        for kind, found in (("custom", mask), ("bias", bias)):
+            if self.mask_kind == kind and found is None:
+                raise WrongInputCountError(
+                    f"mask_kind {kind!r} needs the operand {'mask' if kind == 'custom' else 'bias'}"
+                )
+
+    def scores(self, q: Value, k: Value, mask: Value | None, bias: Value | None) -> Scores:
+        """The attention weights of wide `q` and `k` in `[b, h, s, d]`, with equal numbers of heads."""
+        z = mat_mul(q, swap_last(k)) * self.scale
+        slope = None
+        if self.attn_logit_softcap is not None:
+            capped = tanh(z / self.attn_logit_softcap)
+            z, slope = capped * self.attn_logit_softcap, 1 - capped * capped
+        if bias is not None:
+            z = z + reshaped(wide(bias), aligned_shape(bias.type))
+        positional = positional_visibility(self.mask_kind, self.window, q.shape[2], k.shape[2])
+        shown = [positional] if positional is not None else []
+        if mask is not None:
+            shown.append(operand_visibility(mask))
+        for visible in shown:
+            z = where(visible, z, -np.inf)
+        is_hideable = bool(shown) or bias is not None
+        if k.shape[2] == 0 or not is_hideable or self.empty_row == "nan":
+            return Scores(softmax(z, axis=3), slope, None)
+        if self.empty_row == "zero":
+            return Scores(softmax(z, axis=3, empty_row="zero"), slope, None)
+        is_empty = row_max(z, 3) == -np.inf
+        return Scores(softmax(where(is_empty, 0, z), axis=3), slope, is_empty)
+
+    def cost_of(self, q: TensorType, k: TensorType, v: TensorType) -> Dim:
+        """Floating-point operations of the two products."""
+        batch, heads, queries, features = heads_shape("q", q, self.layout, self.num_heads, None)
+        _, _, keys, width = heads_shape("v", v, self.layout, self.kv_heads, None)
+        return 2 * batch * heads * queries * keys * (features + width)
+
+
+def expect_broadcast(name: str, found: TensorType, shape: Shape, scores: Shape) -> None:
+    """Require that an operand broadcasts to the scores without enlarging them."""
+    if broadcast_shapes(shape, scores) != scores:
+        raise ShapeError(f"{name} {found} does not broadcast to the scores {list(scores)}")
+
+
+def attention_operands(
+    q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None
+) -> tuple[Value | None, ...]:
+    """Operands of one dtype; a mask may be a number (visible where at least 0.5), a bias may be wide."""
+    q, k, v = promoted(q, k, v)  # type: ignore[assignment]
+    if mask is not None and mask.dtype.is_integer:
+        mask = as_dtype(mask, bool_)
+    if bias is not None and bias.dtype not in (q.dtype, q.dtype.accumulator):
+        bias = as_dtype(bias, q.dtype.accumulator)
+    return q, k, v, mask, bias
+
+
+@define_op
+class Attention(AttentionOp):
+    """Scaled dot-product attention.
+
+    A query that sees no key gives 0 (`empty_row`), hidden keys have weight exactly 0, and no weight is dropped for being small.
+    The result has the layout of q; values may have another width than queries and keys.
+
+    Shapes:
+        q: [b, s, h·d]    k: [b, t, kv·d]    v: [b, t, kv·e]    ->    y: [b, s, h·e]         (layout bsd; rank 2: b = 1)
+        mask?: [b, t] or broadcastable to [b, h, s, t]    bias?: broadcastable to [b, h, s, t]
+
+    Attributes:
+        num_heads: Query heads.
+        head_dim: Features of a query or key head.
+        num_kv_heads: Key and value heads, each serving `num_heads / num_kv_heads` consecutive query heads.
+        layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
+        mask_kind: `none`; `causal`: key j is visible to query i iff j <= i + t - s; `sliding_window`: the window before it
+            besides; `custom`, `bias`: the operand is required. Operands act under every kind.
+        window: How far back a sliding window reaches: `window + 1` keys are visible.
+        score_scale: s; 1/√head_dim by default.
+        attn_logit_softcap: c, applied before the bias; none by default.
+        empty_row: `zero`, `uniform` (the mean over all keys) or `nan`.
+
+    Raises:
+        ShapeError: Heads, features, batch sizes or the dims of mask and bias do not fit.
+        WrongInputCountError: The mask kind needs an operand that is absent.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2.
+    """
+
+    num_heads: int = field(validator=ge(1))
+    head_dim: int = field(validator=ge(1))
+    num_kv_heads: int | None = field(default=None, validator=optional(ge(1)))
+    layout: AttentionLayout = field(default="bsd", validator=in_(("bsd", "bshd", "bhsd")))
+    mask_kind: MaskKind = field(default="none", validator=in_(("none", "causal", "sliding_window", "custom", "bias")))
+    window: int | None = field(default=None, validator=optional(ge(0)))
+    score_scale: float | None = None
+    attn_logit_softcap: float | None = field(default=None, validator=optional(gt(0)))
+    empty_row: EmptyRow = field(default="zero", validator=in_(("zero", "uniform", "nan")))
+
+    def prepare(
+        self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None
+    ) -> tuple[Value | None, ...]:
+        return attention_operands(q, k, v, mask, bias)
+
+    def infer(
+        self,
+        q: TensorType,
+        k: TensorType,
+        v: TensorType,
+        mask: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> TensorType:
+        batch, heads, queries, width = self.check(q, k, v, mask, bias)
+        if self.layout == "bsd":
+            return q.with_shape((*q.shape[:-1], heads * width))
+        return q.with_shape((batch, queries, heads, width) if self.layout == "bshd" else (batch, heads, queries, width))
+
+    def decompose(self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None) -> Value:
+        times = self.num_heads // self.kv_heads
+        q4 = wide(to_heads(q, self.layout, self.num_heads))
+        k4, v4 = (repeat_heads(wide(to_heads(x, self.layout, self.kv_heads)), times) for x in (k, v))
+        o = mat_mul(self.scores(q4, k4, mask, bias).weights, v4)
+        return as_dtype(from_heads(o, self.layout, q.ndim), q.dtype)
+
+    def vjp(
+        self, g: Value, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None, *, y: Value
+    ) -> tuple[Value | Zero, ...]:
+        found = attention_backward(q, k, v, g, mask, bias, **self.attributes())
+        return (*found[:3], ZERO, found[3] if bias is not None else ZERO)
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        if x[0].ndim - is_batched[0] == 2:
+            # A sequence without a batch axis gets one of size 1, which the new axis then folds into.
+            x = [*(split_leading(v, b) for v, b in zip(x[:3], is_batched[:3], strict=True)), *x[3:]]
+            y = self.batch(size, x, is_batched)
+            return reshape(y, (size, *y.shape[2:]))
+        own_batch = x[0].shape[1 if is_batched[0] else 0]
+        qkv = [fold(v if b else expand(v, (size, *v.shape))) for v, b in zip(x[:3], is_batched[:3], strict=True)]
+        rest = [
+            v if v is None else fold_scores_operand(v, b, size, own_batch, is_mask=i == 0)
+            for i, (v, b) in enumerate(zip(x[3:], is_batched[3:], strict=True))
+        ]
+        y = self(*qkv, *rest)
+        return reshape(y, (size, own_batch, *y.shape[1:]))
+
+    def cost(self, q: TensorType, k: TensorType, v: TensorType, *rest: TensorType | None) -> Dim:
+        return self.cost_of(q, k, v)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from attention_samples()
+        yield Rejected("f32[1, 3, 6]", "f32[1, 3, 6]", "f32[1, 3, 6]", num_heads=4, head_dim=2, error=ShapeError,
+                       says="6 features do not split into 4 heads")  # fmt: skip
+        yield Rejected("f32[1, 3, 6]", "f32[1, 3, 6]", "f32[1, 3, 6]", num_heads=2, head_dim=2, error=ShapeError,
+                       says="heads of 3 features, not 2")  # fmt: skip
+        yield Rejected("f32[1, 3, 6]", "f32[1, 3, 4]", "f32[1, 3, 4]", num_heads=3, num_kv_heads=2, head_dim=2,
+                       error=ShapeError, says="does not divide")  # fmt: skip
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 2, 4]", num_heads=2, head_dim=2, error=ShapeError,
+                       says="3 keys and v has 2")  # fmt: skip
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 4]", num_heads=2, head_dim=2, mask_kind="custom",
+                       error=WrongInputCountError, says="needs the operand mask")  # fmt: skip
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 4]", "bool[2, 3]", num_heads=2, head_dim=2,
+                       error=ShapeError, says="does not broadcast to the scores")  # fmt: skip
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 4]", num_heads=2, head_dim=2, window=1,
+                       error=ShapeError, says="each needs the other")  # fmt: skip
+        yield Rejected("i32[1, 3, 4]", "i32[1, 3, 4]", "i32[1, 3, 4]", num_heads=2, head_dim=2, error=DtypeError,
+                       says="float")  # fmt: skip
+
+
+attention = op_function(Attention)
+
+
+def split_leading(x: Value, is_batched: bool) -> Value:
+    """`[s, d]` as `[1, s, d]`, after the new axis where there is one."""
+    return reshape(x, (x.shape[0], 1, *x.shape[1:]) if is_batched else (1, *x.shape))
+
+
+def fold(x: Value) -> Value:
+    """The first two axes as one."""
+    return reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+def fold_scores_operand(x: Value, is_batched: bool, size: Dim, own_batch: Dim, *, is_mask: bool) -> Value:
+    """A mask or bias for a batch axis with the new axis folded in; one that is the same for every entry stays shared."""
+    own = x.type.with_shape(x.shape[1:]) if is_batched else x.type
+    shape = mask_shape(own) if is_mask else aligned_shape(own)
+    if not is_batched and shape[0] == 1:
+        return reshaped(x, shape)
+    placed = reshaped(x, (size, *shape)) if is_batched else reshaped(x, (1, *shape))
+    return fold(expand(placed, (size, own_batch, *shape[1:])))
+
+
+@define_op
+class AttentionBackward(AttentionOp):
+    """The cotangents of `Attention`'s operands from that of its result, together: dq, dk, dv, and dbias where there is one.
+
+    `dv = pᵀ·do`, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `dbias = dw` summed to its dims, `du = dw·(1 - (w/c)²)`,
+    `dq = s·du·k`, `dk = s·duᵀ·q`; with grouped heads dk and dv are summed over each group.
+    """
+
+    num_heads: int = field(validator=ge(1))
+    head_dim: int = field(validator=ge(1))
+    num_kv_heads: int | None = field(default=None, validator=optional(ge(1)))
+    layout: AttentionLayout = field(default="bsd", validator=in_(("bsd", "bshd", "bhsd")))
+    mask_kind: MaskKind = field(default="none", validator=in_(("none", "causal", "sliding_window", "custom", "bias")))
+    window: int | None = field(default=None, validator=optional(ge(0)))
+    score_scale: float | None = None
+    attn_logit_softcap: float | None = field(default=None, validator=optional(gt(0)))
+    empty_row: EmptyRow = field(default="zero", validator=in_(("zero", "uniform", "nan")))
+
+    def prepare(
+        self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None
+    ) -> tuple[Value | None, ...]:
+        q, k, v, mask, bias = attention_operands(q, k, v, mask, bias)  # type: ignore[assignment]
+        return q, k, v, as_dtype(dy, q.dtype), mask, bias
+
+    def infer(
+        self,
+        q: TensorType,
+        k: TensorType,
+        v: TensorType,
+        dy: TensorType,
+        mask: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        result = Attention(**self.attributes()).infer(q, k, v, mask, bias)
+        expect_shape("dy", dy, result.shape)
+        return (q, k, v) if bias is None else (q, k, v, bias)
+
+    def decompose(
+        self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None
+    ) -> tuple[Value, ...]:
+        times = self.num_heads // self.kv_heads
+        q4, do = (wide(to_heads(x, self.layout, self.num_heads)) for x in (q, dy))
+        k4, v4 = (repeat_heads(wide(to_heads(x, self.layout, self.kv_heads)), times) for x in (k, v))
+        scores = self.scores(q4, k4, mask, bias)
+        p = scores.weights
+        dp = mat_mul(do, swap_last(v4))
+        dw = p * (dp - row_sum(p * dp, 3))
+        if scores.is_empty is not None:
+            # The weights of an empty row are constants, whatever the scores.
+            dw = where(scores.is_empty, 0, dw)
+        du = dw * self.scale if scores.slope is None else dw * scores.slope * self.scale
+        dk, dv = (self._to_kv(d, x) for d, x in ((mat_mul(swap_last(du), q4), k), (mat_mul(swap_last(p), do), v)))
+        dq = as_dtype(from_heads(mat_mul(du, k4), self.layout, q.ndim), q.dtype)
+        if bias is None:
+            return dq, dk, dv
+        dbias = reshaped(sum_to(dw, aligned_shape(bias.type)), bias.shape)
+        return dq, dk, dv, as_dtype(dbias, bias.dtype)
+
+    def cost(self, q: TensorType, k: TensorType, v: TensorType, *rest: TensorType | None) -> Dim:
+        return 3 * self.cost_of(q, k, v)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for sample in attention_samples():
+            types = list(sample.types)
+            y = Attention(**sample.attributes).infer(*types)
+            settings = {"ranges": sample.ranges, "is_smooth": sample.is_smooth, **sample.attributes}
+            yield Sample(*types[:3], y, *types[3:], **settings)
+        yield Rejected("f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 4]", "f32[1, 3, 3]", num_heads=2, head_dim=2,
+                       error=ShapeError, says="dy must be [1, 3, 4]")  # fmt: skip
+
+    def _to_kv(self, d: Value, x: Value) -> Value:
+        """A cotangent per query head as one per key head, in the layout and dtype of `x`."""
+        batch, heads, seq, features = d.shape
+        times = self.num_heads // self.kv_heads
+        if times > 1:
+            d = sum_axes(reshape(d, (batch, self.kv_heads, times, seq, features)), axes=(2,))
+        return as_dtype(from_heads(d, self.layout, x.ndim), x.dtype)
+
+
+attention_backward = op_function(AttentionBackward)
+
+
+def attention_samples() -> Iterator[Sample]:
+    """What both ops are tried on: dtypes, layouts, mask kinds, operands, grouped heads, scale and cap."""
+    small = {"num_heads": 2, "head_dim": 2}
+    for d in FLOATS:
+        yield Sample(f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", **small)
+    yield Sample("f32[3, 4]", "f32[5, 4]", "f32[5, 6]", **small)
+    for layout in ("bshd", "bhsd"):
+        # As many heads as positions, so that exchanging the two axes would go unnoticed by the shapes.
+        yield Sample(*["f32[2, 3, 3, 2]"] * 3, num_heads=3, head_dim=2, layout=layout, mask_kind="causal")
+    yield Sample("f64[1, 2, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **small, mask_kind="causal")
+    yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", **small, mask_kind="causal")
+    yield Sample("f64[1, 5, 4]", "f64[1, 5, 4]", "f64[1, 5, 4]", **small, mask_kind="sliding_window", window=1)
+    yield Sample("f64[2, 3, 8]", "f64[2, 4, 4]", "f64[2, 4, 6]", num_heads=4, num_kv_heads=2, head_dim=2)
+    yield Sample("f64[1, 3, 4]", "f64[1, 3, 4]", "f64[1, 3, 4]", **small, score_scale=0.3, attn_logit_softcap=0.7)
+    yield Sample(*["f64[2, 3, 4]"] * 3, "bool[2, 3]", **small, mask_kind="custom")
+    yield Sample(*["f64[2, 3, 4]"] * 3, "f64[2, 1, 3, 3]", **small, mask_kind="custom", ranges={"mask": (0.6, 1.0)})
+    yield Sample(*["f64[2, 3, 4]"] * 3, None, "f64[1, 2, 3, 3]", **small, mask_kind="bias", attn_logit_softcap=2.0)
+    yield Sample(*["f64[2, 3, 4]"] * 3, None, "f64[2, 1, 1]", **small, mask_kind="causal")
+    yield Sample(*["bf16[1, 3, 4]"] * 3, "bool[1, 3]", "f32[2, 3, 3]", **small, mask_kind="causal")
+    for empty_row in ("zero", "uniform"):
+        yield Sample("f64[1, 4, 4]", "f64[1, 2, 4]", "f64[1, 2, 4]", "bool[1, 2]", **small, mask_kind="causal",
+                     empty_row=empty_row)  # fmt: skip
+    yield Sample("f32[1, 2, 4]", "f32[1, 0, 4]", "f32[1, 0, 4]", **small)
+
+
+OPS = (Attention, AttentionBackward)

@@ -1,0 +1,112 @@
+"""Which keys a query may see, and how a tensor in any layout becomes `[batch, heads, sequence, features]`.
+
+Positions are aligned at the end: with more keys than queries the last query sees the last key, so that decoding with a cache
+needs no offset. Masks and biases come in fewer axes than scores have; `mask_to_scores` and `bias_to_scores` say where
+they go.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import bool_
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import Shape, TensorType
+from rlx_core.ops.creation import dim_value, iota
+from rlx_core.ops.linalg import permuted, reshaped
+from rlx_core.ops.selection import where
+from rlx_core.ops.structural import expand
+
+AttentionLayout = Literal["bsd", "bshd", "bhsd"]
+MaskKind = Literal["none", "causal", "sliding_window", "custom", "bias"]
+
+
+def heads_shape(name: str, x: TensorType, layout: AttentionLayout, heads: int, head_dim: int | None) -> Shape:
+    """The dims of an operand as `(batch, heads, sequence, features of a head)`.
+
+    Raises:
+        ShapeError: The rank, the number of heads or the size of a head does not fit.
+    """
+    wanted = (2, 3) if layout == "bsd" else (4,)
+    if x.rank not in wanted:
+        raise ShapeError(
+            f"{name} must have {' or '.join(map(str, wanted))} axes in layout {layout}, not {x.rank} ({x})"
+        )
+    if layout == "bsd":
+        batch: Dim = 1 if x.rank == 2 else x.shape[0]
+        features = x.shape[-1]
+        if isinstance(features, int) and features % heads:
+            raise ShapeError(f"{name}: {features} features do not split into {heads} heads ({x})")
+        shape: Shape = (batch, heads, x.shape[-2], features // heads)
+    else:
+        seq_axis, heads_axis = (1, 2) if layout == "bshd" else (2, 1)
+        if x.shape[heads_axis] != heads:
+            raise ShapeError(f"{name} has {x.shape[heads_axis]} heads, not {heads} ({x}, layout {layout})")
+        shape = (x.shape[0], heads, x.shape[seq_axis], x.shape[3])
+    if head_dim is not None and shape[3] != head_dim:
+        raise ShapeError(f"{name} has heads of {shape[3]} features, not {head_dim} ({x}, layout {layout})")
+    return shape
+
+
+def to_heads(x: Value, layout: AttentionLayout, heads: int) -> Value:
+    """`x` as `[batch, heads, sequence, features of a head]`."""
+    batch, _, seq, features = heads_shape("x", x.type, layout, heads, None)
+    if layout == "bhsd":
+        return x
+    return permuted(reshaped(x, (batch, seq, heads, features)), (0, 2, 1, 3))
+
+
+def from_heads(x: Value, layout: AttentionLayout, rank: int) -> Value:
+    """The inverse of `to_heads`, to a tensor with `rank` axes."""
+    if layout == "bhsd":
+        return x
+    batch, heads, seq, features = x.shape
+    split = permuted(x, (0, 2, 1, 3))
+    if layout == "bshd":
+        return split
+    return reshaped(split, (seq, heads * features) if rank == 2 else (batch, seq, heads * features))
+
+
+def mask_shape(mask: TensorType) -> Shape:
+    """The dims of a mask against `[batch, heads, queries, keys]`: a matrix is `[batch, keys]`, anything else aligns right."""
+    if mask.rank == 2:
+        return (mask.shape[0], 1, 1, mask.shape[1])
+    return aligned_shape(mask)
+
+
+def aligned_shape(x: TensorType) -> Shape:
+    """The dims of `x`, aligned right, with ones in front up to four axes."""
+    if x.rank > 4:
+        raise ShapeError(f"a mask or a bias has at most 4 axes, not {x.rank} ({x})")
+    return (*(1,) * (4 - x.rank), *x.shape)
+
+
+def positional_visibility(kind: MaskKind, window: int | None, queries: Dim, keys: Dim) -> Value | None:
+    """`[queries, keys]` as bool: what a positional mask kind shows; `None` where it shows everything."""
+    if kind not in ("causal", "sliding_window"):
+        return None
+    offset = keys - queries
+    row = iota(axis=0, shape=(queries, 1)) + (offset if isinstance(offset, int) else dim_value(size=offset))
+    column = iota(axis=1, shape=(1, keys))
+    visible = column <= row
+    if kind == "sliding_window":
+        assert window is not None, "checked when the op is made"
+        visible = where(column + window >= row, visible, False)
+    return visible
+
+
+def operand_visibility(mask: Value) -> Value:
+    """A mask operand as bool, against scores: a bool as it is, a float visible where it is at least 0.5."""
+    shown = mask if mask.dtype is bool_ else mask >= 0.5
+    return reshaped(shown, mask_shape(mask.type))
+
+
+def repeat_heads(x: Value, times: int) -> Value:
+    """Each head of `[b, h, s, d]` repeated `times` times consecutively: grouped key heads for their query heads."""
+    if times == 1:
+        return x
+    batch, heads, seq, features = x.shape
+    repeated = expand(reshaped(x, (batch, heads, 1, seq, features)), (batch, heads, times, seq, features))
+    return reshaped(repeated, (batch, heads * times, seq, features))

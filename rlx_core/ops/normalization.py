@@ -1,0 +1,280 @@
+"""Normalisations: layer, RMS, group and channel-wise layer norm.
+
+All centre and scale rows of their data; they differ in which elements form a row. `gamma` and `beta` are optional, have the
+dims of the normalised axes (of the channel axis for group norms), and the result has the dtype of `x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import evolve, field
+from attrs.validators import ge
+
+from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_rank, normalize_axes
+from rlx_core.ops.linalg import as_dtype, reshaped
+from rlx_core.ops.normalization_backward import (
+    group_norm_backward_beta,
+    group_norm_backward_gamma,
+    group_norm_backward_input,
+    group_shape,
+    inverse_rms,
+    layer_norm_backward_gamma,
+    layer_norm_backward_input,
+    rms_norm_backward_beta,
+    rms_norm_backward_gamma,
+    rms_norm_backward_input,
+)
+from rlx_core.ops.statistics import (
+    affine,
+    affine_prepare,
+    as_axes,
+    batch_norm_like,
+    dims_at,
+    expect_affine,
+    operands_of,
+    standardize,
+    wide,
+)
+
+
+def affine_cotangents(
+    given: Sequence[Value | None], dx: Value, dgamma: Value | None, dbeta: Value | None
+) -> tuple[Value | Zero, ...]:
+    """The cotangents of `(x, gamma?, beta?)`, in each operand's own dtype, as many as operands were given."""
+    found = zip(given, (dx, dgamma, dbeta), strict=False)
+    return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
+
+
+@define_op
+class LayerNorm(Op):
+    """Normalise `axes` to zero mean and unit variance, then scale and shift.
+
+    `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
+
+    Shapes:
+        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
+
+    Attributes:
+        axes: The normalised axes; gamma and beta have their dims, in ascending order.
+        eps: Added to the variance before the root; same units as `x` squared.
+
+    Source:
+        Ba, Kiros, Hinton 2016, "Layer Normalization", arXiv:1607.06450, section 3.
+    """
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    eps: float = field(default=1e-5, validator=ge(0))
+
+    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, gamma, beta)
+
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
+        return x
+
+    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+        axes = normalize_axes(self.axes, x.ndim)
+        x_hat, _ = standardize(wide(x), axes, self.eps)
+        return as_dtype(affine(x_hat, gamma, beta, axes), x.dtype)
+
+    def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
+        x, gamma, beta = operands_of(operands, 3)
+        dx = layer_norm_backward_input(x, g, gamma, axes=self.axes, eps=self.eps)
+        dgamma = None if gamma is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
+        dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
+        return affine_cotangents(operands, dx, dgamma, dbeta)
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
+        return batch_norm_like(evolve(self, axes=[a + 1 for a in axes]), axes, size, x, is_batched)
+
+    def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
+        return 8 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f32", "f64", "f16", "bf16"):
+            yield Sample(f"{d}[4, 8]", f"{d}[8]", f"{d}[8]")
+        yield Sample("bf16[4, 8]", "f32[8]", "f32[8]")
+        yield Sample("f32[2, 3, 5]", "f32[5]", None, eps=1e-3)
+        yield Sample("f32[2, 3, 5]", None, "f32[3]", axes=(1,), eps=0.1)
+        yield Sample("f32[2, 3, 4, 5]", "f32[3, 5]", "f32[3, 5]", axes=(1, -1))
+        yield Sample("f32[2, 3]", axes=(0,), eps=0.1)
+        yield Sample("f32[0, 3]", "f32[3]")
+        yield Rejected("f32[4, 9]", "f32[8]", "f32[9]", error=ShapeError, says="gamma must be [9]")
+        yield Rejected("i32[4, 9]", error=DtypeError, says="x must be float")
+        yield Rejected("f32[4, 9]", axes=(2,), error=AxisError, says="outside")
+
+
+layer_norm = op_function(LayerNorm)
+
+
+@define_op
+class RmsNorm(Op):
+    """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
+
+    Shapes:
+        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
+
+    Attributes:
+        axes: The normalised axes; gamma and beta have their dims, in ascending order.
+        eps: Added to the mean square before the root; same units as `x` squared.
+
+    Source:
+        Zhang, Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4.
+    """
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    eps: float = field(default=1e-6, validator=ge(0))
+
+    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, gamma, beta)
+
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
+        return x
+
+    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+        axes = normalize_axes(self.axes, x.ndim)
+        data = wide(x)
+        return as_dtype(affine(data * inverse_rms(data, axes, self.eps), gamma, beta, axes), x.dtype)
+
+    def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
+        x, gamma, beta = operands_of(operands, 3)
+        dx = rms_norm_backward_input(x, g, gamma, axes=self.axes, eps=self.eps)
+        dgamma = None if gamma is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
+        dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
+        return affine_cotangents(operands, dx, dgamma, dbeta)
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
+        return batch_norm_like(evolve(self, axes=[a + 1 for a in axes]), axes, size, x, is_batched)
+
+    def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
+        return 5 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f32", "f64", "f16", "bf16"):
+            yield Sample(f"{d}[4, 8]", f"{d}[8]", f"{d}[8]")
+        yield Sample("bf16[4, 8]", "f32[8]")
+        yield Sample("f32[2, 3, 5]", "f32[5]", None, eps=0.5)
+        yield Sample("f32[2, 3, 5]", None, "f32[2, 3]", axes=(0, 1), eps=0.5)
+        yield Sample("f32[2, 3]", axes=(-2,))
+        yield Sample("f32[0, 3]", "f32[3]")
+        yield Rejected("f32[4, 9]", "f32[9]", "f32[4]", error=ShapeError, says="beta must be [9]")
+        yield Rejected("f32[4, 9]", "i32[9, 1]", error=ShapeError, says="gamma must be [9]")
+        yield Rejected("c64[4, 9]", error=DtypeError, says="x must be float")
+
+
+rms_norm = op_function(RmsNorm)
+
+
+@define_op
+class GroupNorm(Op):
+    """Normalise each group of channels over the channels of the group and all spatial axes; scale and shift per channel.
+
+    Shapes:
+        x: f[n, c, ...]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, ...]
+
+    Attributes:
+        groups: How many groups the channels split into; divides `c`.
+        eps: Added to the biased variance before the root.
+
+    Source:
+        Wu, He 2018, "Group Normalization", arXiv:1803.08494, section 3.1.
+    """
+
+    groups: int = field(validator=ge(1))
+    eps: float = field(default=1e-5, validator=ge(0))
+
+    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, gamma, beta)
+
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        group_shape(x, self.groups)
+        expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
+        return x
+
+    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), (2,), self.eps)
+        return as_dtype(affine(reshaped(x_hat, x.shape), gamma, beta, (1,)), x.dtype)
+
+    def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:
+        x, gamma, beta = operands_of(operands, 3)
+        dx = group_norm_backward_input(x, g, gamma, groups=self.groups, eps=self.eps)
+        dgamma = None if gamma is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
+        dbeta = None if beta is None else group_norm_backward_beta(g)
+        return affine_cotangents(operands, dx, dgamma, dbeta)
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        def folded(data: Value, *affine_operands: Value | None) -> Value:
+            rows = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
+            return reshaped(self(rows, *affine_operands), data.shape)
+
+        return batch_norm_like(folded, (1,), size, x, is_batched)
+
+    def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
+        return 8 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f32", "f64", "f16", "bf16"):
+            yield Sample(f"{d}[2, 4, 3]", f"{d}[4]", f"{d}[4]", groups=2)
+        yield Sample("f32[2, 6, 3, 2]", "f32[6]", None, groups=3, eps=0.1)
+        yield Sample("f32[2, 6, 2]", None, "f32[6]", groups=1)
+        yield Sample("f32[2, 4]", groups=2, eps=0.1)
+        yield Rejected("f32[2, 5, 3]", groups=2, error=ShapeError, says="5 channels do not split into 2 groups")
+        yield Rejected("f32[2, 4, 3]", "f32[3]", groups=2, error=ShapeError, says="gamma must be [4]")
+
+
+group_norm = op_function(GroupNorm)
+
+
+@define_op
+class LayerNorm2d(Op):
+    """Normalise the channels at each place of an image: `LayerNorm` over axis 1 of `[n, c, h, w]`.
+
+    Shapes:
+        x: f[n, c, h, w]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, h, w]
+    """
+
+    eps: float = field(default=1e-6, validator=ge(0))
+
+    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, gamma, beta)
+
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        expect_rank("x", x, 4, 4)
+        expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
+        return x
+
+    def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
+        return layer_norm(x, gamma, beta, axes=(1,), eps=self.eps)
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        def folded(data: Value, *affine_operands: Value | None) -> Value:
+            images = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
+            return reshaped(self(images, *affine_operands), data.shape)
+
+        return batch_norm_like(folded, (1,), size, x, is_batched)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 2, 4]", "f32[3]", "f32[3]")
+        yield Sample("f16[1, 4, 2, 2]", "f32[4]", None, eps=1e-3)
+        yield Sample("f64[2, 3, 2, 2]", eps=0.1)
+        yield Rejected("f32[2, 3, 4]", error=ShapeError, says="4 axes, not 3")
+
+
+layer_norm2d = op_function(LayerNorm2d)
+
+OPS = (LayerNorm, RmsNorm, GroupNorm, LayerNorm2d)

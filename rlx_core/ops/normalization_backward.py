@@ -1,0 +1,282 @@
+"""The cotangents of normalisations as ops, so that a backend may have one kernel for each.
+
+They decompose into the closed forms, hence have derivatives of their own to any order. `<·>` is the mean over the
+normalised axes, `x̂ = (x - μ)·r`, `r = 1/sqrt(var + eps)`. Cotangents of affine operands are returned in the accumulation
+dtype: they are sums over many rows, and the rule that asked for them casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from attrs import field
+
+from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim, product, require
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import Shape, TensorType, expect_rank, expect_shape, normalize_axes
+from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.linalg import as_dtype, reshaped
+from rlx_core.ops.statistics import (
+    affine_prepare,
+    along,
+    as_axes,
+    dims_at,
+    expect_affine,
+    mean_over,
+    standardize,
+    sum_to_axes,
+    wide,
+)
+
+
+def group_shape(x: TensorType, groups: int) -> Shape:
+    """`[n, groups, channels of a group · spatial]`: the form in which each group is one row."""
+    expect_rank("x", x, 2)
+    if groups < 1 or not require("divides", groups, x.shape[1]):
+        raise ShapeError(f"{x.shape[1]} channels do not split into {groups} groups ({x})")
+    per_group: Dim = x.shape[1] // groups
+    return (x.shape[0], groups, per_group * product(x.shape[2:]))
+
+
+class InputGradient(Op):
+    """The cotangent of a norm's data: the type of the data."""
+
+    affine_shape: ClassVar[Callable[..., Shape]]
+    """The dims that gamma must have, from the type of the data."""
+
+    def prepare(self, x: Value, dy: Value, gamma: Value | None = None) -> tuple[Value | None, ...]:
+        return (*affine_prepare(x, gamma)[:1], as_dtype(dy, x.dtype), *affine_prepare(x, gamma)[1:])
+
+    def infer(self, x: TensorType, dy: TensorType, gamma: TensorType | None = None) -> TensorType:
+        expect_affine(x, self.affine_shape(x), gamma=gamma)
+        expect_shape("dy", dy, x.shape)
+        return x
+
+
+@define_op
+class LayerNormBackwardInput(InputGradient):
+    """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    eps: float = 1e-5
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
+
+    def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
+        axes = normalize_axes(self.axes, x.ndim)
+        x_hat, inv_std = standardize(wide(x), axes, self.eps)
+        g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, axes)
+        return as_dtype(inv_std * (g - mean_over(g, axes) - x_hat * mean_over(g * x_hat, axes)), x.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 8]", "f32[3, 8]", "f32[8]")
+        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", None, axes=(1,), eps=0.1)
+        yield Sample("f16[3, 8]", "f16[3, 8]", "f32[8]")
+        yield Rejected("f32[3, 8]", "f32[3, 7]", error=ShapeError, says="dy must be [3, 8]")
+
+
+layer_norm_backward_input = op_function(LayerNormBackwardInput)
+
+
+@define_op
+class LayerNormBackwardGamma(Op):
+    """The cotangent of gamma in `LayerNorm`: `Σ dy·x̂` over all other axes."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    eps: float = 1e-5
+
+    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
+        expect_affine(x, ())
+        expect_shape("dy", dy, x.shape)
+        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
+
+    def decompose(self, x: Value, dy: Value) -> Value:
+        axes = normalize_axes(self.axes, x.ndim)
+        x_hat, _ = standardize(wide(x), axes, self.eps)
+        return sum_to_axes(wide(dy) * x_hat, axes)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 8]", "f32[3, 8]")
+        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", axes=(0, 2), eps=0.1)
+        yield Sample("bf16[3, 8]", "bf16[3, 8]")
+        yield Rejected("f32[3, 8]", "f32[8]", error=ShapeError, says="dy must be [3, 8]")
+
+
+layer_norm_backward_gamma = op_function(LayerNormBackwardGamma)
+
+
+def inverse_rms(x: Value, axes: tuple[int, ...], eps: float) -> Value:
+    """`r = 1/sqrt(<x²> + eps)` of a wide `x`."""
+    return rsqrt(mean_over(x * x, axes) + eps)
+
+
+@define_op
+class RmsNormBackwardInput(InputGradient):
+    """The cotangent of x in `RmsNorm`: `r·γ·dy - r³·x·<x·γ·dy>`."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    eps: float = 1e-6
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
+
+    def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
+        axes = normalize_axes(self.axes, x.ndim)
+        data = wide(x)
+        r = inverse_rms(data, axes, self.eps)
+        g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, axes)
+        return as_dtype(r * g - r * r * r * data * mean_over(data * g, axes), x.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 8]", "f32[3, 8]", "f32[8]")
+        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", None, axes=(0, 1), eps=0.5)
+        yield Sample("bf16[3, 8]", "bf16[3, 8]", "bf16[8]")
+        yield Rejected("f32[3, 8]", "f32[3, 8]", "f32[3]", error=ShapeError, says="gamma must be [8]")
+
+
+rms_norm_backward_input = op_function(RmsNormBackwardInput)
+
+
+@define_op
+class RmsNormBackwardGamma(Op):
+    """The cotangent of gamma in `RmsNorm`: `Σ dy·x·r` over all other axes."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    eps: float = 1e-6
+
+    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
+        expect_affine(x, ())
+        expect_shape("dy", dy, x.shape)
+        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
+
+    def decompose(self, x: Value, dy: Value) -> Value:
+        axes = normalize_axes(self.axes, x.ndim)
+        data = wide(x)
+        return sum_to_axes(wide(dy) * data * inverse_rms(data, axes, self.eps), axes)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 8]", "f32[3, 8]")
+        yield Sample("f64[2, 3, 5]", "f64[2, 3, 5]", axes=(1,), eps=0.5)
+        yield Rejected("i32[3, 8]", "i32[3, 8]", error=DtypeError, says="float")
+
+
+rms_norm_backward_gamma = op_function(RmsNormBackwardGamma)
+
+
+@define_op
+class RmsNormBackwardBeta(Op):
+    """The cotangent of beta in `RmsNorm` and `LayerNorm`: `Σ dy` over all other axes."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+
+    def infer(self, dy: TensorType) -> TensorType:
+        return TensorType(dy.dtype.accumulator, dims_at(dy, self.axes))
+
+    def decompose(self, dy: Value) -> Value:
+        return sum_to_axes(wide(dy), normalize_axes(self.axes, dy.ndim))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3, 8]")
+        yield Sample("f16[2, 3, 5]", axes=(1, 2))
+        yield Rejected("f32[3]", axes=(1,), error=AxisError, says="outside")
+
+
+rms_norm_backward_beta = op_function(RmsNormBackwardBeta)
+
+
+@define_op
+class GroupNormBackwardInput(InputGradient):
+    """The cotangent of x in `GroupNorm`: `LayerNorm`'s, with `γ·dy` in the place of dy, over each group."""
+
+    groups: int
+    eps: float = 1e-5
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        group_shape(x, self.groups)
+        return x.shape[1:2]
+
+    def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
+        rows = group_shape(x.type, self.groups)
+        g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, (1,))
+        dx = layer_norm_backward_input(reshaped(wide(x), rows), reshaped(g, rows), axes=(2,), eps=self.eps)
+        return as_dtype(reshaped(dx, x.shape), x.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 6, 3]", "f32[2, 6, 3]", "f32[6]", groups=3)
+        yield Sample("f64[2, 4, 3, 2]", "f64[2, 4, 3, 2]", None, groups=2, eps=0.1)
+        yield Sample("f16[2, 4]", "f16[2, 4]", "f16[4]", groups=1)
+        yield Rejected("f32[2, 6]", "f32[2, 6]", groups=4, error=ShapeError, says="4 groups")
+
+
+group_norm_backward_input = op_function(GroupNormBackwardInput)
+
+
+@define_op
+class GroupNormBackwardGamma(Op):
+    """The cotangent of gamma in `GroupNorm`: `Σ dy·x̂` over all axes but the channels."""
+
+    groups: int
+    eps: float = 1e-5
+
+    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
+        expect_affine(x, ())
+        group_shape(x, self.groups)
+        expect_shape("dy", dy, x.shape)
+        return TensorType(x.dtype.accumulator, x.shape[1:2])
+
+    def decompose(self, x: Value, dy: Value) -> Value:
+        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), (2,), self.eps)
+        return sum_to_axes(wide(dy) * reshaped(x_hat, x.shape), (1,))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 6, 3]", "f32[2, 6, 3]", groups=3)
+        yield Sample("f64[2, 4, 3, 2]", "f64[2, 4, 3, 2]", groups=2, eps=0.1)
+        yield Rejected("f32[2, 6]", "f32[2, 6]", groups=4, error=ShapeError, says="4 groups")
+
+
+group_norm_backward_gamma = op_function(GroupNormBackwardGamma)
+
+
+@define_op
+class GroupNormBackwardBeta(Op):
+    """The cotangent of beta in `GroupNorm`: `Σ dy` over all axes but the channels."""
+
+    def infer(self, dy: TensorType) -> TensorType:
+        expect_rank("dy", dy, 2)
+        return TensorType(dy.dtype.accumulator, dy.shape[1:2])
+
+    def decompose(self, dy: Value) -> Value:
+        return sum_to_axes(wide(dy), (1,))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 6, 3]")
+        yield Sample("bf16[2, 4]")
+        yield Rejected("f32[2]", error=ShapeError, says="2 or more axes")
+
+
+group_norm_backward_beta = op_function(GroupNormBackwardBeta)
+
+OPS = (
+    LayerNormBackwardInput,
+    LayerNormBackwardGamma,
+    RmsNormBackwardInput,
+    RmsNormBackwardGamma,
+    RmsNormBackwardBeta,
+    GroupNormBackwardInput,
+    GroupNormBackwardGamma,
+    GroupNormBackwardBeta,
+)

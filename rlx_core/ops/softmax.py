@@ -1,0 +1,177 @@
+"""Softmax and its logarithm along one axis, shifted by the maximum so that nothing overflows.
+
+A row in which every element is -inf has no distribution. Its value is the attribute `empty_row`: NaN, as the formula gives,
+or a row of zeros, which is what attention wants of a query that sees no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from attrs import evolve, field
+from attrs.validators import in_
+
+from rlx_core.errors import AxisError, DtypeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import FLOATS
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_dtype, normalize_axis
+from rlx_core.ops.activation import exp, log
+from rlx_core.ops.linalg import as_dtype
+from rlx_core.ops.reduction import max_axes
+from rlx_core.ops.selection import where
+from rlx_core.ops.statistics import wide
+from rlx_core.ops.structural import sum_axes
+
+EmptyRow = Literal["nan", "zero"]
+
+
+def row_max(x: Value, axis: int) -> Value:
+    """The maximum along an axis, kept with size 1: what a row is shifted by.
+
+    Its derivative cancels in everything that is invariant under shifts; the rules below never follow it.
+    """
+    return max_axes(x, axes=(axis,), keep_dim=True)
+
+
+def row_sum(x: Value, axis: int) -> Value:
+    """The sum along an axis, kept with size 1."""
+    return sum_axes(x, axes=(axis,), keep_dim=True)
+
+
+@define_op
+class Softmax(Op):
+    """The exponentials of a row over their sum: `y = exp(x - max x) / Σ exp(x - max x)`.
+
+    f16 and bf16 compute in f32 and round once.
+
+    Attributes:
+        axis: The axis that sums to 1.
+        empty_row: "nan" or "zero", for a row of only -inf.
+    """
+
+    axis: int = -1
+    empty_row: EmptyRow = field(default="nan", validator=in_(("nan", "zero")))
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, FLOATS, "float")
+        normalize_axis(self.axis, x.rank)
+        return x
+
+    def decompose(self, x: Value) -> Value:
+        axis = normalize_axis(self.axis, x.ndim)
+        if x.shape[axis] == 0:
+            return x
+        data = wide(x)
+        shift = row_max(data, axis)
+        if self.empty_row == "zero":
+            # Replacing the operands, not the result: -inf - -inf and 0 / 0 are NaN in every derivative too.
+            shift = where(shift == -np.inf, 0, shift)
+        weights = exp(data - shift)
+        total = row_sum(weights, axis)
+        if self.empty_row == "zero":
+            total = where(total == 0, 1, total)
+        return as_dtype(weights / total, x.dtype)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        return (self._project(g, y),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        return ZERO if isinstance(t[0], Zero) else self._project(t[0], y)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+
+    def cost(self, x: TensorType) -> Dim:
+        return 5 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 5]")
+        for axis in (0, 1, 2, 3, -2):
+            yield Sample("f32[2, 3, 4, 5]", axis=axis)
+        yield Sample("f32[2, 0]")
+        yield Sample("f32[0, 2]")
+        yield Sample("f64[2, 3]", empty_row="zero")
+        yield Sample("f64[3, 4]", empty_row="zero", make=rows_partly_hidden, is_smooth=False)
+        yield Sample("f32[3]", low=-300.0, high=300.0)
+        yield Rejected("f32[3]", axis=1, error=AxisError, says="outside")
+        yield Rejected("i32[3]", error=DtypeError, says="x must be float")
+
+    def _project(self, t: Value, y: Value) -> Value:
+        """`y·(t - Σ y·t)`: the derivative is symmetric, so both modes apply it alike."""
+        axis = normalize_axis(self.axis, y.ndim)
+        p, v = wide(y), wide(t)
+        return as_dtype(p * (v - row_sum(p * v, axis)), y.dtype)
+
+
+def rows_partly_hidden(rng: np.random.Generator) -> list[np.ndarray]:
+    """Three rows of four: one complete, one with hidden elements, one with nothing else."""
+    x = rng.uniform(-2, 2, (3, 4))
+    x[1, :2], x[2] = -np.inf, -np.inf
+    return [x]
+
+
+softmax = op_function(Softmax)
+
+
+@define_op
+class LogSoftmax(Op):
+    """The logarithm of softmax, without its underflow: `y = x - max x - log Σ exp(x - max x)`.
+
+    Attributes:
+        axis: The axis whose exponentials sum to 1.
+    """
+
+    axis: int = -1
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, FLOATS, "float")
+        normalize_axis(self.axis, x.rank)
+        return x
+
+    def decompose(self, x: Value) -> Value:
+        axis = normalize_axis(self.axis, x.ndim)
+        if x.shape[axis] == 0:
+            return x
+        data = wide(x)
+        shifted = data - row_max(data, axis)
+        return as_dtype(shifted - log(row_sum(exp(shifted), axis)), x.dtype)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
+        axis = normalize_axis(self.axis, y.ndim)
+        return (as_dtype(wide(g) - exp(wide(y)) * row_sum(wide(g), axis), x.dtype),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
+        if isinstance(t[0], Zero):
+            return ZERO
+        axis = normalize_axis(self.axis, y.ndim)
+        return as_dtype(wide(t[0]) - row_sum(exp(wide(y)) * wide(t[0]), axis), x.dtype)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+
+    def cost(self, x: TensorType) -> Dim:
+        return 6 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 5]")
+        for axis in (0, 1, 2, 3, -2):
+            yield Sample("f32[2, 3, 4, 5]", axis=axis)
+        yield Sample("f32[2, 0]")
+        yield Sample("f32[3]", low=-300.0, high=300.0)
+        yield Rejected("f32[3]", axis=-2, error=AxisError, says="outside")
+        yield Rejected("c64[3]", error=DtypeError, says="x must be float")
+
+
+log_softmax = op_function(LogSoftmax)
+
+OPS = (Softmax, LogSoftmax)

@@ -1,0 +1,107 @@
+"""What all normalisations share: where affine operands lie along, in which dtype statistics are held, and their batching.
+
+Statistics and affine arithmetic are done in the accumulation dtype of `x` (f32 for f16 and bf16) and rounded once. The
+variance is the mean of centred squares, never E[x²] - μ², which loses every digit of data with a large mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import FLOATS
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axes
+from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.linalg import as_dtype, pick, reshaped
+from rlx_core.ops.reduction import mean_axes
+from rlx_core.ops.structural import expand, sum_axes
+
+
+def wide(x: Value) -> Value:
+    """`x` in the dtype in which its statistics are held."""
+    return as_dtype(x, x.dtype.accumulator)
+
+
+def affine_prepare(x: Value, *affine: Value | None) -> tuple[Value | None, ...]:
+    """Casts so that `x` decides: affine operands keep its dtype or are held in its accumulation dtype."""
+    kept = (x.dtype, x.dtype.accumulator)
+    return (x, *(v if v is None or v.dtype in kept else as_dtype(v, x.dtype.accumulator) for v in affine))
+
+
+def expect_affine(x: TensorType, shape: Shape, **affine: TensorType | None) -> None:
+    """Require a float `x` and affine operands of its dtype or its accumulation dtype, with dims `shape`."""
+    expect_dtype("x", x, FLOATS, "float")
+    for name, found in affine.items():
+        if found is not None:
+            expect_dtype(name, found, (x.dtype, x.dtype.accumulator))
+            expect_shape(name, found, shape)
+
+
+def dims_at(x: TensorType, axes: Sequence[int]) -> Shape:
+    """The dims of `x` at `axes`, in ascending order of the axes."""
+    return pick(x.shape, normalize_axes(axes, x.rank))
+
+
+def along(v: Value, ndim: int, axes: Sequence[int]) -> Value:
+    """`v`, whose axes are `axes` of a tensor with `ndim` axes, in a shape that broadcasts against that tensor; wide."""
+    shape: list[Dim] = [1] * ndim
+    for axis, size in zip(axes, v.shape, strict=True):
+        shape[axis] = size
+    return wide(reshaped(v, tuple(shape)))
+
+
+def sum_to_axes(x: Value, axes: Sequence[int]) -> Value:
+    """The sum over all axes but `axes`: the cotangent of an operand that lies along them."""
+    others = tuple(a for a in range(x.ndim) if a not in axes)
+    return sum_axes(x, axes=others) if others else x
+
+
+def mean_over(x: Value, axes: Sequence[int]) -> Value:
+    """The mean over `axes`, which are kept with size 1."""
+    return mean_axes(x, axes=tuple(axes), keep_dim=True)
+
+
+def standardize(x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
+    """`((x - μ)·r, r)` over `axes`, with `r = 1/sqrt(var + eps)` and the biased variance."""
+    centred = x - mean_over(x, axes)
+    inv_std = rsqrt(mean_over(centred * centred, axes) + eps)
+    return centred * inv_std, inv_std
+
+
+def affine(x_hat: Value, gamma: Value | None, beta: Value | None, axes: Sequence[int]) -> Value:
+    """`x_hat · gamma + beta`, both along `axes`, either of them absent."""
+    scaled = x_hat if gamma is None else x_hat * along(gamma, x_hat.ndim, axes)
+    return scaled if beta is None else scaled + along(beta, x_hat.ndim, axes)
+
+
+def as_axes(axes: int | Sequence[int]) -> tuple[int, ...]:
+    """An axes attribute from one axis or several."""
+    return (axes,) if isinstance(axes, int) else tuple(axes)
+
+
+def operands_of(given: Sequence[Any], count: int) -> list[Any]:
+    """`count` operands, with `None` for those that are absent at the end."""
+    return [*given, *(None,) * (count - len(given))]
+
+
+def batch_norm_like(
+    shifted: Any, axes: Sequence[int], size: Dim, x: Sequence[Value | None], is_batched: Sequence[bool]
+) -> Value:
+    """Batch a norm with operands `(x, gamma?, beta?)`, where gamma and beta lie along `axes`, counted without the batch axis.
+
+    `shifted` is the norm on data with a batch axis in front. It takes a shared affine part as it is; a batched one is
+    applied after it, to the wide result, so that one example's scale never meets another's data.
+    """
+    data, gamma, beta = operands_of(x, 3)
+    data = data if is_batched[0] else expand(data, (size, *data.shape))
+    if not any(is_batched[1:]):
+        return shifted(data, gamma, beta)
+    y = shifted(wide(data))
+    own_axes = tuple(a + 1 for a in axes)
+    for i, v in enumerate((gamma, beta), start=1):
+        if v is not None:
+            placed = along(v, y.ndim, (0, *own_axes) if is_batched[i] else own_axes)
+            y = y * placed if i == 1 else y + placed
+    return as_dtype(y, data.dtype)

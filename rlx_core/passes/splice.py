@@ -1,0 +1,73 @@
+"""Building a replacement beside the graph before it goes in.
+
+A replacement is drafted in a builder of its own, which captures the values it reads. So its types and guards are known
+before anything is committed, a draft that is not wanted leaves no trace, and the node that gives the result inherits the name of
+the node it replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.ir.dims import Guard
+from rlx_core.ir.graph import Builder, Constant, Node, Value, ambient_builder, as_results, building
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Draft", "draft"]
+
+
+@frozen(eq=False)
+class Draft:
+    """Values made by `draft`, some of them new and some of them from outside."""
+
+    results: tuple[Value, ...]
+    builder: Builder
+
+    @property
+    def types(self) -> tuple[TensorType, ...]:
+        return tuple(v.type for v in self.results)
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """What sizes must satisfy for the draft to hold."""
+        return tuple(self.builder.guards)
+
+    def place(self, node: Node) -> tuple[Value, ...]:
+        """Put the draft into the graph being built, in place of `node`; returns the new results."""
+        target = ambient_builder()
+        assert target is not None, "drafts are placed inside a rebuild"
+        target.add_guards(self.guards)
+        values = {inner: outer for outer, inner in self.builder.captures.items()}
+        needed = self.needed()
+        named = self.results[0].node if len(self.results) == 1 else None
+        for each in self.builder.nodes:
+            if each not in needed or each.results[0] in values:
+                continue
+            name = each.name or (node.name if each is named else None)
+            if isinstance(each.op, Constant) and name is None:
+                values[each.result] = target.constant(each.op.value)
+                continue
+            operands = [None if v is None else values[v] for v in each.operands]
+            made = target.emit(each.op, operands, name=name, origin=each.origin, types=each.types)
+            values.update(zip(each.results, made, strict=True))
+        return tuple(values.get(v, v) for v in self.results)
+
+    def needed(self) -> set[Node]:
+        """The nodes of the draft that its results and effects depend on."""
+        found = {v.node for v in self.results}
+        for each in reversed(self.builder.nodes):
+            if each in found or not each.op.is_pure:
+                found.add(each)
+                found.update(v.node for v in each.present())
+        return found
+
+
+def draft(make: Callable[[], Any], name: str = "draft") -> Draft | None:
+    """What `make()` builds, in a builder of its own; `None` if it returns `None`."""
+    builder = Builder(name, capturing=True)
+    with building(builder):
+        made = make()
+        return None if made is None else Draft(as_results(made), builder)

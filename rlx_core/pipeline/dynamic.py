@@ -1,0 +1,230 @@
+"""Programs with unknown sizes: one optimised template, a plan for each binding, and buckets that bound how many there are.
+
+Specialising substitutes sizes everywhere, infers and verifies again, and plans memory; nothing else is optimised, so the
+result is what compiling the bound graph would have given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError
+from rlx_core.ir.bind import bind
+from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.lower import ChooseKernel, PlanOptions, make_lir
+from rlx_core.pipeline.lru import CacheCounts, LruCache
+
+__all__ = [
+    "Bucket",
+    "BucketedCompileCache",
+    "DynamicDimCompileCache",
+    "binding_key",
+    "power_of_two_ladder",
+    "specialize",
+    "template_symbols",
+    "validity_mask",
+]
+
+T = TypeVar("T")
+
+
+def template_symbols(template: Lir) -> frozenset[Symbol]:
+    """Every size that a binding of `template` must give."""
+    graphs = [template.graph, *([template.prepare] if template.prepare else [])]
+    in_types: frozenset[Symbol] = frozenset().union(*(g.symbols for g in graphs))
+    in_guards = free_symbols(*(d for g in graphs for guard in g.guards for d in (guard.left, guard.right)))
+    return in_types | in_guards
+
+
+def binding_key(binding: DimBinding, symbols: Iterable[Symbol]) -> str:
+    """The sizes of `symbols` as text that is the same in every process: by name, and without sizes nobody asked for.
+
+    >>> binding_key(DimBinding.of(SEQ=8, BATCH=2, unused=5), [s for s in DimBinding.of(BATCH=0, SEQ=0).sizes])
+    'BATCH=2 SEQ=8'
+    """
+    sizes = {s.name: n for s, n in binding.sizes.items() if s in frozenset(symbols)}
+    return " ".join(f"{name}={sizes[name]}" for name in sorted(sizes))
+
+
+def specialize(
+    template: Lir,
+    binding: DimBinding,
+    target: Target,
+    *,
+    choose: ChooseKernel | None = None,
+    options: PlanOptions | None = None,
+) -> Lir:
+    """The planned program for one binding of `template`.
+
+    Raises:
+        BindingError: A symbol of the template has no size, or a quotient is not exact.
+        GuardError: The sizes break a relation that the program relies on; checked before anything else.
+        ShapeError: A node does not fit its bound operands.
+        NoKernelError: A kernel that took the template's node does not take the bound one, and no other does.
+    """
+    symbols = template_symbols(template)
+    missing = sorted(s.name for s in symbols if s not in binding.sizes)
+    if missing:
+        raise BindingError(
+            f"specialise: {template.graph.name} needs a size for {', '.join(missing)}", Fact("binding", binding)
+        )
+    if not symbols:
+        return template
+    graph, _ = bind(template.graph, binding)
+    prepare = None if template.prepare is None else bind(template.prepare, binding)[0]
+    key = binding_key(binding, symbols)
+    return make_lir(
+        graph,
+        target,
+        output_names=[entry.name for entry in template.manifest.outputs],
+        donations=_donations(template),
+        prepare=prepare,
+        choose=choose,
+        options=options,
+        resolved=template.options,
+        fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
+    )
+
+
+def _donations(template: Lir) -> dict[str, int | None]:
+    """Donated names as `make_lir` takes them, read off the template."""
+    leaves = (*template.graph.inputs, *template.graph.params)
+    by_leaf = {d.donor: i for i, d in enumerate(template.deliveries) if d.donor is not None}
+    donated = {e.name for e in (*template.manifest.inputs, *template.manifest.params) if e.is_donated}
+    return {leaf.node.op.label: by_leaf.get(leaf) for leaf in leaves if leaf.node.op.label in donated}
+
+
+class DynamicDimCompileCache(Generic[T]):
+    """Executables by template and binding: each pair is specialised and compiled once, and the oldest unused go first.
+
+    Args:
+        target: What is compiled for.
+        compile: A planned program → the executable that is kept.
+        capacity: How many executables to keep.
+        options: How to plan.
+    """
+
+    def __init__(
+        self, target: Target, compile: Callable[[Lir], T], *, capacity: int = 64, options: PlanOptions | None = None
+    ) -> None:
+        self._target = target
+        self._compile = compile
+        self._options = options
+        self._cache: LruCache[tuple[str, str], T] = LruCache(capacity)
+
+    def get(self, template: Lir, binding: DimBinding) -> T:
+        """The executable for `binding`.
+
+        Raises:
+            BindingError, GuardError, ShapeError, NoKernelError: As `specialize`.
+        """
+        key = template.fingerprint, binding_key(binding, template_symbols(template))
+        return self._cache.get_or_make(
+            key, lambda: self._compile(specialize(template, binding, self._target, options=self._options))
+        )
+
+    @property
+    def counts(self) -> CacheCounts:
+        return self._cache.counts
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+
+# ----------------------------------------------------------------------------------------------- buckets
+
+
+@frozen
+class Bucket:
+    """Sizes `lo` to `hi`, both included, that are padded to `hi`.
+
+    Raises:
+        ConfigError: It is empty, or holds a negative size.
+    """
+
+    lo: int
+    hi: int
+
+    def __attrs_post_init__(self) -> None:
+        if self.lo < 0:
+            raise ConfigError(f"bucket: a size is at least 0, not {self.lo}")
+        if self.hi < self.lo:
+            raise ConfigError(f"bucket: {self} is empty ({self.hi} < {self.lo})")
+
+    def __contains__(self, size: int) -> bool:
+        return self.lo <= size <= self.hi
+
+    def __repr__(self) -> str:
+        return f"[{self.lo}, {self.hi}]"
+
+
+def power_of_two_ladder(lo: int, hi: int) -> tuple[Bucket, ...]:
+    """Buckets that cover `lo` to `hi` and end at powers of two, the last one at `hi`: padding at most doubles a size.
+
+    >>> power_of_two_ladder(3, 24)
+    ([3, 4], [5, 8], [9, 16], [17, 24])
+
+    Raises:
+        ConfigError: The range is empty or begins below 1.
+    """
+    if lo < 1:
+        raise ConfigError(f"bucket: a ladder begins at 1 or above, not {lo}")
+    whole = Bucket(lo, hi)
+    ends = [1 << k for k in range(hi.bit_length()) if lo <= 1 << k < hi]
+    starts = [whole.lo, *(end + 1 for end in ends)]
+    return tuple(Bucket(start, end) for start, end in zip(starts, [*ends, whole.hi], strict=True))
+
+
+class BucketedCompileCache(Generic[T]):
+    """Executables by size, rounded up to the end of a bucket; each is compiled when a size first needs it.
+
+    Args:
+        buckets: Disjoint ranges of sizes, in any order.
+        compile: The size at a bucket's end → the executable that is kept.
+
+    Raises:
+        ConfigError: There is no bucket, or two overlap.
+    """
+
+    def __init__(self, buckets: Sequence[Bucket], compile: Callable[[int], T]) -> None:
+        if not buckets:
+            raise ConfigError("buckets: there is none")
+        self.buckets = tuple(sorted(buckets, key=lambda b: b.lo))
+        for a, b in zip(self.buckets, self.buckets[1:], strict=False):
+            if b.lo <= a.hi:
+                raise ConfigError(f"buckets: {a} and {b} overlap ({b.lo} <= {a.hi})")
+        self._compile = compile
+        self._made: LruCache[Bucket, T] = LruCache(len(self.buckets))
+
+    def bucket_for(self, size: int) -> Bucket | None:
+        """The bucket that holds `size`, if one does."""
+        return next((b for b in self.buckets if size in b), None)
+
+    def get(self, size: int) -> T | None:
+        """The executable for `size`, or `None` for a size in no bucket."""
+        bucket = self.bucket_for(size)
+        return None if bucket is None else self._made.get_or_make(bucket, lambda: self._compile(bucket.hi))
+
+    @property
+    def compiled(self) -> tuple[Bucket, ...]:
+        """The buckets that have an executable by now."""
+        return tuple(b for b in self.buckets if b in self._made)
+
+
+def validity_mask(lengths: Sequence[int], size: int) -> np.ndarray:
+    """A bool mask [batch, size] that is true where a row padded to `size` has elements of its own.
+
+    Raises:
+        LengthMismatchError: A row is longer than `size`, or has a negative length.
+    """
+    for row, length in enumerate(lengths):
+        if not 0 <= length <= size:
+            raise LengthMismatchError(f"mask: row {row} has length {length}, which is not in 0..{size}")
+    return np.arange(size)[None, :] < np.asarray(lengths, np.int64)[:, None]

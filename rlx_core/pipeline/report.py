@@ -1,0 +1,124 @@
+"""What a compilation came to, for people and as data: stages, passes, memory, who serves which op, and times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.lir import Lir
+from rlx_core.passes.runner import PassRun
+from rlx_core.pipeline.dispatch import DispatchReport
+from rlx_core.pipeline.memory import live_ranges, lower_bound
+
+__all__ = ["Report", "human_bytes"]
+
+
+@frozen(eq=False, repr=False)
+class Report:
+    """The record of one compilation.
+
+    Attributes:
+        name: The program.
+        target: The device it was compiled for.
+        stages: Stage → number of nodes (LIR: steps).
+        passes: What each pass did.
+        dispatch: How each op came to be run, with the candidates that were passed over.
+        lir: The plan; a template if sizes are still unknown.
+        plan_hash: The resolved pipeline's hash, as `rlx plan` prints it.
+        cache: Where the program came from: "compiled", "memory" or "disk".
+        seconds: Times of the parts of the compilation, by part.
+        prepared_nbytes: Bytes of values computed from parameters when they are bound.
+    """
+
+    name: str
+    target: str
+    stages: Mapping[str, int]
+    passes: tuple[PassRun, ...]
+    dispatch: DispatchReport
+    lir: Lir
+    plan_hash: str
+    cache: str = "compiled"
+    seconds: Mapping[str, float] = field(factory=dict)
+    prepared_nbytes: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The program that runs, as MIR."""
+        return self.lir.graph
+
+    @property
+    def arena_nbytes(self) -> int:
+        return self.lir.arena_nbytes
+
+    @property
+    def unshared_nbytes(self) -> int:
+        return self.lir.unshared_nbytes
+
+    @property
+    def lower_bound_nbytes(self) -> int:
+        """The most bytes that are alive at one time: no arena can be smaller for this schedule."""
+        return lower_bound(live_ranges(self.lir)) if self.lir.is_planned else 0
+
+    @property
+    def kernels(self) -> Counter[tuple[str, str, str]]:
+        """(op, kernel, plugin) → how many steps run it."""
+        owners = {(row.op, row.kernel): row.plugin or "" for row in self.dispatch.rows if row.kernel}
+        steps = [(s.node.op.name, s.kernel) for s in self.lir.steps]
+        return Counter((op, kernel, owners.get((op, kernel), "")) for op, kernel in steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers, with stable keys."""
+        return {
+            "name": self.name,
+            "target": self.target,
+            "plan": self.plan_hash,
+            "cache": self.cache,
+            "stages": dict(self.stages),
+            "seconds": dict(self.seconds),
+            "passes": [
+                {"name": p.name, "seconds": p.seconds, "before": p.nodes_before, "after": p.nodes_after}
+                for p in self.passes
+            ],
+            "memory": {
+                "arena": self.arena_nbytes,
+                "unshared": self.unshared_nbytes,
+                "lower_bound": self.lower_bound_nbytes,
+                "prepared": self.prepared_nbytes,
+            },
+            "kernels": [
+                {"op": op, "kernel": kernel, "plugin": plugin, "steps": count}
+                for (op, kernel, plugin), count in sorted(self.kernels.items())
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.name} on {self.target}: " + ", ".join(f"{n} {s}" for s, n in self.stages.items())]
+        total = sum(self.seconds.values()) * 1e3
+        lines.append(f"  compiled in {total:.1f} ms ({self.cache}), plan {self.plan_hash[:12]}")
+        if self.lir.is_planned:
+            lines.append(
+                f"  arena {human_bytes(self.arena_nbytes)}, {human_bytes(self.unshared_nbytes)} without sharing, "
+                f"at least {human_bytes(self.lower_bound_nbytes)}"
+            )
+        else:
+            unknown = ", ".join(sorted(str(s) for s in self.graph.symbols))
+            lines.append(f"  memory is planned when {unknown} {'is' if ',' not in unknown else 'are'} bound")
+        for (op, kernel, plugin), count in self.kernels.most_common():
+            lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def human_bytes(count: int) -> str:
+    """A number of bytes in the largest unit that leaves at least 1: `1.5 MiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the loop returns at its last unit")

@@ -1,0 +1,104 @@
+"""The public names and where they live, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
+
+Importing every op at once would cost more than everything else in `import rlx_core`. The names of functions follow the
+Python Array API; type checkers read `__init__.pyi`, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "lazy_names"]
+
+
+def _table(rows: Mapping[str, str]) -> dict[str, str]:
+    return {name: module for module, names in rows.items() for name in names.split()}
+
+
+FUNCTIONS = _table(
+    {
+        "rlx_core.ops.arithmetic": (
+            "abs add atan2 copysign divide floor_divide hypot logaddexp maximum minimum multiply negative nextafter pow "
+            "reciprocal remainder sign square subtract"
+        ),
+        "rlx_core.ops.activation": (
+            "cbrt erf erfc erfinv exp exp2 expm1 gelu gelu_approx log log10 log1p log2 relu rsqrt sigmoid silu softplus "
+            "mish sqrt tanh"
+        ),
+        "rlx_core.ops.trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan",
+        "rlx_core.ops.piecewise": (
+            "ceil celu elu floor hard_sigmoid hard_swish hard_tanh leaky_relu relu6 round selu trunc"
+        ),
+        "rlx_core.ops.gamma": "digamma lgamma",
+        "rlx_core.ops.comparison": (
+            "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor not_equal"
+        ),
+        "rlx_core.ops.bitwise": (
+            "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
+        ),
+        "rlx_core.ops.complex": "angle complex_abs complex_norm_sq imag make_complex",
+        "rlx_core.ops.structural": "conjugate real",
+        "rlx_core.ops.selection": "clip optimization_barrier stop_gradient straight_through where",
+        "rlx_core.ops.array_api": (
+            "all any arange argmax argmin argsort astype broadcast_to concat count_nonzero cumulative_prod cumulative_sum "
+            "diag expand_dims eye flip linspace logsumexp matrix_transpose max mean min moveaxis permute_dims "
+            "prod put_along_axis repeat reshape roll searchsorted sort split squeeze stack std sum take take_along_axis tile "
+            "top_k tril triu unstack var"
+        ),
+        "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
+        "rlx_core.ops.indexing": "gather scatter_add",
+        "rlx_core.ops.linalg": "matmul outer tensordot vecdot",
+        "rlx_core.ops.einsum": "einsum",
+        "rlx_core.ops.solve": "solve",
+        "rlx_core.ops.softmax": "log_softmax softmax",
+        "rlx_core.ops.normalization": "group_norm layer_norm rms_norm",
+        "rlx_core.ops.attention": "attention",
+        "rlx_core.ops.rope": "rope",
+    }
+) | {
+    "isfinite": "rlx_core.ops.comparison:is_finite",
+    "isinf": "rlx_core.ops.comparison:is_inf",
+    "isnan": "rlx_core.ops.comparison:is_nan",
+    "signbit": "rlx_core.ops.comparison:sign_bit",
+}
+"""Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""
+
+PLUGIN_KIT = _table(
+    {
+        "rlx_core.ir.op": "Op ZERO define_op",
+        "rlx_core.ir.apply": "op_function",
+        "rlx_core.ir.samples": "Rejected Sample",
+        "rlx_core.ir.types": "TensorType spec",
+        "attrs": "field",
+    }
+)
+"""What a package needs to write ops of its own."""
+
+CORE = _table(
+    {
+        "rlx_core.runtime.function": "jit",
+        "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.runtime.session": "Session available_devices is_available",
+        "rlx_core.builder": "GraphBuilder",
+        "rlx_core.ir.types": "TensorType spec",
+        "rlx_core.ir.graph": "Graph Value",
+        "rlx_core.ir.interpret": "interpret",
+        "rlx_core.ir.dims": "symbol",
+        "rlx_core.ir.dtypes": "bf16 c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
+    }
+) | {"compile": "rlx_core.runtime.function:compile_function", "bool_": "rlx_core.ir.dtypes"}
+
+
+def lazy_names(module: str, *tables: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` for a module whose names are imported on first use."""
+    places = {name: place for table in tables for name, place in table.items()}
+
+    def get(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        source, _, attribute = places[name].partition(":")
+        return getattr(importlib.import_module(source), attribute or name)
+
+    return get, lambda: sorted(places), sorted(places)

@@ -1,0 +1,121 @@
+"""Transformations of functions as users call them: inside a traced function in place, outside one compiled and run.
+
+`grad(f)` is a function like `f`; called with arrays it is compiled for their types on first use, like anything under
+`rlx.jit`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx_core.ir.graph import Graph, ambient_builder
+from rlx_core.runtime.function import Jitted
+from rlx_core.transforms import functional
+from rlx_core.transforms.trace import trace as _trace
+
+__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
+
+Function = Callable[..., Any]
+
+
+def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..., Any]:
+    # The signature of the original names the leaves in every error and report.
+    named = functools.wraps(function)(transformed)
+    named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
+    return Jitted(named, {}, ())
+
+
+def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
+    """The program that a function is: HIR, with an input for every array among the arguments.
+
+    Args:
+        function: Any Python function of pytrees of arrays.
+        args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
+    """
+    return _trace(function, args, kwargs).graph
+
+
+def value_and_grad(
+    function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
+) -> Function:
+    """The function that returns the value of `function` and its gradient, shaped like the argument.
+
+    Args:
+        function: Returns one real scalar; with `has_aux`, a pair of it and anything else.
+        argnums: Which arguments to differentiate by: one (its gradient is returned), or several (a tuple).
+        has_aux: Whether `function` returns `(loss, aux)`.
+        allow_unreached: Whether an argument that the loss does not depend on has a gradient of zeros, or is an error.
+
+    Raises (on the call):
+        ShapeError: The function does not return one real scalar.
+        DtypeError: A leaf of a differentiated argument is not floating-point.
+        MissingRuleError: An op on the way has no derivative; it names the op, the operand and the method to write.
+    """
+    inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
+    return _staged(function, inner, "value_and_grad")
+
+
+def grad(
+    function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
+) -> Function:
+    """The function that returns the gradient of `function`; with `has_aux`, the pair of it and the auxiliary results.
+
+    Arguments and errors are those of `value_and_grad`.
+    """
+    inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
+    return _staged(function, inner, "grad")
+
+
+def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+    """`function` over an axis of its arguments at once, instead of in a loop.
+
+    Args:
+        function: Written for one example.
+        in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument.
+        out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
+    """
+    return _staged(function, functional.vmap(function, in_axes, out_axes), "vmap")
+
+
+def jacfwd(function: Function) -> Function:
+    """The Jacobian of a function of one array by forward mode, for more results than arguments."""
+    return _staged(function, functional.jacfwd(function), "jacfwd")
+
+
+def jacrev(function: Function) -> Function:
+    """The Jacobian of a function of one array to one array by reverse mode, for more arguments than results."""
+    return _staged(function, functional.jacrev(function), "jacrev")
+
+
+def hessian(function: Function) -> Function:
+    """The Hessian of a scalar function of one array."""
+    return _staged(function, functional.hessian(function), "hessian")
+
+
+def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The Hessian of a scalar function at `primals`, times `tangents`, without forming the Hessian."""
+    return _here(lambda p, t: functional.hvp(function, p, t), tuple(primals), tuple(tangents))
+
+
+def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """The value of `function` at `primals` and its derivative along `tangents`."""
+    value, tangent = _here(lambda p, t: functional.jvp(function, p, t), tuple(primals), tuple(tangents))
+    return value, tangent
+
+
+def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
+    """The value of `function` and its pullback, which maps cotangents of the results to one cotangent a primal.
+
+    Outside a traced function the pullback computes the forward values again; inside one they are shared.
+    """
+    if ambient_builder() is not None:
+        return functional.vjp(function, *primals)
+    pull = Jitted(lambda p, g: functional.vjp(function, *p)[1](g), {}, ())
+    value = Jitted(lambda p: function(*p), {}, ())(primals)
+    return value, lambda cotangents: pull(primals, cotangents)
+
+
+def _here(function: Function, *args: Any) -> Any:
+    return Jitted(function, {}, ())(*args)

@@ -1,0 +1,105 @@
+"""Compiled programs kept for the next call and the next process.
+
+Two layers under one key: a cache of the last used in memory, and files on disk. The key says everything that may change
+the result, so an entry is never stale; it can only be missing or damaged, and both mean "compile again".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from rlx_core.errors import CacheError
+from rlx_core.pipeline.lru import LruCache
+from rlx_core.runtime.disk import DiskCache
+
+__all__ = ["CompileCache", "cache_key"]
+
+T = TypeVar("T")
+
+
+def cache_key(fingerprint: str, options: Mapping[str, object], device: str, binding: str = "") -> str:
+    """The name of a compiled program: a hex digest of the program, how and for what it is compiled, and its sizes.
+
+    Args:
+        fingerprint: The program's.
+        options: What the compiler was asked for: numbers, strings, booleans, and lists and mappings of them.
+        device: The device, with every property of it that changes code.
+        binding: Sizes of symbols, as `binding_key` spells them.
+
+    Raises:
+        CacheError: An option is none of these; its text would not tell two values apart.
+    """
+    try:
+        text = json.dumps(
+            {"program": fingerprint, "options": options, "device": device, "binding": binding},
+            sort_keys=True,
+            separators=(",", ":"),
+            default=_as_json,
+        )
+    except TypeError as error:
+        raise CacheError(f"cache: the options cannot be part of a key ({error})") from None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return {"set": sorted(json.dumps(v, sort_keys=True, default=_as_json) for v in value)}
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
+
+
+class CompileCache:
+    """Compiled programs by key: in memory, and on disk if there is a directory for it.
+
+    Args:
+        capacity: How many programs to keep in memory.
+        disk: Where their bytes are kept between processes, or `None`.
+    """
+
+    def __init__(self, capacity: int = 128, disk: DiskCache | None = None) -> None:
+        self.memory: LruCache[str, object] = LruCache(capacity)
+        self.disk = disk
+
+    def get_or_compile(
+        self,
+        key: str,
+        compile: Callable[[], T],
+        *,
+        to_bytes: Callable[[T], bytes] | None = None,
+        from_bytes: Callable[[bytes], T] | None = None,
+    ) -> T:
+        """The program for `key`: from memory, else read from disk, else compiled and kept in both.
+
+        Args:
+            key: From `cache_key`.
+            compile: Makes the program; what it raises is raised here, and nothing is kept.
+            to_bytes, from_bytes: How it is written and read; without them it stays in memory only. Whatever `from_bytes`
+                raises counts as damage: the entry is dropped and the program compiled.
+        """
+
+        def make() -> object:
+            found = self._read(key, from_bytes)
+            if found is not None:
+                return found
+            made = compile()
+            if self.disk is not None and to_bytes is not None:
+                self.disk.put(key, to_bytes(made))
+            return made
+
+        return self.memory.get_or_make(key, make)  # type: ignore[return-value]
+
+    def _read(self, key: str, from_bytes: Callable[[bytes], T] | None) -> T | None:
+        if self.disk is None or from_bytes is None:
+            return None
+        data = self.disk.get(key)
+        if data is None:
+            return None
+        try:
+            return from_bytes(data)
+        except Exception as error:  # noqa: BLE001  a decoder may be a plugin's; every fault in reading means "compile again"
+            self.disk.drop(key, f"{type(error).__name__}: {error}")
+            return None

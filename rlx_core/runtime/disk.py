@@ -1,0 +1,267 @@
+"""The compile cache's files: one an entry, each complete or absent, in a directory that is its owner's alone.
+
+An entry is a magic number, its key, its length, a checksum and the payload. It is written to a temporary file, synced and
+renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that nobody
+reads. Reading trusts nothing: a file that differs in any bit from what was written is no entry. There are no locks; writers
+of one key write the same bytes, and renaming decides which copy stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import stat
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field
+
+from rlx_core.errors import CacheError, Fact
+
+__all__ = ["DiskCache", "DiskCounts", "cache_directory"]
+
+MAGIC: Final = b"RLXCACH1"
+_HEADER: Final = struct.Struct("<8s32sQ32s")  # magic, key, payload bytes, checksum of the three and the payload
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+_SUFFIX: Final = ".rlx"
+_TEMPORARY: Final = ".tmp"
+_ABANDONED_AFTER: Final = 3600.0
+"""Seconds after which a temporary file is taken to be a killed writer's."""
+_FAULTS_KEPT: Final = 32
+
+
+def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where compiled programs are kept: RLX_CACHE_DIR, else `rlx` in XDG_CACHE_HOME, else `~/.cache/rlx`."""
+    env = os.environ if environment is None else environment
+    if env.get("RLX_CACHE_DIR"):
+        return Path(env["RLX_CACHE_DIR"])
+    base = Path(env.get("XDG_CACHE_HOME") or "")
+    # The XDG specification tells programs to ignore a relative path there.
+    return (base if base.is_absolute() else Path.home() / ".cache") / "rlx"
+
+
+@define
+class DiskCounts:
+    """What the files did so far, and the last faults in words."""
+
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+    evicted: int = 0
+    rejected: int = 0
+    faults: list[str] = field(factory=list)
+
+    def fault(self, what: str) -> None:
+        self.faults.append(what)
+        del self.faults[:-_FAULTS_KEPT]
+
+
+class DiskCache:
+    """Bytes by hex digest, in files; at most `max_nbytes` in all, the ones unused for longest go first.
+
+    Neither `get` nor `put` raises for anything that the file system does: what cannot be read is a miss, what cannot be
+    written is not kept, and `counts` has the reason.
+
+    Raises:
+        CacheError: The directory cannot be made, belongs to another user, or is open to others.
+    """
+
+    def __init__(self, directory: Path | str | None = None, *, max_nbytes: int = 1 << 30) -> None:
+        self.directory = Path(cache_directory() if directory is None else directory)
+        self.max_nbytes = max_nbytes
+        self.counts = DiskCounts()
+        _own(self.directory)
+
+    def get(self, key: str) -> bytes | None:
+        """The payload stored under `key`, or `None`; a damaged entry is removed."""
+        path = self._path(key)
+        try:
+            data = self._read(path)
+        except FileNotFoundError:
+            self.counts.misses += 1
+            return None
+        except OSError as error:
+            self.counts.misses += 1
+            self.counts.fault(f"read {path.name}: {error}")
+            return None
+        payload, reason = _payload(key, data)
+        if payload is None:
+            self.counts.misses += 1
+            self.drop(key, reason)
+            return None
+        self.counts.hits += 1
+        with contextlib.suppress(OSError):  # a read-only directory keeps no record of use
+            os.utime(path)
+        return payload
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store `payload` under `key`; whether that worked."""
+        path = self._path(key)
+        if _HEADER.size + len(payload) > self.max_nbytes:
+            self.counts.fault(f"write {path.name}: {len(payload)} bytes are more than the cache may hold")
+            return False
+        temporary = self.directory / f".{key[:16]}.{os.getpid()}.{secrets.token_hex(8)}{_TEMPORARY}"
+        try:
+            _write(temporary, _header(key, payload), payload)
+            os.replace(temporary, path)
+            _sync_directory(self.directory)
+        except OSError as error:
+            self.counts.fault(f"write {path.name}: {error}")
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            return False
+        self.counts.stored += 1
+        self._evict(keep=path)
+        return True
+
+    def drop(self, key: str, reason: str) -> None:
+        """Remove an entry that proved useless."""
+        self.counts.rejected += 1
+        self.counts.fault(f"entry {key[:16]}: {reason}")
+        with contextlib.suppress(OSError):  # it may be gone, or the directory read-only: then it is refused again
+            self._path(key).unlink()
+
+    def keys(self) -> list[str]:
+        """The keys of the entries there are, sorted."""
+        return sorted(path.name.removesuffix(_SUFFIX) for path, _ in self._entries())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that entries take."""
+        return sum(found.st_size for _, found in self._entries())
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for path, _ in self._entries():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    # --------------------------------------------------------------------------------------- details
+
+    def _path(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise CacheError(f"cache: a key is 64 hex digits, not {key!r}")
+        return self.directory / f"{key}{_SUFFIX}"
+
+    def _read(self, path: Path) -> bytes:
+        # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError("it is not a plain file")
+            if _is_foreign(found):
+                raise OSError(f"it belongs to user {found.st_uid}")
+            if found.st_size > self.max_nbytes:
+                raise OSError(f"it has {found.st_size} bytes, more than the cache may hold ({self.max_nbytes})")
+            return file.read()
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        try:
+            names = [entry.path for entry in os.scandir(self.directory) if entry.name.endswith(_SUFFIX)]
+        except OSError as error:
+            self.counts.fault(f"list {self.directory}: {error}")
+            return
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # another process evicts too
+                yield Path(name), os.lstat(name)
+
+    def _evict(self, keep: Path) -> None:
+        entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
+        total = sum(found.st_size for _, found in entries)
+        for path, found in entries:
+            if total <= self.max_nbytes:
+                break
+            if path == keep:
+                continue
+            with contextlib.suppress(OSError):
+                path.unlink()
+                self.counts.evicted += 1
+            total -= found.st_size
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove temporary files of writers that were killed."""
+        limit = time.time() - _ABANDONED_AFTER
+        for path in self.directory.glob(f".*{_TEMPORARY}"):
+            with contextlib.suppress(OSError):
+                if os.lstat(path).st_mtime < limit:
+                    path.unlink()
+
+
+def _own(directory: Path) -> None:
+    """Make `directory`, and require that nobody else can put anything into it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.stat(directory)
+    except OSError as error:
+        raise CacheError(
+            f"cache: {directory} cannot be used ({error.strerror})", Fact("directory", directory)
+        ) from error
+    if _is_foreign(found):
+        raise CacheError(f"cache: {directory} belongs to user {found.st_uid}, not to {os.getuid()}")
+    if os.name == "posix" and found.st_mode & 0o077:
+        raise CacheError(
+            f"cache: {directory} is open to others (mode {stat.S_IMODE(found.st_mode):o}, not 700)",
+            hint=f"chmod 700 {directory}",
+        )
+
+
+def _is_foreign(found: os.stat_result) -> bool:
+    return os.name == "posix" and found.st_uid != os.geteuid()
+
+
+def _flags(*names: str) -> int:
+    """The flags of `os.open` that this platform has."""
+    return sum(vars(os).get(name, 0) for name in names)
+
+
+def _checksum(key: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(MAGIC + key + struct.pack("<Q", len(payload)) + payload).digest()
+
+
+def _header(key: str, payload: bytes) -> bytes:
+    raw = bytes.fromhex(key)
+    return _HEADER.pack(MAGIC, raw, len(payload), _checksum(raw, payload))
+
+
+def _payload(key: str, data: bytes) -> tuple[bytes | None, str]:
+    """The payload of a file's bytes, or `None` and what is wrong with them."""
+    if len(data) < _HEADER.size:
+        return None, f"it has {len(data)} bytes, a header has {_HEADER.size}"
+    magic, raw, length, checksum = _HEADER.unpack_from(data)
+    payload = data[_HEADER.size :]
+    if magic != MAGIC:
+        return None, "it is not an entry of this format"
+    if raw != bytes.fromhex(key):
+        return None, f"it was stored under {raw.hex()[:16]}"
+    if length != len(payload):
+        return None, f"its payload has {len(payload)} bytes, the header says {length}"
+    if checksum != _checksum(raw, payload):
+        return None, "its checksum differs"
+    return payload, ""
+
+
+def _write(path: Path, *chunks: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW", "O_BINARY")
+    with open(os.open(path, flags, 0o600), "wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    if os.name != "posix":
+        return  # elsewhere directories cannot be opened, and renaming is durable by itself or not at all
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

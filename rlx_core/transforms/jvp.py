@@ -1,0 +1,72 @@
+"""Forward mode, graph to graph: the program beside its derivative along named directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_core.errors import DtypeError, Fact
+from rlx_core.ir.graph import Builder, Graph, Value
+from rlx_core.transforms.engine import STANDARD, Engine, find_value, fresh_name, live_nodes, pruned, rule_for, zeros
+from rlx_core.transforms.prepare import copy_prepared
+from rlx_core.transforms.sweeps import pushforward
+
+__all__ = ["jvp_graph", "jvp_with_values", "tangents_of"]
+
+
+def jvp_graph(graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD) -> Graph:
+    """The program with the extra inputs `tangent_<name>`: outputs [primals.., tangents..], one tangent an output.
+
+    The tangent of an integer or bool output is zeros of its own type: there is nothing else it could be.
+
+    Raises:
+        UnknownNameError: `graph` has no such value.
+        DtypeError: One of them is an integer or a bool.
+        MissingRuleError: An op on the way has no rule and none can be derived.
+    """
+    return jvp_with_values(graph, names, engine=engine)[0]
+
+
+def jvp_with_values(
+    graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD
+) -> tuple[Graph, dict[Value, Value]]:
+    """As `jvp_graph`, with the map from values of `graph` to values of the new graph."""
+    sources = [_differentiable(graph, name) for name in names]
+    builder = Builder(f"{graph.name}_jvp")
+    values = copy_prepared(builder, graph, "jvp", sources, engine=engine)
+    nodes = list(builder.nodes)
+    taken = {*graph.names}
+    seeds: dict[Value, Value] = {}
+    for handle, source in zip(names, sources, strict=True):
+        name = fresh_name(taken, f"tangent_{handle if isinstance(handle, str) else _label(handle)}")
+        taken.add(name)
+        tangent = builder.input(name, source.type)
+        new = values[source]
+        if new in seeds:
+            with rule_for(engine, builder, new.node, "jvp"):
+                tangent = seeds[new] + tangent
+        seeds[new] = tangent
+    outputs = [values[v] for v in graph.outputs]
+    reached = pushforward(builder, live_nodes(nodes, outputs), seeds, engine=engine)
+    tangents = [reached[v] if v in reached else zeros(builder, v.type) for v in outputs]
+    return builder.finish([*outputs, *tangents]), values
+
+
+def _differentiable(graph: Graph, handle: str | Value) -> Value:
+    value = find_value(graph, handle)
+    if not value.dtype.is_differentiable:
+        raise DtypeError(
+            f"jvp: {handle if isinstance(handle, str) else repr(handle)} is {value.type}; {value.dtype} has no tangent",
+            Fact("value", value.type, value.node.origin.source),
+        )
+    return value
+
+
+def _label(value: Value) -> str:
+    return repr(value).lstrip("%").replace(".", "_")
+
+
+def tangents_of(body: Graph, wrt: Sequence[str], *, engine: Engine = STANDARD) -> Graph:
+    """A nested graph's JVP: inputs and tangents of `wrt` in, tangents of the differentiable outputs out."""
+    both = jvp_graph(body, wrt, engine=engine)
+    tangents = both.outputs[len(body.outputs) :]
+    return pruned(both, [t for t in tangents if t.dtype.is_differentiable])

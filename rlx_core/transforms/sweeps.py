@@ -1,0 +1,273 @@
+"""The two sweeps of differentiation: cotangents flow backwards over nodes, tangents forwards.
+
+Both work on nodes of any builder, so a traced function and a finished graph are differentiated by the same code. A missing
+cotangent or tangent is a zero that is never built, and contributions to one value are added in a fixed order (that of the
+sweep). A node without a rule is decomposed on the spot, or its rule is the transpose of the one for the other mode, which
+is why the two sweeps live together: each is the other's last resort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rlx_core.errors import DtypeError, Fact, ShapeError
+from rlx_core.ir.graph import Builder, Node, Value, as_results
+from rlx_core.ir.op import ZERO, Zero
+from rlx_core.ir.rules import CustomDerivative
+from rlx_core.ir.types import TensorType
+from rlx_core.transforms.engine import (
+    STANDARD,
+    Engine,
+    dependents,
+    missing_rule,
+    operand_name,
+    padded,
+    placeholder,
+    rule_for,
+    zeros,
+)
+
+__all__ = ["backward", "pushforward"]
+
+Tangents = Sequence["Value | Zero"]
+
+
+def backward(
+    builder: Builder,
+    nodes: Sequence[Node],
+    cotangents: Mapping[Value, Value],
+    *,
+    wrt: Iterable[Value] | None = None,
+    engine: Engine = STANDARD,
+) -> dict[Value, Value]:
+    """Sweep over `nodes` in reverse and return the cotangent of every value that one reaches.
+
+    Args:
+        builder: Where the derivative's nodes go; `nodes` may be its own.
+        nodes: What to differentiate, in topological order.
+        cotangents: Where the sweep starts: the cotangent of each of these values.
+        wrt: Only cotangents that help to find these are computed; `None` means all.
+        engine: Where rules come from.
+
+    Raises:
+        MissingRuleError: An op on the way has no rule and none can be derived, or its rule leaves out an operand.
+    """
+    reached = dict(cotangents)
+    active = None if wrt is None else dependents(nodes, wrt)
+    for node in reversed(nodes):
+        g = [reached.get(r, ZERO) for r in node.results]
+        wanted = [
+            v is not None and v.dtype.is_differentiable and (active is None or v in active) for v in node.operands
+        ]
+        if not any(wanted) or all(isinstance(c, Zero) for c in g):
+            continue
+        with rule_for(engine, builder, node, "vjp"):
+            for operand, cotangent in pull(engine, builder, node, g, wanted):
+                before = reached.get(operand)
+                reached[operand] = cotangent if before is None else before + cotangent
+    return reached
+
+
+def pull(
+    engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+) -> list[tuple[Value, Value]]:
+    """The contributions of one node to the cotangents of its wanted operands."""
+    rule = engine.rule(node.op, "vjp")
+    if rule is not None:
+        return _by_rule(rule, builder, node, g, wanted)
+    has_jvp = engine.rule(node.op, "jvp") is not None
+    if isinstance(node.op, CustomDerivative) and has_jvp:
+        return _by_transposition(engine, builder, node, g, wanted)
+    if engine.rule(node.op, "decompose") is not None:
+        return _by_decomposition(engine, builder, node, g, wanted)
+    if has_jvp:
+        return _by_transposition(engine, builder, node, g, wanted)
+    first = operand_name(node, wanted.index(True))
+    raise missing_rule(node.op, "vjp", first, Fact("node", node.label, node.origin.source))
+
+
+def _by_rule(
+    rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+) -> list[tuple[Value, Value]]:
+    # Rules compute with cotangents, so absent ones are built here; a result without tangents keeps the symbolic zero.
+    full = [
+        zeros(builder, t) if isinstance(c, Zero) and t.dtype.is_differentiable else c
+        for c, t in zip(g, node.types, strict=True)
+    ]
+    is_single = len(full) == 1
+    operands = padded(node.op, node.operands)
+    found = as_results(
+        rule(full[0] if is_single else tuple(full), *operands, y=node.results[0] if is_single else node.results)
+    )
+    if not len(node.operands) <= len(found) <= len(operands):
+        raise ShapeError(
+            f"{node.op.name}: its vjp rule gives {len(found)} cotangents for {len(node.operands)} operands",
+            Fact("node", node.label, node.origin.source),
+        )
+    contributions = []
+    for index, (operand, cotangent) in enumerate(zip(node.operands, found, strict=False)):
+        if not wanted[index] or isinstance(cotangent, Zero):
+            continue
+        assert operand is not None
+        name = operand_name(node, index)
+        if cotangent is None:
+            raise missing_rule(node.op, "vjp", name, Fact("node", node.label, node.origin.source))
+        check_linear(node, "vjp", f"the cotangent of {name}", cotangent, operand.type)
+        contributions.append((operand, cotangent))
+    return contributions
+
+
+def check_linear(node: Node, kind: str, what: str, found: Any, wanted: TensorType) -> None:
+    """Require that what a rule gave has the type of the value that it belongs to.
+
+    Raises:
+        DtypeError, ShapeError: It has another dtype, or other dims.
+    """
+    where = Fact("node", node.label, node.origin.source)
+    if not isinstance(found, Value):
+        raise DtypeError(f"{node.op.name}.{kind}: {what} must be a value or ZERO, not {type(found).__name__}", where)
+    if found.dtype is not wanted.dtype:
+        raise DtypeError(f"{node.op.name}.{kind}: {what} must be {wanted}, not {found.type}", where)
+    if found.shape != wanted.shape and found.type.is_static and wanted.is_static:
+        raise ShapeError(f"{node.op.name}.{kind}: {what} must be {wanted}, not {found.type}", where)
+
+
+def _by_decomposition(
+    engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+) -> list[tuple[Value, Value]]:
+    decompose = engine.rule(node.op, "decompose")
+    assert decompose is not None
+    start = len(builder.nodes)
+    results = as_results(decompose(*padded(node.op, node.operands)))
+    seeds = _paired(results, g)
+    # One entry an operand value, however often the node reads it: the inner sweep has added its uses up.
+    asked = list(dict.fromkeys(v for v, w in zip(node.operands, wanted, strict=True) if w and v is not None))
+    reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=engine)
+    return [(v, reached[v]) for v in asked if v in reached]
+
+
+def _by_transposition(
+    engine: Engine, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
+) -> list[tuple[Value, Value]]:
+    """The VJP as the transpose of the op's own JVP: the tangent map is recorded on placeholders and swept backwards."""
+    inner = engine.deriving_from_other_mode("vjp", node.op, operand_name(node, wanted.index(True)))
+    tangents: list[Value | Zero] = [
+        placeholder(builder, v.type) if w and v is not None else ZERO
+        for v, w in zip(node.operands, wanted, strict=True)
+    ]
+    start = len(builder.nodes)
+    seeds = _paired(push(inner, builder, node, tangents), g)
+    asked = [t for t in tangents if not isinstance(t, Zero)]
+    reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=inner)
+    return [
+        (v, reached[t])
+        for v, t in zip(node.operands, tangents, strict=True)
+        if v is not None and not isinstance(t, Zero) and t in reached
+    ]
+
+
+def _paired(values: Tangents, cotangents: Tangents) -> dict[Value, Value]:
+    """Each value's cotangent; a value that stands at several places has the sum of theirs."""
+    seeds: dict[Value, Value] = {}
+    for value, cotangent in zip(values, cotangents, strict=True):
+        if not isinstance(value, Zero) and not isinstance(cotangent, Zero):
+            seeds[value] = seeds[value] + cotangent if value in seeds else cotangent
+    return seeds
+
+
+def pushforward(
+    builder: Builder,
+    nodes: Sequence[Node],
+    tangents: Mapping[Value, Value],
+    *,
+    engine: Engine = STANDARD,
+) -> dict[Value, Value]:
+    """Sweep over `nodes` forwards and return the tangent of every value that one reaches.
+
+    Args:
+        builder: Where the derivative's nodes go; `nodes` may be its own.
+        nodes: What to differentiate, in topological order.
+        tangents: Where the sweep starts. A tangent given for the result of one of `nodes` is added to its own.
+        engine: Where rules come from.
+
+    Raises:
+        MissingRuleError: An op on the way has no rule and none can be derived.
+    """
+    reached = dict(tangents)
+    for node in nodes:
+        t = [ZERO if v is None else reached.get(v, ZERO) for v in node.operands]
+        has_derivative = any(type.dtype.is_differentiable for type in node.types)
+        if not has_derivative or all(isinstance(x, Zero) for x in t):
+            continue
+        with rule_for(engine, builder, node, "jvp"):
+            for result, tangent in zip(node.results, push(engine, builder, node, t), strict=True):
+                if not isinstance(tangent, Zero):
+                    before = reached.get(result)
+                    reached[result] = tangent if before is None else before + tangent
+    return reached
+
+
+def push(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
+    """The tangents of one node's results."""
+    rule = engine.rule(node.op, "jvp")
+    if rule is not None:
+        return _push_by_rule(rule, node, t)
+    has_vjp = engine.rule(node.op, "vjp") is not None
+    if isinstance(node.op, CustomDerivative) and has_vjp:
+        return _push_by_transposition(engine, builder, node, t)
+    if engine.rule(node.op, "decompose") is not None:
+        return _push_by_decomposition(engine, builder, node, t)
+    if has_vjp:
+        return _push_by_transposition(engine, builder, node, t)
+    first = next(operand_name(node, i) for i, x in enumerate(t) if not isinstance(x, Zero))
+    raise missing_rule(node.op, "jvp", first, Fact("node", node.label, node.origin.source))
+
+
+def _push_by_rule(rule: Callable[..., Any], node: Node, t: Tangents) -> Tangents:
+    operands = padded(node.op, node.operands)
+    tangents = (*t, *[ZERO] * (len(operands) - len(t)))
+    y = node.results[0] if len(node.results) == 1 else node.results
+    found = as_results(rule(tangents, *operands, y=y))
+    if len(found) != len(node.results):
+        raise ShapeError(
+            f"{node.op.name}: its jvp rule gives {len(found)} tangents for {len(node.results)} results",
+            Fact("node", node.label, node.origin.source),
+        )
+    for index, (tangent, type) in enumerate(zip(found, node.types, strict=True)):
+        if tangent is None:
+            raise missing_rule(node.op, "jvp", None, Fact("result", index), Fact("node", node.label))
+        if not isinstance(tangent, Zero):
+            check_linear(node, "jvp", f"the tangent of result {index}", tangent, type)
+    return found
+
+
+def _push_by_decomposition(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
+    decompose = engine.rule(node.op, "decompose")
+    assert decompose is not None
+    start = len(builder.nodes)
+    results = as_results(decompose(*padded(node.op, node.operands)))
+    # An operand that is read twice has one tangent, so the pairs may repeat it.
+    seeds = {
+        v: x for v, x in zip(node.operands, t, strict=True) if v is not None and not isinstance(x, Zero)
+    }
+    reached = pushforward(builder, builder.nodes[start:], seeds, engine=engine)
+    return [reached.get(r, ZERO) for r in results]
+
+
+def _push_by_transposition(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
+    """The JVP as the transpose of the op's own VJP, which is linear in the cotangent."""
+    wanted = [not isinstance(x, Zero) for x in t]
+    inner = engine.deriving_from_other_mode("jvp", node.op, operand_name(node, wanted.index(True)))
+    g: list[Value | Zero] = [
+        placeholder(builder, type) if type.dtype.is_differentiable else ZERO for type in node.types
+    ]
+    start = len(builder.nodes)
+    seeds: dict[Value, Value] = {}
+    of_operand = {v: x for v, x in zip(node.operands, t, strict=True) if v is not None and not isinstance(x, Zero)}
+    for operand, cotangent in pull(inner, builder, node, g, wanted):
+        tangent = of_operand[operand]
+        seeds[cotangent] = seeds[cotangent] + tangent if cotangent in seeds else tangent
+    asked = [c for c in g if not isinstance(c, Zero)]
+    reached = backward(builder, builder.nodes[start:], seeds, wrt=asked, engine=inner)
+    return [ZERO if isinstance(c, Zero) else reached.get(c, ZERO) for c in g]
