@@ -171,7 +171,9 @@ def ops_of(module: str) -> tuple[type[Op], ...]:
         if isinstance(entry, OpFunction) or (isinstance(entry, type) and issubclass(entry, Op))
     )
     if not ops:
-        raise UnknownNameError(f"--rlx-plugin: module {module} offers no ops", hint="give it a tuple `OPS` of op classes")
+        raise UnknownNameError(
+            f"--rlx-plugin: module {module} offers no ops", hint="give it a tuple `OPS` of op classes"
+        )
     return ops
 
 
