@@ -23,7 +23,7 @@ __all__ = ["svg"]
 _CHAR, _LINE, _PAD = 6.7, 15.0, 8.0  # of an 11 px monospace font
 _LONGEST = 46  # characters of a line in a box
 _STYLE = """
-text { font: 11px ui-monospace, Menlo, Consolas, monospace; fill: #1f2328 }
+text { font: 11px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }
 .title { font-weight: 600 } .note { fill: #59636e }
 path { fill: none; stroke-width: 1.3 } rect { stroke-width: 1.2 }
 .view { stroke-dasharray: 4 3 }
