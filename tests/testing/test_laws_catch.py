@@ -226,7 +226,7 @@ def run(graph, arrays):
 def test_a_third_party_runs_the_laws_over_its_own_ops_and_backend(tmp_path: Path):
     (tmp_path / "acme_ops.py").write_text(PLUGIN)
     root = Path(__file__).parents[2]
-    options = ["--rlx-plugin=acme_ops", "--rlx-backend=acme_ops", "--pyargs", "rlx_core.testing"]
+    options = ["--rlx-plugin=acme_ops", "--rlx-backend=acme_ops:run", "--pyargs", "rlx_core.testing"]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "rlx_core.testing.plugin", *options],
         cwd=tmp_path,
