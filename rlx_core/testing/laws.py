@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Graph, as_results

@@ -15,7 +15,19 @@ from attrs import evolve, field, frozen
 
 from rlx_core.errors import Fact, MissingRuleError, UnknownNameError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value, as_results, building, decomposition, literal
+from rlx_core.ir.graph import (
+    Builder,
+    Constant,
+    Graph,
+    Input,
+    Node,
+    Param,
+    Value,
+    as_results,
+    building,
+    decomposition,
+    literal,
+)
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.rewrite import copy_node

@@ -109,7 +109,7 @@ def rich_graph():
             b.constant(np.asarray(data))
         n = symbol("n")
         late = b.input("late", TensorType(x.dtype, (n, 4)))
-        flat = reshape(late, (2, -1))
+        flat = reshape(late, (3, -1))
         total = sum_axes(reshape(again, (x.shape[0] * 8, 8)), axes=(0,), keep_dim=True)
         one, two = Split()(total)
         y = cast(two, to=f64)
