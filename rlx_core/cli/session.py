@@ -141,8 +141,17 @@ class Session:
             typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
             return found
         for part in layout(found):
-            self.console.print(part)
+            self.print(part)
         return found
+
+    def print(self, part: Any) -> None:
+        """Print one table or line; in a file without the blanks that fill a terminal's lines."""
+        if self.console.is_terminal:
+            self.console.print(part)
+            return
+        with self.console.capture() as captured:
+            self.console.print(part)
+        typer.echo("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()), nl=False)
 
 
 def quietly(gather: Callable[[], T]) -> T:

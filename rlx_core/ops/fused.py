@@ -29,9 +29,9 @@ from rlx_core.ops.movement import narrow
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
 from rlx_core.ops.statistics import affine_prepare, expect_affine
 
-ACTIVATIONS: dict[str, type[Op]] = {
-    op.name.removeprefix("rlx."): op for op in (*activations.OPS, *piecewise.OPS) if len(op.operands) == 1
-}
+STANDARD: tuple[type[Op], ...] = (*activations.OPS, *piecewise.OPS)
+
+ACTIVATIONS: dict[str, type[Op]] = {op.name.removeprefix("rlx."): op for op in STANDARD if len(op.operands) == 1}
 """The standard functions of one variable by their short names; any other op of one operand is given as itself."""
 
 

@@ -122,7 +122,7 @@ class FusedAttentionBlock(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        small = {"num_heads": 2, "head_dim": 2}
+        small: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
         for d in FLOATS:
             yield Sample(f"{d}[2, 3, 5]", f"{d}[5, 12]", f"{d}[4, 5]", "bool[2, 3]", f"{d}[12]", f"{d}[5]", **small)
         yield Sample("f64[1, 3, 5]", "f64[5, 12]", "f64[4, 5]", **small, mask_kind="causal", attn_logit_softcap=1.5)
@@ -173,7 +173,7 @@ class FusedTransformerLayer(Op):
     intermediate_size: int = field(validator=ge(1))
     eps1: float = field(default=1e-5, validator=ge(0))
     eps2: float = field(default=1e-5, validator=ge(0))
-    activation: Op | None = field(default="gelu", converter=as_activation)
+    activation: Op | None = field(default=None, converter=as_activation)
 
     def prepare(self, *x: Value | None) -> tuple[Value | None, ...]:
         mask = x[9] if len(x) > 9 else None
@@ -233,7 +233,7 @@ class FusedTransformerLayer(Op):
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        settings = {"num_heads": 2, "head_dim": 2, "intermediate_size": 6}
+        settings: dict[str, Any] = {"num_heads": 2, "head_dim": 2, "intermediate_size": 6}
 
         def types(d: str, mask: str | None) -> list[str | None]:
             vector = f"{d}[4]"
@@ -241,7 +241,9 @@ class FusedTransformerLayer(Op):
                     vector, mask]  # fmt: skip
 
         for d in FLOATS:
-            yield Sample(*types(f"{d}", "bool[2, 3]"), f"{d}[12]", f"{d}[4]", f"{d}[6]", f"{d}[4]", **settings)
+            yield Sample(
+                *types(f"{d}", "bool[2, 3]"), f"{d}[12]", f"{d}[4]", f"{d}[6]", f"{d}[4]", **settings, activation="gelu"
+            )
         yield Sample(*types("f64", "bool[2, 3]"), **settings, activation="silu", eps1=0.1, eps2=0.2)
         yield Sample(*types("f64", None), **settings, activation=None)
         yield Rejected(*types("f32", None), num_heads=2, head_dim=2, intermediate_size=5, error=ShapeError,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rlx_core.ir.dtypes import DType
 from rlx_core.passes.rules import Match, Predicate, kept_for, predicate
 
-__all__ = ["is_integer", "is_not_complex", "is_output", "only_use", "root_dtype", "same_dtype"]
+__all__ = ["is_float", "is_integer", "is_not_complex", "is_output", "only_use", "root_dtype", "same_dtype"]
 
 
 @predicate("every inner value to have one use and to be no output")
@@ -32,3 +32,4 @@ def root_dtype(name: str, accepts: Callable[[DType], bool]) -> Predicate:
 
 is_integer = root_dtype("an integer", lambda d: d.is_integer)
 is_not_complex = root_dtype("real", lambda d: not d.is_complex)
+is_float = root_dtype("a float", lambda d: d.is_float)

@@ -20,6 +20,9 @@ from rlx_core.ir.fingerprint import fingerprint
 from rlx_core.ir.graph import Graph, nested_graphs
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.module import Stage
+from rlx_core.ir.verify import check
+from rlx_core.passes.runner import Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config_reading import load_config
@@ -99,7 +102,7 @@ def compile_graph(
         device = with_contributed_kernels(backend.target, registry, name)
         plan = resolve_plan(configuration, registry, device)
     with clock.part("passes"):
-        run = plan.run(graph)
+        run = plan.run(graph, Watch(check=check_stage))
     with clock.part("plan"):
         prepared = split_prepare(run.graph, device, pinned=tuple(donations or {}))
         options = PlanOptions(strategy=configuration.memory.strategy, alignment=configuration.memory.alignment)
@@ -121,6 +124,11 @@ def compile_graph(
         seconds=clock.seconds, prepared_nbytes=prepared.nbytes,
     )  # fmt: skip
     return Compiled(lir, backend, device, options, report)
+
+
+def check_stage(graph: Graph, stage: str) -> None:
+    """Require that a graph obeys the rules of the stage it is at; the verifier that runs after every pass."""
+    check(graph, Stage.HIR if stage == "hir" and has_blocks(graph) else Stage.MIR)
 
 
 def configured(config: Config) -> Configuration:
@@ -145,7 +153,8 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
         DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
     """
     if wanted is None:
-        wanted = preferred_target(host.activate_for("target"))
+        registry = host.activate_for("target")
+        wanted = preferred_target(registry if registry.backends else host.activate_all())
     backend = host.load("backends", wanted)
     registry = host.activate_for_compile(wanted)
     return wanted, backend() if isinstance(backend, type) else backend, registry

@@ -119,7 +119,7 @@ class FusionConfig:
         attention_threshold: The largest batch times sequence length for which a whole attention block is merged.
     """
 
-    policy: Literal["fusable", "direct"] = field(default="fusable", validator=in_(("fusable", "direct")))
+    policy: Literal["fusable", "direct"] = field(default="direct", validator=in_(("fusable", "direct")))
     enabled: bool = True
     unfuse_regions: bool = False
     attention_threshold: int = field(default=64, validator=ge(0))
@@ -185,7 +185,7 @@ class Configuration:
     """Everything that was said about a compilation. A value: equal configurations compile equally.
 
     Attributes:
-        target: The device to compile for.
+        target: The device to compile for; the preferred one that is available, if not given.
         use: The name of the pipeline.
         pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
         passes: Options for passes wherever they occur, by pass name.
@@ -195,7 +195,7 @@ class Configuration:
         unknown_settings: Environment variables that look like settings and are none.
     """
 
-    target: str = "cpu"
+    target: str | None = None
     use: str = "inference"
     pipeline: Mapping[str, PipelineConfig] = field(default=EMPTY, converter=freeze)
     passes: Mapping[str, Mapping[str, Any]] = field(default=EMPTY, converter=freeze)

@@ -21,6 +21,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     attention,
     batch_norm,
+    blocks,
     einsum,
     fused,
     fused_layers,
@@ -49,6 +50,7 @@ MODULES = (
     normalization,
     normalization_backward,
     batch_norm,
+    blocks,
     rope,
     attention,
     loss,

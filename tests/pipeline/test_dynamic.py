@@ -139,22 +139,12 @@ def test_each_template_and_binding_is_compiled_once(fake_target):
     assert len(cache) == 2
 
 
-def test_a_binding_is_spelled_by_name():
-    template = make_lir(sequence_graph(), _any_target())
+def test_a_binding_is_spelled_by_name(fake_target):
+    template = make_lir(sequence_graph(), fake_target())
 
     key = binding_key(DimBinding.of(seq=3, batch=2, other=1), template_symbols(template))
 
     assert key == "batch=2 seq=3"
-
-
-def _any_target():
-    from rlx_core.ir.op import Op
-    from rlx_core.pipeline.backend import Target
-    from rlx_core.pipeline.kernels import KernelTable
-
-    table = KernelTable("any")
-    table.register(Op, name="any")(lambda *_, **__: None)
-    return Target("any", table)
 
 
 def test_a_failed_attempt_is_tried_again():
