@@ -33,6 +33,9 @@ def apply(op: Op, operands: Sequence[Any], *, name: str | None = None) -> Any:
     builder = _builder_for(operands)
     if builder is None:
         return _evaluate(op, operands)
+    if builder.untyped is not None:
+        given = [x if x is None or isinstance(x, Value) else builder.constant(x) for x in operands]
+        return builder.emit(op, given, name=name, types=builder.untyped)[0]
     with building(builder):
         lifted = lift(builder, operands)
         if op.prepare is not None:

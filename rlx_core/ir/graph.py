@@ -448,10 +448,12 @@ class Builder:
     Attributes:
         name: The name of the graph.
         capturing: Whether values of other builders may be used: each becomes an input here (see `captures`).
+        untyped: The types that results get without promotion and inference; set for patterns, whose variables have none.
     """
 
     name: str = "main"
     capturing: bool = False
+    untyped: tuple[TensorType, ...] | None = None
     nodes: list[Node] = field(factory=list, init=False)
     guards: list[Guard] = field(factory=list, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)

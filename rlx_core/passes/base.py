@@ -154,6 +154,7 @@ class PassRecord:
     invalidates: ClassVar[frozenset[Property]] = frozenset()
     before: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
+    is_fusion: ClassVar[bool] = False
 
     def options(self) -> dict[str, Any]:
         """The options by name, as configuration spells them, in declared order."""

@@ -14,14 +14,15 @@ from attrs import Factory, field, frozen
 
 from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.graph import Graph, Value
-from rlx_core.passes.base import Context, Miss, Pass, Result
+from rlx_core.ir.verify import Stage, check
+from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result
 from rlx_core.passes.order import check_order
 
 __all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
 
 Listener = Callable[["PassEvent"], None]
 Printer = Callable[[str, Graph], None]
-Check = Callable[[Graph, str], None]
+Check = Callable[[Graph, Stage], None]
 
 
 @frozen
@@ -40,12 +41,13 @@ class Watch:
     """How a run is observed; none of it changes a result.
 
     Attributes:
-        check: Raises if a graph breaks the rules of its stage; called after every pass. `None` trusts the passes.
+        check: Raises if a graph breaks the rules of its stage; called after every pass that changed it. `None` trusts the
+            passes.
         listeners: Called with a `PassEvent` at the start and the end of every pass.
         show: Given a heading and a graph, before and after the passes named in `before` and `after` ("*" is every pass).
     """
 
-    check: Check | None = None
+    check: Check | None = check
     listeners: tuple[Listener, ...] = ()
     show: Printer | None = None
     before: frozenset[str] = field(default=frozenset(), converter=frozenset)
@@ -104,6 +106,7 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
     check_order(passes)
     done: list[PassRun] = []
     total = Result.unchanged(graph)
+    is_lowered = False
     for each in passes:
         nodes = len(total.graph)
         watch.print("before", watch.before, each.name, total.graph)
@@ -111,8 +114,9 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
         start = perf_counter_ns()
         result = run_one(each, total.graph, context)
         seconds = (perf_counter_ns() - start) * 1e-9
-        if watch.check is not None:
-            verify(each, result.graph, watch.check)
+        is_lowered = is_lowered or LOWERED in each.ensures
+        if watch.check is not None and result.graph is not total.graph:
+            verify(each, result.graph, Stage.MIR if is_lowered else Stage.HIR, watch.check)
         watch.tell(PassEvent("pass-end", each.name, len(result.graph), seconds, result.counts))
         watch.print("after", watch.after, each.name, result.graph)
         done.append(PassRun(each.name, seconds, nodes, len(result.graph), result.counts))
@@ -127,8 +131,8 @@ def run_one(each: Pass, graph: Graph, context: Context) -> Result:
         raise error.with_fact(Fact("pass", each.name)) from None
 
 
-def verify(each: Pass, graph: Graph, check: Check) -> None:
+def verify(each: Pass, graph: Graph, stage: Stage, check: Check) -> None:
     try:
-        check(graph, each.stage)
+        check(graph, stage)
     except RlxError as error:
         raise error.with_fact(Fact("after pass", each.name)) from None

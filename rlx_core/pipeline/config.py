@@ -185,7 +185,7 @@ class Configuration:
     """Everything that was said about a compilation. A value: equal configurations compile equally.
 
     Attributes:
-        target: The device to compile for.
+        target: The device to compile for; the preferred one that is available, if not given.
         use: The name of the pipeline.
         pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
         passes: Options for passes wherever they occur, by pass name.
@@ -195,7 +195,7 @@ class Configuration:
         unknown_settings: Environment variables that look like settings and are none.
     """
 
-    target: str = "cpu"
+    target: str | None = None
     use: str = "inference"
     pipeline: Mapping[str, PipelineConfig] = field(default=EMPTY, converter=freeze)
     passes: Mapping[str, Mapping[str, Any]] = field(default=EMPTY, converter=freeze)

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
 import cattrs
@@ -28,7 +28,9 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.pipeline.config import Configuration, Entry, UnknownSetting, freeze
 from rlx_core.pipeline.settings import read_settings
 
-__all__ = ["find_config", "load_config", "read_table"]
+__all__ = ["find_config", "load_config", "read_table", "structure"]
+
+T = TypeVar("T")
 
 INTERNAL = frozenset({"origins", "unknown_settings"})
 
@@ -83,7 +85,7 @@ def load_config(
     target = said.get("target") or next((t.get("target") for t, _ in layers), None)
     contributed = list(options)
     settings, unknown = read_settings(
-        os.environ if environ is None else environ, target if isinstance(target, str) else "cpu", contributed
+        os.environ if environ is None else environ, target if isinstance(target, str) else None, contributed
     )
     layers += [(unfold({key: value}), name) for key, (value, name) in settings.items()]
     layers.append((said, "the program"))
@@ -200,7 +202,7 @@ def converter() -> cattrs.Converter:
     made = cattrs.Converter(forbid_extra_keys=True)
     for kind, wanted in ((bool, "true or false"), (str, "a string"), (int, "an integer"), (float, "a number")):
         made.register_structure_hook(kind, strictly(kind, wanted))
-    made.register_structure_hook_func(lambda t: get_origin(t) is Literal, one_of)
+    made.register_structure_hook_func(is_literal, one_of)
     made.register_structure_hook_func(lambda t: t == tuple[str, ...], list_of_strings)
     made.register_structure_hook_func(lambda t: t == tuple[Entry, ...], list_of_entries)
     made.register_structure_hook_func(lambda t: t == Mapping[str, Any], table_of_anything)
@@ -224,12 +226,10 @@ def strictly(kind: type, wanted: str) -> Any:
 
 def record_of(cls: type, within: cattrs.Converter) -> Any:
     """Structure a record from a table whose keys may be written with hyphens."""
-    plain = cattrs.gen.make_dict_structure_fn(
-        cls,
-        within,
-        _cattrs_forbid_extra_keys=True,
-        **{name: cattrs.gen.override(omit=True) for name in INTERNAL & {a.name for a in attrs.fields(cls)}},
-    )
+    omitted: dict[str, Any] = {
+        name: cattrs.gen.override(omit=True) for name in INTERNAL & {a.name for a in attrs.fields(cls)}
+    }
+    plain: Any = cattrs.gen.make_dict_structure_fn(cls, within, _cattrs_forbid_extra_keys=True, **omitted)
 
     def structure(table: object, _: object) -> object:
         if not isinstance(table, Mapping):
@@ -237,6 +237,10 @@ def record_of(cls: type, within: cattrs.Converter) -> Any:
         return plain({str(k).replace("-", "_"): v for k, v in table.items()}, cls)
 
     return structure
+
+
+def is_literal(annotation: Any) -> bool:
+    return get_origin(annotation) is Literal
 
 
 def one_of(value: object, literal: Any) -> object:
@@ -268,6 +272,21 @@ def table_of_tables(value: object, _: object) -> Mapping[str, Mapping[str, Any]]
     if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
         raise WrongType(value, "a table of tables")
     return freeze(value)
+
+
+def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
+    """A record from one table that is not part of the configuration's own tree: the options of a pass, say.
+
+    Raises:
+        ConfigError: `what` is said to have the fault, `source` to be where it was said.
+    """
+    try:
+        return converter().structure(table, cls)
+    except (ClassValidationError, IterableValidationError) as error:
+        found = list(faults(error))
+    first = found[0]
+    facts = [Fact(f.key or "options", f.message, source) for f in found]
+    raise ConfigError(f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(found) == 1 else None)
 
 
 # ------------------------------------------------------------------------------------------- faults

@@ -8,6 +8,7 @@ error that lists all of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from attrs import evolve, frozen
@@ -120,7 +121,7 @@ def replacement(
     if answer.means == "rewritten":
         for table in dispatcher.tables:
             rule = table.find(node.op)
-            made = None if rule is None else draft(lambda rule=rule: rule(node.op, *operands), table.name)
+            made = None if rule is None else draft(partial(rule, node.op, *operands), table.name)
             if made is not None:
                 return place(made, node, table.name), evolve(answer, reason=f"by {table.name}")
         # Every rewrite declined this node, so it is dealt with as if there were none.
@@ -129,7 +130,7 @@ def replacement(
         return None, answer
     decompose = node.op.decompose
     assert decompose is not None, "common IR is the answer only for ops that decompose"
-    made = draft(lambda: decompose(*operands), node.op.name)
+    made = draft(partial(decompose, *operands), node.op.name)
     if made is None:
         raise MissingRuleError(f"{node.op.name}: its decomposition returned None", Fact("node", node.label))
     return place(made, node, f"the decomposition of {node.op.name}"), answer

@@ -20,9 +20,13 @@ from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     attention,
+    batch_norm,
+    einsum,
     linalg,
+    loss,
     normalization,
     normalization_backward,
+    products,
     rope,
     softmax,
     solve,
@@ -32,7 +36,7 @@ from rlx_core.transforms.engine import Engine
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-MODULES = (linalg, solve, softmax, normalization, normalization_backward, rope, attention)
+MODULES = (linalg, products, einsum, solve, softmax, normalization, normalization_backward, batch_norm, rope, attention, loss)
 CASES = [Case(op, s) for m in MODULES for op in m.OPS for s in op.samples()]
 ACCEPTED = [c for c in CASES if isinstance(c.sample, Sample)]
 REJECTED = [c for c in CASES if isinstance(c.sample, Rejected)]

@@ -112,7 +112,7 @@ def test_graphs_are_shown_around_the_passes_that_were_named(graph):
 def test_a_pass_that_breaks_the_rules_is_named(graph):
     def check(graph, stage):
         if len(graph) < 4:
-            raise VerifyError(f"{stage}: too small")
+            raise VerifyError(f"{stage!r}: too small")
 
     with pytest.raises(VerifyError) as caught:
         run_passes([CommonSubexpressions(), DeadCode()], graph, watch=Watch(check=check))

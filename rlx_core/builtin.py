@@ -1,0 +1,85 @@
+"""rlx's own plugin: the standard ops, passes, rule sets and pipelines, through the same hooks as anyone's.
+
+Everything here is a name and an address; nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlx_core.contributions import OpFamily, PassSpec, PipelineSpec, RuleSetSpec
+from rlx_core.hooks import hookimpl
+from rlx_core.ops.families import FAMILIES
+
+__all__ = ["rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+
+
+@hookimpl
+def rlx_ops() -> Iterator[OpFamily]:
+    """The standard ops, a family a module."""
+    for module, names in FAMILIES.items():
+        yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+
+
+@hookimpl
+def rlx_passes() -> list[PassSpec]:
+    """The passes of the core."""
+    return [
+        PassSpec("rlx.lower-hir", "rlx_core.passes.lower_hir:LowerHir", summary="Blocks become ops.", stage="hir"),
+        PassSpec("rlx.inline-calls", "rlx_core.passes.inline_calls:InlineCalls", summary="Calls become nodes in place."),
+        PassSpec("rlx.canonicalize", "rlx_core.passes.canonicalize:Canonicalize", summary="One spelling of everything."),
+        PassSpec(
+            "rlx.fold-constants", "rlx_core.passes.fold_constants:FoldConstants", summary="What is constant is computed now."
+        ),
+        PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
+        PassSpec("rlx.dead-code", "rlx_core.passes.dead_code:DeadCode", summary="What nothing needs is dropped."),
+        PassSpec(
+            "rlx.promote-params", "rlx_core.passes.promote_params:PromoteParams", summary="Parameters become inputs."
+        ),
+        PassSpec(
+            "rlx.legalize-broadcast",
+            "rlx_core.passes.legalize_broadcast:LegalizeBroadcast",
+            summary="Broadcasting is written out for targets that want equal shapes.",
+        ),
+        PassSpec("rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."),
+    ]
+
+
+@hookimpl
+def rlx_rulesets() -> list[RuleSetSpec]:
+    """The rule sets of the core."""
+    return [
+        RuleSetSpec("rlx.algebra", "rlx_core.passes.algebra:algebra", summary="Identities that keep every bit."),
+        RuleSetSpec("rlx.fast-math", "rlx_core.passes.fast_math:fast_math", summary="Identities of the reals only."),
+    ]
+
+
+CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
+
+
+@hookimpl
+def rlx_pipelines() -> list[PipelineSpec]:
+    """What happens to a program by default, read from top to bottom."""
+    return [
+        PipelineSpec(
+            "rlx.inference",
+            {
+                "hir": ["inline-calls", "lower-hir"],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, "legalize", "fold-constants", "cse", "dead-code"],
+            },
+            summary="Everything that keeps results and makes them faster.",
+        ),
+        PipelineSpec(
+            "rlx.training",
+            {
+                "hir": ["inline-calls", "lower-hir"],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, "legalize", "fold-constants", "cse", "dead-code"],
+            },
+            summary="The same for a step of training, whose parameters change on every run.",
+        ),
+        PipelineSpec(
+            "rlx.none",
+            {"hir": ["lower-hir"], "mir": ["legalize", "dead-code"]},
+            summary="Only what a program needs to run at all.",
+        ),
+    ]

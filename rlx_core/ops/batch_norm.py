@@ -1,0 +1,326 @@
+"""Batch normalisation: with given statistics (inference), and with those of the batch (training).
+
+Every operand but x lies along the channel axis. The five cotangents of the inference form are ops, so that a backend may
+have a kernel for each; the training form is its decomposition throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import evolve, field
+from attrs.validators import ge
+
+from rlx_core.errors import AxisError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim, product
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
+from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.creation import size_scalar
+from rlx_core.ops.linalg import as_dtype
+from rlx_core.ops.statistics import affine_prepare, along, expect_affine, mean_over, sum_to_axes, wide
+from rlx_core.ops.structural import expand, reshape, transpose
+
+POSITIVE = (0.5, 2.0)
+
+
+class ChannelOp(Op):
+    """What these ops share: a channel axis, and operands along it."""
+
+    axis: int
+    eps: float
+
+    def channel(self, x: Value | TensorType) -> int:
+        """The channel axis, counted from the front."""
+        return normalize_axis(self.axis, x.rank if isinstance(x, TensorType) else x.ndim)
+
+    def placed(self, x: Value, *vectors: Value) -> list[Value]:
+        """Vectors over the channels, wide, in a shape that broadcasts against x."""
+        return [along(v, x.ndim, (self.channel(x),)) for v in vectors]
+
+    def inverse_std(self, var: Value) -> Value:
+        return rsqrt(var + self.eps)
+
+    def expect(self, x: TensorType, dy: TensorType | None = None, **vectors: TensorType) -> None:
+        """Require float data, vectors over its channels, and a cotangent of the same dims."""
+        expect_affine(x, (x.shape[self.channel(x)],), **vectors)
+        if dy is not None:
+            expect_dtype("dy", dy, (x.dtype,))
+            expect_shape("dy", dy, x.shape)
+
+    def vector(self, x: TensorType) -> TensorType:
+        """The type of a cotangent along the channels: wide, because it is a sum over everything else."""
+        return TensorType(x.dtype.accumulator, (x.shape[self.channel(x)],))
+
+
+@define_op
+class BatchNormInference(ChannelOp):
+    """Normalise with given statistics: `y = (x - mean) / sqrt(var + eps) · gamma + beta` in each channel.
+
+    Shapes:
+        x: f[.., c, ..]    gamma, beta, mean, var: f[c]    ->    y: the type of x
+    """
+
+    axis: int = 1
+    eps: float = field(default=1e-5, validator=ge(0))
+
+    def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
+        return affine_prepare(x, *vectors)
+
+    def infer(self, x: TensorType, gamma: TensorType, beta: TensorType, mean: TensorType, var: TensorType) -> TensorType:
+        self.expect(x, gamma=gamma, beta=beta, mean=mean, var=var)
+        return x
+
+    def decompose(self, x: Value, gamma: Value, beta: Value, mean: Value, var: Value) -> Value:
+        g, b, m, v = self.placed(x, gamma, beta, mean, var)
+        return as_dtype((wide(x) - m) * self.inverse_std(v) * g + b, x.dtype)
+
+    def vjp(
+        self, g: Value, x: Value, gamma: Value, beta: Value, mean: Value, var: Value, *, y: Value
+    ) -> tuple[Value, ...]:
+        settings = self.attributes()
+        return (
+            batch_norm_inference_backward_x(g, gamma, var, **settings),
+            as_dtype(batch_norm_inference_backward_gamma(x, g, mean, var, **settings), gamma.dtype),
+            as_dtype(batch_norm_inference_backward_beta(g, **settings), beta.dtype),
+            as_dtype(batch_norm_inference_backward_mean(g, gamma, var, **settings), mean.dtype),
+            as_dtype(batch_norm_inference_backward_var(x, g, gamma, mean, var, **settings), var.dtype),
+        )
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        data = x[0] if is_batched[0] else expand(x[0], (size, *x[0].shape))
+        axis = normalize_axis(self.axis, data.ndim - 1)
+        if not any(is_batched[1:]):
+            return evolve(self, axis=axis + 1)(data, *x[1:])
+        # Examples with statistics of their own are further channels: [b, .., c, ..] as [.., b·c, ..].
+        vectors = [v if b else expand(v, (size, *v.shape)) for v, b in zip(x[1:], is_batched[1:], strict=True)]
+        to_front = (*range(1, axis + 1), 0, *range(axis + 1, data.ndim))
+        moved = transpose(data, to_front)
+        channels = size * moved.shape[axis + 1]
+        merged = reshape(moved, (*moved.shape[:axis], channels, *moved.shape[axis + 2 :]))
+        y = evolve(self, axis=axis)(merged, *(reshape(v, (channels,)) for v in vectors))
+        back = tuple(to_front.index(i) for i in range(data.ndim))
+        return transpose(reshape(y, moved.shape), back)
+
+    def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
+        return 4 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f32", "f64", "f16", "bf16"):
+            yield Sample(f"{d}[2, 3, 4]", *[f"{d}[3]"] * 4, ranges={"var": POSITIVE})
+        yield Sample("f16[2, 3]", *["f32[3]"] * 4, ranges={"var": POSITIVE})
+        yield Sample("f32[2, 4, 3]", *["f32[3]"] * 4, axis=-1, eps=0.1, ranges={"var": POSITIVE})
+        yield Sample("f32[3, 2]", *["f32[3]"] * 4, axis=0, ranges={"var": POSITIVE})
+        yield Rejected("f32[2, 3, 4]", *["f32[4]"] * 4, error=ShapeError, says="gamma must be [3]")
+        yield Rejected("f32[3]", *["f32[3]"] * 4, error=AxisError, says="outside")
+
+
+batch_norm_inference = op_function(BatchNormInference)
+
+
+@define_op
+class BatchNormInferenceBackwardX(ChannelOp):
+    """The cotangent of x in `BatchNormInference`: `dy·gamma·r` with `r = 1/sqrt(var + eps)`."""
+
+    axis: int = 1
+    eps: float = 1e-5
+
+    def infer(self, dy: TensorType, gamma: TensorType, var: TensorType) -> TensorType:
+        self.expect(dy, gamma=gamma, var=var)
+        return dy
+
+    def decompose(self, dy: Value, gamma: Value, var: Value) -> Value:
+        g, v = self.placed(dy, gamma, var)
+        return as_dtype(wide(dy) * g * self.inverse_std(v), dy.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 4]", "f32[3]", "f32[3]", ranges={"var": POSITIVE})
+        yield Sample("bf16[2, 3]", "f32[3]", "f32[3]", axis=-1, eps=0.1, ranges={"var": POSITIVE})
+
+
+batch_norm_inference_backward_x = op_function(BatchNormInferenceBackwardX)
+
+
+@define_op
+class BatchNormInferenceBackwardGamma(ChannelOp):
+    """The cotangent of gamma in `BatchNormInference`: `Σ dy·(x - mean)·r` over all axes but the channels."""
+
+    axis: int = 1
+    eps: float = 1e-5
+
+    def infer(self, x: TensorType, dy: TensorType, mean: TensorType, var: TensorType) -> TensorType:
+        self.expect(x, dy, mean=mean, var=var)
+        return self.vector(x)
+
+    def decompose(self, x: Value, dy: Value, mean: Value, var: Value) -> Value:
+        m, v = self.placed(x, mean, var)
+        return sum_to_axes(wide(dy) * (wide(x) - m) * self.inverse_std(v), (self.channel(x),))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 4]", "f32[2, 3, 4]", "f32[3]", "f32[3]", ranges={"var": POSITIVE})
+        yield Rejected("f32[2, 3]", "f32[3, 2]", "f32[3]", "f32[3]", error=ShapeError, says="dy must be [2, 3]")
+
+
+batch_norm_inference_backward_gamma = op_function(BatchNormInferenceBackwardGamma)
+
+
+@define_op
+class BatchNormInferenceBackwardBeta(ChannelOp):
+    """The cotangent of beta in `BatchNormInference`: `Σ dy` over all axes but the channels."""
+
+    axis: int = 1
+    eps: float = 1e-5
+
+    def infer(self, dy: TensorType) -> TensorType:
+        self.expect(dy)
+        return self.vector(dy)
+
+    def decompose(self, dy: Value) -> Value:
+        return sum_to_axes(wide(dy), (self.channel(dy),))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 4]")
+        yield Sample("f16[2, 3]", axis=0)
+
+
+batch_norm_inference_backward_beta = op_function(BatchNormInferenceBackwardBeta)
+
+
+@define_op
+class BatchNormInferenceBackwardMean(ChannelOp):
+    """The cotangent of mean in `BatchNormInference`: `-Σ dy·gamma·r` over all axes but the channels."""
+
+    axis: int = 1
+    eps: float = 1e-5
+
+    def infer(self, dy: TensorType, gamma: TensorType, var: TensorType) -> TensorType:
+        self.expect(dy, gamma=gamma, var=var)
+        return self.vector(dy)
+
+    def decompose(self, dy: Value, gamma: Value, var: Value) -> Value:
+        return -(sum_to_axes(wide(dy), (self.channel(dy),)) * wide(gamma) * self.inverse_std(wide(var)))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 4]", "f32[3]", "f32[3]", ranges={"var": POSITIVE})
+
+
+batch_norm_inference_backward_mean = op_function(BatchNormInferenceBackwardMean)
+
+
+@define_op
+class BatchNormInferenceBackwardVar(ChannelOp):
+    """The cotangent of var in `BatchNormInference`: `-½ Σ dy·gamma·(x - mean)·r³` over all axes but the channels."""
+
+    axis: int = 1
+    eps: float = 1e-5
+
+    def infer(self, x: TensorType, dy: TensorType, gamma: TensorType, mean: TensorType, var: TensorType) -> TensorType:
+        self.expect(x, dy, gamma=gamma, mean=mean, var=var)
+        return self.vector(x)
+
+    def decompose(self, x: Value, dy: Value, gamma: Value, mean: Value, var: Value) -> Value:
+        (m,) = self.placed(x, mean)
+        r = self.inverse_std(wide(var))
+        total = sum_to_axes(wide(dy) * (wide(x) - m), (self.channel(x),))
+        return total * wide(gamma) * (r * r * r) * -0.5
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[2, 3, 4]", "f32[2, 3, 4]", *["f32[3]"] * 3, ranges={"var": POSITIVE})
+
+
+batch_norm_inference_backward_var = op_function(BatchNormInferenceBackwardVar)
+
+
+@define_op
+class BatchNorm(ChannelOp):
+    """Normalise each channel with the statistics of the batch, and move the running statistics towards them.
+
+    `y` and `var` use the biased variance; `running_var' = (1 - momentum)·running_var + momentum·var·n/(n - 1)`, with n the
+    elements of a channel, and the same without the factor for the mean.
+
+    Shapes:
+        x: f[.., c, ..]    the others: f[c]    ->    y, mean, var, running_mean', running_var'
+
+    Attributes:
+        axis: The channel axis.
+        eps: Added to the variance before the root.
+        momentum: How far the running statistics move, 0 to 1.
+
+    Raises:
+        ShapeError: A channel has fewer than two elements, so that no unbiased variance exists.
+
+    Source:
+        Ioffe, Szegedy 2015, "Batch Normalization", arXiv:1502.03167, algorithms 1 and 2.
+    """
+
+    axis: int = 1
+    eps: float = field(default=1e-5, validator=ge(0))
+    momentum: float = field(default=0.1, validator=ge(0))
+
+    def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
+        return affine_prepare(x, *vectors)
+
+    def infer(
+        self, x: TensorType, gamma: TensorType, beta: TensorType, running_mean: TensorType, running_var: TensorType
+    ) -> tuple[TensorType, ...]:
+        self.expect(x, gamma=gamma, beta=beta, running_mean=running_mean, running_var=running_var)
+        count = self._count(x)
+        if isinstance(count, int) and count < 2:
+            raise ShapeError(f"a channel of {x} has {count} elements, and statistics need 2")
+        return x, self.vector(x), self.vector(x), running_mean, running_var
+
+    def decompose(
+        self, x: Value, gamma: Value, beta: Value, running_mean: Value, running_var: Value
+    ) -> tuple[Value, ...]:
+        channel, data = self.channel(x), wide(x)
+        others = tuple(a for a in range(x.ndim) if a != channel)
+        mean = mean_over(data, others)
+        centred = data - mean
+        var = mean_over(centred * centred, others)
+        g, b = self.placed(x, gamma, beta)
+        y = centred * self.inverse_std(var) * g + b
+        mean, var = (reshape(s, (x.shape[channel],)) for s in (mean, var))
+        count = self._count(x.type)
+        correction = size_scalar(count, var.dtype) / size_scalar(count - 1, var.dtype)
+        moved_mean = wide(running_mean) * (1 - self.momentum) + mean * self.momentum
+        moved_var = wide(running_var) * (1 - self.momentum) + var * correction * self.momentum
+        running = (as_dtype(moved_mean, running_mean.dtype), as_dtype(moved_var, running_var.dtype))
+        return as_dtype(y, x.dtype), mean, var, *running
+
+    def cost(self, x: TensorType, *vectors: TensorType) -> Dim:
+        return 8 * x.size
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f32", "f64", "f16", "bf16"):
+            yield Sample(f"{d}[2, 3, 4]", *[f"{d}[3]"] * 4, ranges={"running_var": POSITIVE})
+        yield Sample("f64[5, 3]", *["f64[3]"] * 4, axis=-1, eps=0.1, momentum=0.3, ranges={"running_var": POSITIVE})
+        yield Rejected("f32[1, 3]", *["f32[3]"] * 4, error=ShapeError, says="1 elements")
+        yield Rejected("f32[2, 3]", *["f32[2]"] * 4, error=ShapeError, says="gamma must be [3]")
+
+    def _count(self, x: TensorType) -> Dim:
+        channel = self.channel(x)
+        return product([d for i, d in enumerate(x.shape) if i != channel])
+
+
+batch_norm = op_function(BatchNorm)
+
+OPS: tuple[Any, ...] = (
+    BatchNormInference,
+    BatchNormInferenceBackwardX,
+    BatchNormInferenceBackwardGamma,
+    BatchNormInferenceBackwardBeta,
+    BatchNormInferenceBackwardMean,
+    BatchNormInferenceBackwardVar,
+    BatchNorm,
+)

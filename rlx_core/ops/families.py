@@ -1,0 +1,78 @@
+"""Which module holds which op, as a table: so that an op is found by name without importing the others.
+
+A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.families` prints the table afresh.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["FAMILIES", "found_families"]
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "activation": (
+        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt tanh erf erfc erfinv sigmoid relu gelu "
+        "gelu_approx silu mish softplus"
+    ),
+    "along_axis": "take_along_axis put_along_axis",
+    "arithmetic": (
+        "add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp "
+        "copy_sign next_on_grid next_after"
+    ),
+    "attention": "attention attention_backward",
+    "batch_norm": (
+        "batch_norm_inference batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
+        "batch_norm_inference_backward_beta batch_norm_inference_backward_mean "
+        "batch_norm_inference_backward_var batch_norm"
+    ),
+    "bitwise": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
+    "call": "call custom_fn",
+    "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
+    "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
+    "counting": "count_nonzero any all arg_max arg_min",
+    "creation": "dim_value iota full",
+    "cumulative": "cumsum linear_recurrence cumprod cummax cummin cum_log_sum_exp",
+    "einsum": "einsum",
+    "gamma": "lgamma digamma polygamma",
+    "gather_nd": "gather_nd scatter_nd",
+    "indexing": "gather scatter_add",
+    "linalg": "matmul dot_general",
+    "loss": "softmax_cross_entropy_with_logits softmax_cross_entropy_backward",
+    "movement": "narrow concat pad flip",
+    "normalization": "layer_norm rms_norm group_norm layer_norm2d",
+    "normalization_backward": (
+        "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
+        "rms_norm_backward_beta group_norm_backward_input group_norm_backward_gamma group_norm_backward_beta"
+    ),
+    "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
+    "products": "lora_matmul grouped_matmul",
+    "reduction": "mean reduce_max reduce_min prod log_sum_exp var std",
+    "rope": "rope rope_backward",
+    "scatter": "scatter",
+    "selection": "where clip stop_gradient straight_through optimization_barrier",
+    "softmax": "softmax log_softmax",
+    "solve": "dense_solve batched_dense_solve",
+    "sorting": "sort arg_sort top_k search_sorted",
+    "structural": "reshape expand transpose cast sum conjugate real",
+    "trigonometry": "sin cos tan sinh cosh asin acos atan asinh acosh atanh",
+}
+"""Module of `rlx_core.ops` → the names of its ops, without the domain, in the module's own order."""
+
+
+def found_families() -> dict[str, str]:
+    """The same table, read off the modules; this imports all of them."""
+    package = importlib.import_module("rlx_core.ops")
+    found: dict[str, str] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        ops = vars(importlib.import_module(f"rlx_core.ops.{module}")).get("OPS", ())
+        if ops:
+            found[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
+    return found
+
+
+if __name__ == "__main__":
+    for module, names in found_families().items():
+        print(f'    "{module}": "{names}",')

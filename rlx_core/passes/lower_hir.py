@@ -1,0 +1,34 @@
+"""Lowering of HIR as a pass: every block becomes ops, by the lowering that the fusion policy asks for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs.validators import in_, optional
+
+from rlx_core.ir.block import FusionPolicy
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.hir import has_blocks, lower_hir
+from rlx_core.passes.base import LOWERED, Context, Pass, Result, define_pass, field
+
+__all__ = ["LowerHir"]
+
+
+@define_pass("lower-hir")
+class LowerHir(Pass):
+    """Replace every block by ops, in nested graphs too. Each op remembers the block it came from.
+
+    Attributes:
+        policy: `fusable` gives chains of simple ops in which fusion passes find their patterns, `direct` the fused ops
+            themselves where the block has them. What the configuration's `fusion.policy` says, if not given.
+    """
+
+    ensures: ClassVar = frozenset({LOWERED})
+
+    policy: FusionPolicy | None = field(default=None, validator=optional(in_(("fusable", "direct"))))
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        if not has_blocks(graph):
+            return Result.unchanged(graph)
+        policy: FusionPolicy = self.policy or context.settings.get("fusion-policy", "fusable")
+        return Result(*lower_hir(graph, policy), {"lowered": 1})

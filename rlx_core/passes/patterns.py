@@ -1,0 +1,209 @@
+"""Patterns: expressions with holes, written with the same functions that users call, and how they are matched.
+
+A pattern variable is a `Value` of a builder without types, so `-(-x)` builds two untyped nodes. An op's attributes match bit for
+bit; an attribute that is itself a variable binds; `some(Transpose, perm=p)` leaves unnamed attributes open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import attrs
+import numpy as np
+from attrs import field, frozen
+
+from rlx_core.errors import ConfigError, TraceError, nearest
+from rlx_core.ir.graph import Builder, Constant, Input, Node, Value
+from rlx_core.ir.op import Op, exact
+from rlx_core.ops.creation import Full
+from rlx_core.ops.structural import Expand, Reshape
+
+__all__ = ["ANY", "Bindings", "matches", "mismatch", "pattern_variables", "scalar_of", "some"]
+
+
+class Unknown:
+    """The type of a pattern variable: nothing is known of it, and asking says how to write the rule instead."""
+
+    __slots__ = ()
+
+    def _refuse(self, wanted: str) -> NoReturn:
+        raise TraceError(
+            f"rule: a pattern variable has no {wanted}, because the pattern stands for all types",
+            hint="build the pattern with the op itself, and make a right side that needs types a function of the match",
+        )
+
+    @property
+    def dtype(self) -> NoReturn:
+        self._refuse("dtype")
+
+    @property
+    def shape(self) -> NoReturn:
+        self._refuse("shape")
+
+    @property
+    def rank(self) -> NoReturn:
+        self._refuse("rank")
+
+    @property
+    def size(self) -> NoReturn:
+        self._refuse("size")
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+class Anything:
+    """Stands for an attribute that may be anything."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+ANY: Final = Anything()
+_UNTYPED: Final[Any] = (Unknown(),)
+
+
+def pattern_variables(names: Sequence[str]) -> dict[str, Value]:
+    """Fresh variables, by name; operands and attributes alike."""
+    builder = Builder("pattern", untyped=_UNTYPED)
+    return {name: builder.emit(Input(name, _UNTYPED[0]), (), name=name, types=_UNTYPED)[0] for name in names}
+
+
+def some(op: type[Op], **attributes: Any) -> Op:
+    """An op in a pattern, of which only the named attributes matter; each may be a value or a variable.
+
+    Raises:
+        ConfigError: The op has no such attribute.
+    """
+    known = [a.name for a in attrs.fields(op)]
+    for name in attributes:
+        if name not in known:
+            raise ConfigError(f"rule: {op.name} has no attribute {name!r}", hint=nearest(name, known))
+    made = object.__new__(op)  # validators are about values, and a variable is none
+    for name in known:
+        object.__setattr__(made, name, attributes.get(name, ANY))
+    return made
+
+
+# ------------------------------------------------------------------------------------------- matching
+
+
+@frozen(eq=False)
+class Bindings:
+    """What the variables of a pattern stand for, and the nodes it covers, root last."""
+
+    values: Mapping[str, Value] = field(factory=dict)
+    attributes: Mapping[str, Any] = field(factory=dict)
+    nodes: tuple[Node, ...] = ()
+
+    def with_value(self, name: str, value: Value) -> Bindings | None:
+        known = self.values.get(name)
+        if known is not None:
+            return self if known is value else None
+        return Bindings({**self.values, name: value}, self.attributes, self.nodes)
+
+    def with_attribute(self, name: str, attribute: Any) -> Bindings | None:
+        if name in self.attributes:
+            return self if exact(self.attributes[name]) == exact(attribute) else None
+        return Bindings(self.values, {**self.attributes, name: attribute}, self.nodes)
+
+    def covering(self, node: Node) -> Bindings:
+        return Bindings(self.values, self.attributes, (*self.nodes, node))
+
+
+def matches(pattern: Value, value: Value, found: Bindings | None = None) -> Iterator[Bindings]:
+    """Every way in which `value` is an instance of `pattern`; commutative operands are tried in both orders."""
+    found = found or Bindings()
+    wanted, node = pattern.node, value.node
+    if isinstance(wanted.op, Input):
+        bound = found.with_value(wanted.op.label, value)
+        if bound is not None:
+            yield bound
+    elif isinstance(wanted.op, Constant):
+        if is_same_scalar(wanted.op.value.array, scalar_of(value)):
+            yield found
+    elif value.index == 0 and len(wanted.operands) == len(node.operands):
+        with_attributes = match_attributes(wanted.op, node.op, found)
+        if with_attributes is not None:
+            for operands in orders(wanted):
+                for all_found in match_all(operands, node.operands, with_attributes):
+                    yield all_found.covering(node)
+
+
+def orders(wanted: Node) -> Iterator[tuple[Value | None, ...]]:
+    yield wanted.operands
+    if wanted.op.is_commutative and len(wanted.operands) == 2:
+        yield wanted.operands[::-1]
+
+
+def match_all(
+    patterns: Sequence[Value | None], values: Sequence[Value | None], found: Bindings
+) -> Iterator[Bindings]:
+    if not patterns:
+        yield found
+        return
+    first, value = patterns[0], values[0]
+    if first is None or value is None:
+        if first is None and value is None:
+            yield from match_all(patterns[1:], values[1:], found)
+        return
+    for some_found in matches(first, value, found):
+        yield from match_all(patterns[1:], values[1:], some_found)
+
+
+def match_attributes(wanted: Op, op: Op, found: Bindings) -> Bindings | None:
+    """The bindings of attribute variables, or `None` if the ops differ."""
+    if type(wanted) is not type(op):
+        return None
+    result: Bindings | None = found
+    for name, attribute in op.attributes().items():
+        pattern = wanted.attributes()[name]
+        if isinstance(pattern, Value) and isinstance(pattern.node.op, Input):
+            result = result.with_attribute(pattern.node.op.label, attribute)
+        elif pattern is not ANY and exact(pattern) != exact(attribute):
+            return None
+        if result is None:
+            return None
+    return result
+
+
+def scalar_of(value: Value) -> np.ndarray | None:
+    """The one element (as an array of rank 0) that a constant repeats, or `None` for anything else."""
+    node = value.node
+    while isinstance(node.op, Expand | Reshape | Full) and node.operands[0] is not None:
+        node = node.operands[0].node
+    if not isinstance(node.op, Constant) or node.op.value.array.size == 0:
+        return None
+    flat = node.op.value.array.reshape(-1)
+    first = flat[:1]
+    is_repeated = flat.size == 1 or (flat[1] == flat[0] and flat.tobytes() == first.tobytes() * flat.size)
+    return first.reshape(()) if is_repeated else None
+
+
+def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
+    """Whether a constant is the number in the pattern; `0` is not `-0.0`, because `x - 0` is not `x + 0`."""
+    if found is None or found.dtype == np.bool_:
+        return False
+    as_complex, target = complex(found), complex(wanted)
+    signs = [np.signbit(as_complex.real) == np.signbit(target.real), np.signbit(as_complex.imag) == np.signbit(target.imag)]
+    return as_complex == target and all(signs)
+
+
+def mismatch(pattern: Value, value: Value) -> str:
+    """The first place, in reading order, where `value` is not an instance of `pattern`."""
+    wanted, node = pattern.node, value.node
+    if isinstance(wanted.op, Input):
+        return f"{wanted.op.label} stands for one value in one place and for another elsewhere"
+    if isinstance(wanted.op, Constant):
+        return f"{value!r} is not the constant {wanted.op.value!r}"
+    if type(wanted.op) is not type(node.op):
+        return f"{value!r} is {node.op.name}, not {wanted.op.name}"
+    if match_attributes(wanted.op, node.op, Bindings()) is None:
+        return f"{value!r} is {node.op!r}, not {wanted.op!r}"
+    for inner, operand in zip(wanted.operands, node.operands, strict=False):
+        if inner is not None and operand is not None and next(matches(inner, operand), None) is None:
+            return mismatch(inner, operand)
+    return f"the operands of {value!r} do not fit together"

@@ -1,0 +1,336 @@
+"""A configuration and what plugins provide, resolved for one target: exactly which passes run, with which options.
+
+A `Plan` is a value that prints, hashes and runs. Its hash covers everything that can change a program (passes, options, who
+provides them in which version, the target's kernels, policies) and nothing that cannot (where it was configured, what is
+printed, in which order packages were installed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+from attrs import evolve, frozen
+
+from rlx_core.errors import ConfigError, Fact, PassOrderError, RlxError, UnknownNameError, nearest
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.lir import Lir
+from rlx_core.passes.apply_rules import pass_of
+from rlx_core.passes.base import LEGAL, Context, LirPass, Pass, PassRecord
+from rlx_core.passes.order import check_order
+from rlx_core.passes.rules import RuleSet
+from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, split_entry
+from rlx_core.pipeline.config_reading import structure
+from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
+from rlx_core.plugins.digest import canonical, sha256
+from rlx_core.plugins.registry import Registry
+
+__all__ = ["Plan", "PlannedPass", "resolve_plan"]
+
+CORE = "rlx"
+"""The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
+
+
+@frozen(eq=False)
+class PlannedPass:
+    """One line of a resolved pipeline.
+
+    Attributes:
+        stage: The list that it is in.
+        made: The pass with its options.
+        origin: Where the pipeline was written, and the place in it.
+        plugin: Who provides it: name, distribution and version.
+        digest: The digest of the record that provides it.
+    """
+
+    stage: str
+    made: PassRecord
+    origin: str
+    plugin: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        return self.made.name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.made.options()
+
+
+@frozen(eq=False)
+class Plan:
+    """What will happen to a program; see the module's docstring.
+
+    Attributes:
+        pipeline: The name of the pipeline, and in `source` where it is written.
+        passes: Every pass in order, HIR, then MIR, then LIR.
+        target: What is compiled for; `None` for a plan that only cleans.
+        dispatcher: The target's answers under the configured policy.
+        configuration: What it was resolved from.
+        left_out: Passes that the pipeline lists and that do not run, each with the reason.
+    """
+
+    pipeline: str
+    source: str
+    passes: tuple[PlannedPass, ...]
+    target: Target | None
+    dispatcher: Dispatcher | None
+    configuration: Configuration
+    left_out: tuple[str, ...] = ()
+
+    def run(self, graph: Graph, watch: Watch = NO_WATCH) -> Run:
+        """The graph after all passes of the HIR and MIR lists.
+
+        Raises:
+            LegalizeError: The target cannot run some nodes.
+            VerifyError: A pass broke the graph; it is named.
+        """
+        chosen = [p.made for p in self.passes if isinstance(p.made, Pass)]
+        watch = watch if self.configuration.verify else evolve(watch, check=None)
+        return run_passes(chosen, graph, self.context, watch)
+
+    def refine(self, program: Lir) -> Lir:
+        """A planned program after all passes of the LIR list."""
+        for planned in self.passes:
+            if isinstance(planned.made, LirPass):
+                program = planned.made.run(program, self.context)
+        return program
+
+    @cached_property
+    def context(self) -> Context:
+        """What the passes get to know."""
+        settings: dict[str, Any] = {
+            "fusion-policy": self.configuration.fusion.policy,
+            "fusion": self.configuration.fusion,
+            "precision": self.configuration.precision,
+            "options": self.configuration.options,
+        }
+        if self.dispatcher is not None:
+            settings["dispatcher"] = self.dispatcher
+        return Context(self.target, settings)
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """The plan as plain data: everything that its hash covers."""
+        config = self.configuration
+        return {
+            "pipeline": self.pipeline,
+            "target": None if self.target is None else self.target.name,
+            "passes": [
+                {"stage": p.stage, "name": p.name, "options": plain(p.options), "plugin": p.plugin, "digest": p.digest}
+                for p in self.passes
+            ],
+            "kernels": self.kernel_digest,
+            "legalizations": [] if self.dispatcher is None else [t.name for t in self.dispatcher.tables],
+            "properties": {} if self.target is None else dict(sorted(self.target.properties.items())),
+            "dispatch": plain(attrs.asdict(config.dispatch)),
+            "precision": plain(attrs.asdict(config.precision)),
+            "fusion": plain(attrs.asdict(config.fusion)),
+            "memory": plain(attrs.asdict(config.memory)),
+            "options": plain(config.options),
+        }
+
+    @cached_property
+    def kernel_digest(self) -> str:
+        """The digest of which kernels the target has, who brings them, and what they take."""
+        if self.target is None:
+            return ""
+        rows = sorted(
+            [
+                k.name,
+                k.op.name,
+                k.plugin or "",
+                sorted(d.name for d in k.dtypes or ()),
+                [c.name for c in k.when],
+                k.priority,
+            ]
+            for k in self.target.kernels
+        )
+        return sha256(rows)
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex digest of the summary; the same for one configuration and one set of packages, everywhere."""
+        return sha256(canonical(self.summary))
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Everyone who takes part, by name."""
+        kernels = () if self.target is None else {k.plugin for k in self.target.kernels if k.plugin}
+        return tuple(sorted({p.plugin for p in self.passes} | set(kernels)))
+
+    def to_json(self) -> str:
+        """The summary and the hash, with sorted keys."""
+        return json.dumps({**self.summary, "hash": self.hash, "left_out": list(self.left_out)}, indent=2, sort_keys=True)
+
+    def __str__(self) -> str:
+        target = "no target" if self.target is None else self.target.name
+        lines = [f"plan {self.hash[:12]}: pipeline {self.pipeline} for {target}"]
+        width = max([len(p.name) for p in self.passes] + [4])
+        for stage in STAGES:
+            chosen = [p for p in self.passes if p.stage == stage]
+            if chosen:
+                lines.append(f"  {stage}")
+            for planned in chosen:
+                options = ", ".join(f"{k} = {v!r}" for k, v in planned.options.items())
+                lines.append(f"    {planned.name:<{width}}  {planned.plugin}" + (f"  {{ {options} }}" if options else ""))
+        lines += [f"  left out: {name}" for name in self.left_out]
+        lines.append(f"  from {self.source}" if self.passes else "  no pass runs")
+        lines.append(f"  plugins: {', '.join(self.plugins) or 'none'}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it; what is no plain data is shown as text."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in sorted(value.items())}
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, frozenset | set):
+        return sorted(plain(v) for v in value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+# -------------------------------------------------------------------------------------------- resolving
+
+
+def resolve_plan(configuration: Configuration, registry: Registry, target: Target | None = None) -> Plan:
+    """The plan of a configuration for a target; without one it has no legalisation.
+
+    Raises:
+        ConfigError: A pass has no such option, or a value of the wrong kind; a name stands in the wrong stage.
+        PassOrderError: A pass requires what does not hold where it stands, or the result would not be legal.
+        UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
+    """
+    name, table, source = find_pipeline(configuration, registry)
+    lines = [
+        (stage, place, entry)
+        for stage in STAGES
+        for place, entry in enumerate({"hir": table.hir, "mir": table.mir, "lir": table.lir}[stage])
+    ]
+    planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
+    kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
+    left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
+    check_unused_options(configuration, planned, registry)
+    dispatcher = None
+    if target is not None:
+        tables = tuple(load_table(registry, spec.name) for spec in registry.legalizations_for(target.name))
+        dispatcher = Dispatcher(target, configuration.dispatch, tables)
+    try:
+        check_order(
+            [p.made for p in kept if p.stage != "lir"],
+            wanted=() if target is None else (LEGAL,),
+            where={i: p.origin for i, p in enumerate(kept)},
+        )
+    except PassOrderError as error:
+        raise error.with_fact(Fact("pipeline", name, source)) from None
+    return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out)
+
+
+def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str, PipelineConfig, str]:
+    """The pipeline that the configuration uses: its name, its lists, and where it is written."""
+    name = configuration.use
+    if name in configuration.pipeline:
+        return name, configuration.pipeline[name], configuration.origin_of(f"pipeline.{name}")
+    full = full_name(name)
+    if full not in registry.pipelines and ("pipelines", full) not in registry.refused:
+        known = [*configuration.pipeline, *(p.removeprefix(f"{CORE}.") for p in registry.pipelines)]
+        raise UnknownNameError(
+            f"pipeline: {name!r} is not configured and no plugin provides it (there are {', '.join(known) or 'none'})",
+            Fact("use", name, configuration.origin_of("use")),
+            hint=nearest(name, known),
+        )
+    spec = registry.require("pipelines", full)
+    owner = str(registry.owner("pipelines", full))
+    return name, structure(dict(spec.config), PipelineConfig, f"pipeline {full}", owner), owner
+
+
+def full_name(name: str) -> str:
+    return name if "." in name else f"{CORE}.{name}"
+
+
+def plan_pass(
+    configuration: Configuration,
+    registry: Registry,
+    pipeline: str,
+    source: str,
+    stage: str,
+    place: int,
+    entry: Entry,
+) -> PlannedPass:
+    """One line of a pipeline, resolved."""
+    where = f"pipeline.{pipeline}.{stage}[{place}]"
+    name, own_options = split_entry(entry, where)
+    full = full_name(name)
+    kind = kind_of(registry, full, where, source)
+    try:
+        found = registry.load(kind, full)
+    except RlxError as error:
+        raise error.with_fact(Fact("used in", where, source)) from error.__cause__
+    record = pass_of(found) if isinstance(found, RuleSet) else found
+    expect_stage(record, full, stage, where, source)
+    general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
+    options = {**general, **own_options}
+    made = structure(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
+    owner = registry.owner(kind, full)
+    plugin = f"{owner.distribution} {owner.version}"
+    return PlannedPass(stage, made, f"{where} of {source}", plugin, registry.digest(kind, full))
+
+
+def kind_of(registry: Registry, full: str, where: str, source: str) -> str:
+    """Whether a name is a pass or a rule set.
+
+    Raises:
+        UnknownNameError: It is neither; the nearest of both are looked through.
+    """
+    for kind in ("passes", "rulesets"):
+        if full in registry.table(kind) or (kind, full) in registry.refused:
+            return kind
+    known = [*registry.passes, *registry.rulesets]
+    short = [k.removeprefix(f"{CORE}.") for k in known]
+    raise UnknownNameError(
+        f"{where}: no plugin provides a pass or a rule set called {full!r}",
+        Fact("pipeline", source),
+        hint=nearest(full, known) or nearest(full.removeprefix(f"{CORE}."), short),
+    )
+
+
+def expect_stage(record: Any, name: str, stage: str, where: str, source: str) -> None:
+    """Require that a record is a pass, and one for this list."""
+    if not (isinstance(record, type) and issubclass(record, PassRecord)):
+        raise ConfigError(f"{where}: {name} is {record!r}, which is neither a pass nor a rule set", Fact("file", source))
+    if issubclass(record, LirPass) != (stage == "lir"):
+        right = "lir" if issubclass(record, LirPass) else "hir or mir"
+        raise ConfigError(f"{where}: {name} is a pass of {right}, not of {stage}", Fact("pipeline", source))
+
+
+def check_unused_options(configuration: Configuration, planned: Sequence[PlannedPass], registry: Registry) -> None:
+    """Require that every table of pass options is about a pass that exists; one that merely does not run is fine."""
+    known = {*registry.passes, *registry.rulesets}
+    for name in configuration.passes:
+        if full_name(name) not in known and not any(p.name == full_name(name) for p in planned):
+            raise ConfigError(
+                f"passes.{name}: no plugin provides a pass of this name",
+                Fact("file", configuration.origin_of(f"passes.{name}")),
+                hint=nearest(name, [k.removeprefix(f"{CORE}.") for k in known]),
+            )
+
+
+def load_table(registry: Registry, name: str) -> LegalizationTable:
+    found = registry.load("legalizations", name)
+    if not isinstance(found, LegalizationTable):
+        raise ConfigError(
+            f"legalization {name}: it is {found!r}, not a LegalizationTable",
+            Fact("plugin", registry.owner("legalizations", name)),
+        )
+    return found
+
+
