@@ -33,8 +33,7 @@ FUNCTIONS = _table(
         ),
         "rlx_core.ops.gamma": "digamma lgamma",
         "rlx_core.ops.comparison": (
-            "equal greater greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or "
-            "logical_xor not_equal signbit"
+            "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor not_equal"
         ),
         "rlx_core.ops.bitwise": (
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
@@ -58,7 +57,12 @@ FUNCTIONS = _table(
         "rlx_core.ops.attention": "attention",
         "rlx_core.ops.rope": "rope",
     }
-)
+) | {
+    "isfinite": "rlx_core.ops.comparison:is_finite",
+    "isinf": "rlx_core.ops.comparison:is_inf",
+    "isnan": "rlx_core.ops.comparison:is_nan",
+    "signbit": "rlx_core.ops.comparison:sign_bit",
+}
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""
 
 PLUGIN_KIT = _table(

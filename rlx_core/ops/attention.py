@@ -364,7 +364,7 @@ class AttentionBackward(AttentionOp):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         for sample in attention_samples():
-            types = list(sample.types)
+            types: list[Any] = list(sample.types)
             y = Attention(**sample.attributes).infer(*types)
             settings = {"ranges": sample.ranges, "is_smooth": sample.is_smooth, **sample.attributes}
             yield Sample(*types[:3], y, *types[3:], **settings)
@@ -373,7 +373,7 @@ class AttentionBackward(AttentionOp):
 
     def _to_kv(self, d: Value, x: Value) -> Value:
         """A cotangent per query head as one per key head, in the layout and dtype of `x`."""
-        batch, heads, seq, features = d.shape
+        batch, _, seq, features = d.shape
         times = self.num_heads // self.kv_heads
         if times > 1:
             d = sum_axes(reshape(d, (batch, self.kv_heads, times, seq, features)), axes=(2,))
@@ -385,7 +385,7 @@ attention_backward = op_function(AttentionBackward)
 
 def attention_samples() -> Iterator[Sample]:
     """What both ops are tried on: dtypes, layouts, mask kinds, operands, grouped heads, scale and cap."""
-    small = {"num_heads": 2, "head_dim": 2}
+    small: dict[str, Any] = {"num_heads": 2, "head_dim": 2}
     for d in FLOATS:
         yield Sample(f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", f"{d}[2, 3, 4]", **small)
     yield Sample("f32[3, 4]", "f32[5, 4]", "f32[5, 6]", **small)

@@ -71,7 +71,9 @@ class BatchNormInference(ChannelOp):
     def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
         return affine_prepare(x, *vectors)
 
-    def infer(self, x: TensorType, gamma: TensorType, beta: TensorType, mean: TensorType, var: TensorType) -> TensorType:
+    def infer(
+        self, x: TensorType, gamma: TensorType, beta: TensorType, mean: TensorType, var: TensorType
+    ) -> TensorType:
         self.expect(x, gamma=gamma, beta=beta, mean=mean, var=var)
         return x
 

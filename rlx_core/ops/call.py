@@ -160,9 +160,7 @@ class CustomFn(CustomDerivative, Op):
         body = self.jvp_graph
         assert body is not None
         tangents = [
-            zeros(v.type) if isinstance(c, Zero) else c
-            for v, c in zip(x, t, strict=True)
-            if v.dtype.is_differentiable
+            zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True) if v.dtype.is_differentiable
         ]
         results = as_results(y)
         given = (*x, *tangents, *results)

@@ -94,7 +94,7 @@ class LayerNorm(Op):
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=[a + 1 for a in axes]), axes, size, x, is_batched)
+        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 8 * x.size
@@ -156,7 +156,7 @@ class RmsNorm(Op):
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=[a + 1 for a in axes]), axes, size, x, is_batched)
+        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 5 * x.size

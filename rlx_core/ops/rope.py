@@ -23,7 +23,7 @@ from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.linalg import as_dtype, reshaped
 from rlx_core.ops.movement import concat, narrow, pad_axis
-from rlx_core.ops.statistics import wide
+from rlx_core.ops.statistics import operands_of, wide
 from rlx_core.ops.structural import expand, reshape, sum_axes
 
 RopeLayout = Literal["bsd", "bshd", "bhsd"]
@@ -127,7 +127,7 @@ class Rotation(Op):
         return 3 * x.size
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        data, cos, sin, positions = [*x, *(None,) * (4 - len(x))]
+        data, cos, sin, positions = operands_of(x, 4)
         if is_batched[1] or is_batched[2]:
             return self._rotated_with_own_tables(size, [data, cos, sin, positions], is_batched)
         data = data if is_batched[0] else expand(data, (size, *data.shape))

@@ -84,7 +84,8 @@ class Jitted(Generic[P, R]):
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         traced = trace(self._function, args, kwargs)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
-        executable = Executable(compile_graph(traced.graph, donated=donated, **self._options))
+        donations = next_values(donated, traced)
+        executable = Executable(compile_graph(traced.graph, donations=donations, **self._options))
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         variant = self._variants[key] = Variant(executable, traced, inputs)
         if len(self._variants) == _MANY_VARIANTS:
@@ -108,6 +109,24 @@ def _leaf_key(leaf: Any) -> Any:
 
 def _is_under(name: str, roots: Sequence[str]) -> bool:
     return any(name == root or name.startswith(root + ".") for root in roots)
+
+
+def next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]:
+    """Donated input → the output that is its next value: of the same type, and best of the same name.
+
+    `params.w1` is continued by `result.0.w1` rather than by another matrix that happens to have its type.
+    """
+    outputs = list(zip(traced.results.names, traced.graph.outputs, strict=True))
+    taken: set[int] = set()
+    found: dict[str, int | None] = {}
+    for name in donated:
+        wanted = traced.graph.input_types[name]
+        fitting = [i for i, (_, v) in enumerate(outputs) if v.type == wanted and i not in taken]
+        tail = name.rpartition(".")[2]
+        best = min(fitting, key=lambda i: outputs[i][0].rpartition(".")[2] != tail, default=None)
+        found[name] = best
+        taken |= {best} if best is not None else set()
+    return found
 
 
 def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = (), **options: Any) -> Any:

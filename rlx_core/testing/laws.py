@@ -206,12 +206,10 @@ def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
 
 
 def assert_kind(result: np.ndarray, type: TensorType) -> None:
-    """A reference may leave the rounding of floats to the interpreter, but no other conversion."""
+    """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is."""
     found, declared = dtype(result.dtype), type.dtype
     assert result.shape == type.static_shape
     assert found.kind == declared.kind, f"the reference gives {found}, declared is {declared}"
-    if not declared.is_differentiable:
-        assert found is declared, f"the reference gives {found}, declared is {declared}"
 
 
 def without_own(kind: str, program: Program) -> Graph:

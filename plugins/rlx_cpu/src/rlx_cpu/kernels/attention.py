@@ -70,14 +70,14 @@ def attention(
     """Scores, softmax and weighted sum of one batch element after the other."""
     if not out.size:
         return
+    if not k.size or workspace is None:
+        out[...] = 0  # no key is visible to anyone
+        return
     heads, kv_heads = op.num_heads, op.kv_heads
     queries, keys, values = (
         by_heads(x, op.layout, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads))
     )
     results = by_heads(out, op.layout, heads)
-    if keys.shape[2] == 0 or workspace is None:
-        out[...] = 0
-        return
     batch, _, n_queries, _ = queries.shape
     n_keys = keys.shape[2]
     scores = workspace.view(q.dtype).reshape(kv_heads, heads // kv_heads, n_queries, n_keys)
