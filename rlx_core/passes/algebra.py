@@ -23,7 +23,6 @@ from rlx_core.passes.rules import Match, Rule, rewrite, ruleset
 __all__ = ["algebra", "holds_all_values"]
 
 
-
 @ruleset("algebra")
 def algebra(
     x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, start: Any, length: Any, inner_start: Any, axis: Any
@@ -48,13 +47,17 @@ def algebra(
     yield rewrite("transpose-identity", some(Transpose, perm=p)(x)).to(drop_transpose)
     yield rewrite("transpose-transpose", some(Transpose, perm=q)(some(Transpose, perm=p)(x))).to(merge_perms).sharing()
     yield rewrite("reshape-identity", some(Reshape)(x)).to(lambda x, match: unchanged(x, match))
-    yield rewrite("reshape-reshape", some(Reshape)(some(Reshape)(x))).to(
-        lambda x, match: reshape(x, match.root.types[0].shape)
-    ).sharing()
+    yield (
+        rewrite("reshape-reshape", some(Reshape)(some(Reshape)(x)))
+        .to(lambda x, match: reshape(x, match.root.types[0].shape))
+        .sharing()
+    )
     yield rewrite("expand-identity", some(Expand)(x)).to(lambda x, match: unchanged(x, match))
-    yield rewrite("expand-expand", some(Expand)(some(Expand)(x))).to(
-        lambda x, match: expand(x, match.root.types[0].shape)
-    ).sharing()
+    yield (
+        rewrite("expand-expand", some(Expand)(some(Expand)(x)))
+        .to(lambda x, match: expand(x, match.root.types[0].shape))
+        .sharing()
+    )
     yield rewrite("narrow-identity", some(Narrow)(x)).to(lambda x, match: unchanged(x, match))
     yield rewrite("narrow-narrow", Narrow).to(merge_narrows)
     yield rewrite("narrow-of-concat", Narrow).to(narrow_of_concat)
@@ -150,7 +153,9 @@ def merge_narrows(match: Match) -> Value | None:
     assert isinstance(outer, Narrow)
     assert value is not None
     inner = value.node.op
-    if not isinstance(inner, Narrow) or normalize_axis(inner.axis, value.ndim) != normalize_axis(outer.axis, value.ndim):
+    if not isinstance(inner, Narrow) or normalize_axis(inner.axis, value.ndim) != normalize_axis(
+        outer.axis, value.ndim
+    ):
         return None
     source = value.node.operands[0]
     assert source is not None
@@ -206,5 +211,3 @@ def chosen_branch(x: Value, a: Value, b: Value, match: Match) -> Value | None:
     if condition is None:
         return None
     return broadcast(a if bool(condition) else b, match)
-
-
