@@ -139,9 +139,7 @@ def orders(wanted: Node) -> Iterator[tuple[Value | None, ...]]:
         yield wanted.operands[::-1]
 
 
-def match_all(
-    patterns: Sequence[Value | None], values: Sequence[Value | None], found: Bindings
-) -> Iterator[Bindings]:
+def match_all(patterns: Sequence[Value | None], values: Sequence[Value | None], found: Bindings) -> Iterator[Bindings]:
     if not patterns:
         yield found
         return
@@ -188,7 +186,10 @@ def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
     if found is None or found.dtype == np.bool_:
         return False
     as_complex, target = complex(found), complex(wanted)
-    signs = [np.signbit(as_complex.real) == np.signbit(target.real), np.signbit(as_complex.imag) == np.signbit(target.imag)]
+    signs = [
+        np.signbit(as_complex.real) == np.signbit(target.real),
+        np.signbit(as_complex.imag) == np.signbit(target.imag),
+    ]
     return as_complex == target and all(signs)
 
 

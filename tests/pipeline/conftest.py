@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, Input, Literal, Param, Value, as_results
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
-import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ops.arithmetic import add, multiply, negative, subtract
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import cast, expand, reshape, sum_axes, transpose
