@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 
 from rlx_core.errors import Fact, RlxError, VerifyError
 from rlx_core.ir.dtypes import ALL, DType
@@ -27,7 +27,7 @@ class Checked:
     """On which samples a rule fired and kept its word."""
 
     rule: str
-    fired: tuple[str, ...] = field(converter=tuple)
+    fired: tuple[str, ...]
 
 
 def check_rule(rule: Rule) -> Checked:
@@ -54,7 +54,7 @@ def check_rule(rule: Rule) -> Checked:
             raise VerifyError(f"rule {rule.key}: it does not fire on its own sample", Fact(shown(sample), reason))
     if not fired:
         raise VerifyError(f"rule {rule.key}: it fires on no sample", hint="give it one with `.sampled(...)`")
-    return Checked(rule.key, fired)
+    return Checked(rule.key, tuple(fired))
 
 
 def shown(sample: Mapping[str, Any]) -> str:
@@ -77,7 +77,7 @@ def variables_of(pattern: Value) -> set[str]:
 def left_graph(rule: Rule, sample: Mapping[str, Any], is_own: bool) -> Graph | None:
     """The left side on a sample as a program; `None` if it does not exist for these types."""
     builder = Builder("left")
-    arguments = {
+    arguments: dict[str, Any] = {
         name: builder.input(name, spec(each)) if isinstance(each, TensorType) or is_type(each) else each
         for name, each in sample.items()
     }

@@ -250,7 +250,7 @@ def test_asking_a_pattern_variable_for_its_type_says_what_to_write_instead():
 
 
 def test_a_misspelt_attribute_is_refused():
-    with pytest.raises(ConfigError, match="rlx.transpose has no attribute 'prem'"):
+    with pytest.raises(ConfigError, match=r"rlx\.transpose has no attribute 'prem'"):
         some(Transpose, prem=1)
 
 
