@@ -183,8 +183,8 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     graph = jvp_graph(call.traced.graph, wrt)
     results = call.inline(graph, flat)
     outputs = call.traced.graph.outputs
-    found = iter(results[len(outputs) :])
-    pushed = [next(found) if o.dtype.is_differentiable else None for o in outputs]
+    pairs = zip(outputs, results[len(outputs) :], strict=True)
+    pushed = [tangent if o.dtype.is_differentiable else None for o, tangent in pairs]
     return call.returned(results[: len(outputs)]), call.returned(pushed)
 
 
