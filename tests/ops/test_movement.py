@@ -88,7 +88,7 @@ def test_the_gradient_of_the_padding_value_counts_the_cells_that_show_it(calculu
 @pytest.mark.parametrize("name", ["i64", "c64", "bool", "f16", "bf16", "u8"])
 def test_movement_keeps_every_bit(name: str) -> None:
     kind = dtype(name).numpy
-    x = np.array([[0, 1, 2**53 + 1], [1, 0, 2]], dtype=np.int64).astype(kind)
+    x = np.array([[0, 1, 2**53 + 1 if name == "i64" else 3], [1, 0, 2]]).astype(kind)
 
     np.testing.assert_array_equal(flip(x, axes=(1,)), x[:, ::-1])
     np.testing.assert_array_equal(concat([x, x], axis=1), np.concatenate([x, x], 1))

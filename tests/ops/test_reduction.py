@@ -120,7 +120,8 @@ def test_logsumexp_at_infinities_and_far_from_zero(calculus: Any) -> None:
     gradient = calculus.evaluate(calculus.gradient(lambda x: rlx.logsumexp(x, axis=1)), rows[:3])
 
     np.testing.assert_allclose(found, [1000 + np.log(2), -np.inf, 2, np.inf], rtol=1e-15)
-    np.testing.assert_array_equal(gradient, [[0.5, 0.5], [0, 0], [0, 1]])
+    # The result near 1000 is known to one ulp, 1e-13, and so is the exponent of each weight.
+    np.testing.assert_allclose(gradient, [[0.5, 0.5], [0, 0], [0, 1]], rtol=1e-12)
 
 
 def test_integer_sums_wrap_and_are_exact() -> None:
