@@ -19,7 +19,8 @@ def test_a_start_is_clamped_so_that_the_window_fits(start: int, place: int) -> N
     written = dynamic_update_slice(X, -np.ones((2, 2)), np.asarray(start), np.asarray(2))
 
     np.testing.assert_array_equal(found, X[place : place + 2, 2:4])
-    assert (written[place : place + 2, 2:4] == -1).all() and (written == -1).sum() == 4
+    assert (written[place : place + 2, 2:4] == -1).all()
+    assert (written == -1).sum() == 4
 
 
 def test_each_element_of_a_batch_is_clamped_for_itself(calculus: Any) -> None:

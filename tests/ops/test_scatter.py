@@ -59,7 +59,9 @@ def test_a_tuple_is_outside_if_one_part_is() -> None:
 
     np.testing.assert_array_equal(gather_nd(x, tuples, oob="fill"), [0, 5])
     np.testing.assert_array_equal(gather_nd(x, tuples, oob="clip"), [3, 5])
-    np.testing.assert_array_equal(scatter_nd(x, tuples, np.array([-1.0, -2.0]), oob="fill").reshape(-1)[:6], [0, 1, 2, 3, 4, -2])
+    np.testing.assert_array_equal(
+        scatter_nd(x, tuples, np.array([-1.0, -2.0]), oob="fill").reshape(-1)[:6], [0, 1, 2, 3, 4, -2]
+    )
 
 
 def test_tuples_select_as_numpy_does() -> None:
