@@ -25,7 +25,8 @@ def draw(*shape: int, dtype: str = "float64") -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((4, 2, 3), (3,)), ((3,), (4, 3, 2)), ((4, 2, 3), (3, 2))]
+    ("a", "b"),
+    [((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((4, 2, 3), (3,)), ((3,), (4, 3, 2)), ((4, 2, 3), (3, 2))],
 )
 def test_matmul_promotes_vectors_as_numpy_does(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     x, y = draw(*a), draw(*b)
@@ -130,7 +131,9 @@ def test_the_functions_of_the_array_api_agree_with_numpy() -> None:
 
 def test_grouped_products_use_each_rows_own_expert() -> None:
     x, w, idx = draw(5, 3), draw(4, 3, 2), np.array([3, 0, 0, 2, 3])
-    np.testing.assert_allclose(grouped_matmul(x, w, idx), np.stack([x[i] @ w[e] for i, e in enumerate(idx)]), rtol=1e-13)
+    np.testing.assert_allclose(
+        grouped_matmul(x, w, idx), np.stack([x[i] @ w[e] for i, e in enumerate(idx)]), rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize(("a", "b"), [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (2, 3, 1)), ((2, 3, 3), (3,))])
