@@ -12,7 +12,7 @@ import typer
 from attrs import frozen
 
 from rlx_core.cli.session import Session
-from rlx_core.errors import PluginError, RlxError, UnknownNameError
+from rlx_core.errors import PluginError, RlxError
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginHost, Provenance, Registry
 
@@ -66,7 +66,9 @@ class OpRow:
 
 def ops(
     ctx: typer.Context,
-    pattern: Annotated[str, typer.Argument(help="A name for its whole page, or part of one, or a pattern such as acme.*.")] = "",
+    pattern: Annotated[
+        str, typer.Argument(help="A name for its whole page, or part of one, or a pattern such as acme.*.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List ops, or show everything about one."""
@@ -139,7 +141,12 @@ def row_of(registry: Registry, name: str) -> OpRow:
 
 def derivation(rule: str, present: Mapping[str, str]) -> str:
     """Whether a rule that nobody wrote follows from those that are there."""
-    sources = {"vjp": {"decompose", "jvp"}, "jvp": {"decompose", "vjp"}, "batch": {"decompose"}, "reference": {"decompose"}}
+    sources = {
+        "vjp": {"decompose", "jvp"},
+        "jvp": {"decompose", "vjp"},
+        "batch": {"decompose"},
+        "reference": {"decompose"},
+    }
     return "derived" if sources.get(rule, set()) & set(present) else "none"
 
 

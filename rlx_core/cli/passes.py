@@ -139,6 +139,9 @@ def layout(found: list[PassRow]) -> Iterator[Any]:
 
 def details(row: PassRow) -> Iterator[tuple[str, str]]:
     """Options and relations, those that there are."""
-    yield "options", ", ".join(name if default is None else f"{name}={default}" for name, default in row.options.items())
+    yield (
+        "options",
+        ", ".join(name if default is None else f"{name}={default}" for name, default in row.options.items()),
+    )
     for relation, names in row.relations.items():
         yield relation, ", ".join(names)

@@ -82,7 +82,9 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
         result, report, _ = rewrite(graph, dispatcher)
         left = {each.label for each in result.graph.nodes}
         becomes = tuple(row for row in report.rows if row.node in left and row.means not in ("rewritten", "common-ir"))
-    call = f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
+    call = (
+        f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
+    )
     is_sample = types is None or (not attrs and bool(attributes))
     return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, is_sample)
 

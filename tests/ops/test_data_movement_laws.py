@@ -152,7 +152,9 @@ class TestEveryOp:
         if case.op.jvp is None or not moving or not case.sample.is_smooth:
             pytest.skip("there is no written rule to check, or no derivative")
         t: list[Any] = [
-            trial.random(f"t{i}", v.type) if i in moving else Zero() for i, v in enumerate(trial.primals) if v is not None
+            trial.random(f"t{i}", v.type) if i in moving else Zero()
+            for i, v in enumerate(trial.primals)
+            if v is not None
         ]
         tangents = self.jvp(trial, t)
         live = [(y, s) for y, s in zip(trial.y, tangents, strict=True) if not isinstance(s, Zero)]
@@ -185,7 +187,9 @@ class TestEveryOp:
         if case.op.jvp is None or case.op.vjp is None or not moving:
             pytest.skip("a rule is derived")
         t: list[Any] = [
-            trial.random(f"t{i}", v.type) if i in moving else Zero() for i, v in enumerate(trial.primals) if v is not None
+            trial.random(f"t{i}", v.type) if i in moving else Zero()
+            for i, v in enumerate(trial.primals)
+            if v is not None
         ]
         tangents = self.jvp(trial, t)
         g = [trial.random(f"g{k}", y.type) if y.dtype.is_differentiable else Zero() for k, y in enumerate(trial.y)]
