@@ -48,7 +48,9 @@ def show(
 ) -> None:
     """Print a saved program as text: a graph, or a plan with its offsets and steps."""
     session = Session.of(ctx)
-    session.answer(lambda: read(session.host, file), program_json if as_json else None, lambda p: [Plain(text(p, origins))])
+    session.answer(
+        lambda: read(session.host, file), program_json if as_json else None, lambda p: [Plain(text(p, origins))]
+    )
 
 
 class Plain(str):
