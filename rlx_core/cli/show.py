@@ -18,26 +18,10 @@ from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import MAGIC, load
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import parse_lir, print_lir
+from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 
-__all__ = ["HostOps", "show"]
-
-
-@frozen
-class HostOps(Mapping[str, type[Op]]):
-    """The ops of a host as a table: one is imported, and its plugin activated, when a program names it."""
-
-    host: PluginHost
-
-    def __getitem__(self, name: str) -> type[Op]:
-        found: type[Op] = self.host.load("ops", name)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.host.activate_all().ops)
-
-    def __len__(self) -> int:
-        return len(self.host.activate_all().ops)
+__all__ = ["show"]
 
 
 def show(

@@ -54,7 +54,7 @@ def results_of(body: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
     return inline(builder, body, dict(zip(body.input_types, operands, strict=True)))
 
 
-def closed_body(op: Op, attribute: Any, graph: Graph | None) -> None:
+def closed_body(op: Op, attribute: Any, graph: Any) -> None:
     """A validator: the body is complete in itself, because params could not be bound from outside."""
     if graph is not None and graph.params:
         names = ", ".join(graph.param_types)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
-import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ops.arithmetic import maximum, minimum, pow
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.kinds import Elementwise

@@ -17,6 +17,7 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.report import Report
+from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.transforms.trace import Trace, is_static_leaf, trace
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten_arguments, same_structure
@@ -85,7 +86,7 @@ class Jitted(Generic[P, R]):
         traced = trace(self._function, args, kwargs)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
         donations = next_values(donated, traced)
-        executable = Executable(compile_graph(traced.graph, donations=donations, **self._options))
+        executable = Executable(compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options}))
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         variant = self._variants[key] = Variant(executable, traced, inputs)
         if len(self._variants) == _MANY_VARIANTS:
@@ -219,7 +220,7 @@ def compile_function(function: Callable[..., Any], /, *args: Any, **options: Any
                 hint="split it into two arguments",
             )
     traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
-    executable = Executable(compile_graph(traced.graph, **options))
+    executable = Executable(compile_graph(traced.graph, **{"cache": default_cache, **options}))
     arrays = {n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in executable.params}
     executable.set_params(arrays)
     free = {n for n, kinds in roles.items() if True in kinds}

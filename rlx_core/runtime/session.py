@@ -11,6 +11,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
 from rlx_core.pipeline.compile import compile_graph, find_target
 from rlx_core.plugins import PluginHost, default_host
+from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.function import CompiledFunction, compile_function
 
@@ -63,7 +64,7 @@ class Session:
         if isinstance(program, Module):
             program = program.graph
         if isinstance(program, Graph):
-            return Executable(compile_graph(bound(program, binding), **options))  # type: ignore[arg-type]
+            return Executable(compile_graph(bound(program, binding), cache=default_cache, **options))  # type: ignore[arg-type]
         return compile_function(program, *args, **options)
 
     def devices(self) -> list[str]:

@@ -11,9 +11,9 @@ import pytest
 from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.interpret import interpret
-from rlx_core.ir.op import ZERO
+from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.samples import Case, Rejected, Sample, draw
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import (
     activation,
     arithmetic,
@@ -208,6 +208,30 @@ def test_a_batched_op_is_the_op_on_each_example(case: Case, calculus: Any) -> No
             example = [a[k] if b else a for a, b in zip(given, is_batched, strict=True)]
             for whole, single in zip(found, as_results(calculus.evaluate(function, *example)), strict=True):
                 np.testing.assert_array_equal(whole[k], single)
+
+
+@pytest.mark.parametrize("op", [op for m in MODULES for op in m.OPS], ids=lambda op: op.name)
+def test_rules_hold_on_dims_that_are_not_known_yet(op: Any) -> None:
+    """Operands of `[n, 4]`, `[4]` and `[]`, or all of `[n, 4]` where dims must agree: cotangents and batches keep `n`."""
+    sample = next(s for s in op.samples() if isinstance(s, Sample))
+    must_agree = (selection.StraightThrough, complex.ComplexNormSqBackward)
+    dims = ("[n, 4]", "[n, 4]", "[4]") if op in must_agree else ("[n, 4]", "[4]", "[]")
+    builder = Builder()
+    present = [t for t in sample.types if t is not None]
+    x = [builder.input(f"x{i}", spec(f"{t.dtype}{d}")) for i, (t, d) in enumerate(zip(present, dims, strict=False))]
+    results = as_results(op(**sample.attributes)(*x))
+    node = results[0].node
+
+    if op.vjp is not None and results[0].dtype.is_differentiable:
+        g = tuple(builder.input(f"g{i}", r.type) for i, r in enumerate(results))
+        y = results if len(results) > 1 else results[0]
+        cotangents = as_results(node.op.vjp(g if len(g) > 1 else g[0], *node.operands, y=y))
+        for operand, cotangent in zip(node.operands, cotangents, strict=False):  # absent operands have a place, too
+            assert isinstance(cotangent, Zero) or cotangent.type == operand.type
+    stacked = [builder.input(f"b{i}", v.type.with_shape((EXTRA, *v.shape))) for i, v in enumerate(node.present())]
+    if op.batch is not None:
+        batched = as_results(node.op.batch(EXTRA, stacked, [True] * len(stacked)))
+        assert [b.shape for b in batched] == [(EXTRA, *r.shape) for r in results]
 
 
 def redrawn(case: Case, index: int, rng: np.random.Generator) -> np.ndarray:

@@ -117,7 +117,7 @@ def test_handles_survive_decomposition_and_rebuilding(graph_of, run):
     handle = graph.find("logits")
     prepared, values = prepare(graph, "vjp", ["x", "w"], engine=engine)
     again, moved = rebuild(prepared, lambda node, operands: None)
-    arrays = dict(x=np.arange(6.0).reshape(2, 3) / 5, w=np.ones(3))
+    arrays = {"x": np.arange(6.0).reshape(2, 3) / 5, "w": np.ones(3)}
     wanted = run(grad(graph, [handle, "w"], seed="one"), **arrays)
     found = run(grad(again, [moved[values[handle]], "w"], seed="one"), **arrays)
     named = run(grad(again, ["logits", "w"], seed="one"), **arrays)
@@ -164,7 +164,10 @@ def test_a_loss_that_is_not_a_scalar_is_refused_with_its_shape(graph_of):
 @pytest.mark.parametrize("kind", ["i32", "c64", "bool"])
 def test_a_loss_that_is_not_real_is_refused(graph_of, kind):
     with pytest.raises(DtypeError):
-        grad(graph_of(lambda x, y: sum_axes(y, axes=(0,)) if kind != "bool" else y == y, x="f32[1]", y=f"{kind}[1]"), ["x"])
+        grad(
+            graph_of(lambda x, y: sum_axes(y, axes=(0,)) if kind != "bool" else y == y, x="f32[1]", y=f"{kind}[1]"),
+            ["x"],
+        )
 
 
 def test_an_integer_has_no_gradient(graph_of):
@@ -174,9 +177,7 @@ def test_an_integer_has_no_gradient(graph_of):
 
 
 def test_integers_between_floats_stop_the_derivative(graph_of, run):
-    graph = graph_of(
-        lambda x: sum_axes(cast(cast(x, to=spec("i32[]").dtype), to=x.dtype) * x, axes=(0,)), x="f64[2]"
-    )
+    graph = graph_of(lambda x: sum_axes(cast(cast(x, to=spec("i32[]").dtype), to=x.dtype) * x, axes=(0,)), x="f64[2]")
     np.testing.assert_array_equal(run(grad(graph, ["x"], seed="one"), [2.5, 3.5])[0], [2, 3])
 
 
