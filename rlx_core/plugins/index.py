@@ -213,7 +213,10 @@ def write(file: Path, index: Index, sources: dict[str, int | None]) -> None:
     import tempfile  # here, as in `scan`: a process that finds its index remembered does not need it
 
     with contextlib.suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One after the other, because `parents` gives those it makes the default mode, and the compile cache refuses a
+        # directory that is open to others.
+        file.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".index-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
