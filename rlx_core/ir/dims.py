@@ -222,6 +222,11 @@ def exact_quotient(dividend: Dim, divisor: Dim) -> Dim:
         if divisor == 0 or dividend % divisor:
             raise ShapeError(f"size: {dividend} is not a multiple of {divisor}")
         return dividend // divisor
+    if divisor == 0:
+        raise ShapeError(f"size: {dividend} is not a multiple of 0")
+    if dividend == 0:
+        require(">", divisor, 0)  # 0 divided by an unknown size is 0 unless that size is 0 too
+        return 0
     if dividend == divisor:
         return 1
     if divisor == 1:
