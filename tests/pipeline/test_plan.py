@@ -78,7 +78,7 @@ class Acme:
 
 @pytest.fixture
 def registry():
-    return PluginHost([given_entry(Acme(), "acme")]).activate_all()
+    return PluginHost([given_entry(Acme())]).activate_all()
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ class TestHash:
             def rlx_passes(self):
                 return [PassSpec("other.count", Count)]
 
-        entries = [given_entry(Acme(), "acme"), given_entry(Other(), "other")]
+        entries = [given_entry(Acme()), given_entry(Other())]
         hashes = set()
         for seed in range(20):
             random.Random(seed).shuffle(entries)
