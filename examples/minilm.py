@@ -76,7 +76,7 @@ def encode(weights: Weights, ids: Any, mask: Any, config: dict[str, Any]) -> Any
     return pooled / rlx.sqrt(rlx.sum(pooled * pooled, axis=-1, keepdims=True))
 
 
-def build(target: str | None = None) -> tuple[Any, Path]:
+def build(**options: Any) -> tuple[Any, Path]:
     """The compiled encoder, for any batch and length, with its weights bound; and the tokenizer's file."""
     files = model_files()
     config = json.loads(files["config.json"].read_text())
@@ -86,7 +86,7 @@ def build(target: str | None = None) -> tuple[Any, Path]:
         return encode(weights, ids, mask, config)
 
     ids, mask = rlx.spec("i64[batch, seq]"), rlx.spec("f32[batch, seq]")
-    return rlx.compile(embed, weights, ids, mask, target=target), files["tokenizer.json"]
+    return rlx.compile(embed, weights, ids, mask, **options), files["tokenizer.json"]
 
 
 def main() -> None:

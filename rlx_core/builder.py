@@ -16,7 +16,7 @@ from typing import Any
 
 from rlx_core.errors import FormatError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.apply import apply, as_array, op_function
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape, TensorType, spec
@@ -51,8 +51,6 @@ class GraphBuilder:
     def constant(self, data: Any, dtype: DType | None = None) -> Value:
         """Literal data: an array, or a number (f32, i64, bool or c64 by its kind unless `dtype` is given)."""
         if dtype is None and type(data) in (bool, int, float, complex):
-            from rlx_core.ir.dtypes import weak_dtype
-
             return self._builder.constant(data, weak_dtype(data))
         return self._builder.constant(data if dtype is not None else as_array(data), dtype)
 
@@ -129,12 +127,16 @@ class GraphBuilder:
         return f"GraphBuilder({self._builder.name!r}, {len(self)} nodes, {state})"
 
     def _op(self, name: str) -> type[Op]:
-        ops = _by_short_name(self._host or default_host())
+        host = self._host or default_host()
+        ops = _by_short_name(host)
         found = ops.get(name) or ops.get(name.rstrip("_"))
         if found is None:
             raise UnknownNameError(f"graph: no op is called {name!r}", hint=nearest(name, ops))
-        return found
+        op: type[Op] = host.load("ops", found)
+        return op
 
 
-def _by_short_name(host: PluginHost) -> Mapping[str, type[Op]]:
-    raise AssertionError("bound to the registry below")
+def _by_short_name(host: PluginHost) -> Mapping[str, str]:
+    """Short name → full name; where two domains share a short name, `rlx`'s own comes first."""
+    names = sorted(host.registry().ops, key=lambda name: name.startswith("rlx."))
+    return {name.partition(".")[2]: name for name in names}

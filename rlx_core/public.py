@@ -20,7 +20,7 @@ def _table(rows: Mapping[str, str]) -> dict[str, str]:
 FUNCTIONS = _table(
     {
         "rlx_core.ops.arithmetic": (
-            "abs add atan2 copysign divide floor_divide hypot logaddexp maximum minimum multiply negative nextafter pow "
+            "abs add atan2 divide floor_divide hypot logaddexp maximum minimum multiply negative pow "
             "reciprocal remainder sign square subtract"
         ),
         "rlx_core.ops.activation": (
@@ -32,6 +32,7 @@ FUNCTIONS = _table(
             "ceil celu elu floor hard_sigmoid hard_swish hard_tanh leaky_relu relu6 round selu trunc"
         ),
         "rlx_core.ops.gamma": "digamma lgamma",
+        "rlx_core.ops.floating": "copysign nextafter",
         "rlx_core.ops.comparison": (
             "equal greater greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or "
             "logical_xor not_equal signbit"
@@ -45,8 +46,8 @@ FUNCTIONS = _table(
         "rlx_core.ops.array_api": (
             "all any arange argmax argmin argsort astype broadcast_to concat count_nonzero cumulative_prod cumulative_sum "
             "diag expand_dims eye flip linspace logsumexp matrix_transpose max mean min moveaxis permute_dims "
-            "prod put_along_axis repeat reshape roll searchsorted sort split squeeze stack std sum take take_along_axis tile "
-            "top_k tril triu unstack var"
+            "broadcast_arrays diagonal pad prod put_along_axis repeat reshape roll searchsorted sort split squeeze stack std "
+            "sum take take_along_axis tile top_k tril triu unstack var"
         ),
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.indexing": "gather scatter_add",
@@ -87,7 +88,9 @@ CORE = _table(
 ) | {"compile": "rlx_core.runtime.function:compile_function", "bool_": "rlx_core.ir.dtypes"}
 
 
-def lazy_names(module: str, *tables: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy_names(
+    module: str, *tables: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` for a module whose names are imported on first use."""
     places = {name: place for table in tables for name, place in table.items()}
 

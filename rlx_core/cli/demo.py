@@ -82,7 +82,7 @@ def embed_sentences(console: Console, out: Path, target: str | None) -> dict[str
     console.rule("[bold]1. Sentences embedded with MiniLM-L6")
     minilm = example("minilm")
     start = time.perf_counter()
-    model, tokenizer = minilm.build(target)
+    model, tokenizer = minilm.build(target=target)
     built = time.perf_counter() - start
     ids, mask = minilm.tokenize(tokenizer, SENTENCES)
     start = time.perf_counter()

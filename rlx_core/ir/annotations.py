@@ -22,8 +22,12 @@ from rlx_core.ir.op import Op
 __all__ = ["kind_faults", "record_classes"]
 
 
+def _annotations(cls: type[Any]) -> dict[str, Any]:
+    return _read_annotations(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
+
+
 @cache
-def _annotations(cls: Any) -> dict[str, Any]:
+def _read_annotations(cls: type[Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError as error:

@@ -37,6 +37,7 @@ class Block(Op):
     kind: ClassVar[str] = ""
     fusable: ClassVar[Rule] = None
     direct: ClassVar[Rule] = None
+    check: ClassVar[Rule] = None
 
     def prepare(self, *x: Any) -> tuple[Any, ...]:
         """Complain about operands before anything is inferred from them."""
@@ -46,11 +47,9 @@ class Block(Op):
             listed = ", ".join(o.name + "?" * o.is_optional for o in self.operands)
             wanted = f"{needed}" if needed == len(self.operands) else f"{needed} to {len(self.operands)}"
             raise WrongInputCountError(f"{self.kind}: takes {wanted} operands ({listed}), not {given}")
-        self.check(*x)
+        if self.check is not None:
+            self.check(*x)
         return x
-
-    def check(self, *x: Any) -> None:
-        """Nothing to require beyond the number of operands."""
 
 
 _BlockT = TypeVar("_BlockT", bound=type[Block])
@@ -77,7 +76,12 @@ def define_block(cls: _BlockT | None = None, /, *, kind: str | None = None, doma
 
 
 def lower_block(block: Block, operands: Sequence[Any], policy: FusionPolicy) -> Any:
-    """The results of a block as ops, by the lowering that `policy` asks for."""
+    """The results of a block as ops, by the lowering that `policy` asks for.
+
+    Raises:
+        WrongInputCountError, MissingBiasError: The operands are not those that the block's attributes call for.
+    """
+    block.prepare(*operands)
     if policy == "direct" and block.direct is not None:
         return block.direct(*operands)
     assert block.fusable is not None, "define_block requires it"

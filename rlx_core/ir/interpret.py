@@ -124,14 +124,15 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
         return _run(body, present)
     wide_enough = [None if a is None else widened(a) for a in operands]
     try:
-        # The operands decide what is a NaN or an infinity; NumPy's warnings about it would be noise.
+        # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
         with np.errstate(all="ignore"):
             results = as_results(op.reference(*wide_enough))
+            return tuple(
+                np.asarray(r).astype(stored(t.dtype, mode).numpy, copy=False)
+                for r, t in zip(results, node.types, strict=True)
+            )
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
-    return tuple(
-        np.asarray(r).astype(stored(t.dtype, mode).numpy, copy=False) for r, t in zip(results, node.types, strict=True)
-    )
 
 
 def widened(array: np.ndarray) -> np.ndarray:

@@ -80,8 +80,9 @@ class Scanner:
             self.fail("expected the end")
 
     def fail(self, problem: str, *, at: int | None = None, hint: str | None = None) -> NoReturn:
-        self.skip()
-        place = self.position if at is None else at
+        space = _SPACE.match(self.text, self.position if at is None else at)
+        assert space is not None, "space may be empty"
+        place = space.end()
         line = self.text.count("\n", 0, place) + 1
         start = self.text.rfind("\n", 0, place) + 1
         row = self.text[start:].split("\n", 1)[0]

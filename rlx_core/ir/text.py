@@ -55,7 +55,9 @@ def print_graph(graph: Graph, *, origins: bool = False) -> str:
 
 def print_node(node: Node, names: dict[Value, str] | None = None) -> str:
     """One node as a line of text; without `names` values are called by number or name as in error messages."""
-    called = names if names is not None else {v: repr(v) for v in (*node.present(), *node.results)}
+    if names is not None:
+        return _node_text(node, names, _node_name(node, names), "")
+    called = {v: repr(v) for v in (*node.present(), *node.results)}
     return _node_text(node, called, node.label, "")
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rlx_core.ir.op import Op
+if TYPE_CHECKING:  # rlx's own plugin reads its table of names below this package, and must stay as light as anyone's
+    from rlx_core.ir.op import Op
 
 __all__ = ["families", "standard_ops"]
 
@@ -25,4 +27,7 @@ def families() -> tuple[str, ...]:
 def standard_ops() -> tuple[type[Op], ...]:
     """Every standard op, family by family; imports them all."""
     modules = [importlib.import_module(f"{__name__}.{family}") for family in families()]
-    return tuple(dict.fromkeys(op for module in modules for op in getattr(module, "OPS", ())))
+    ops = tuple(dict.fromkeys(op for module in modules for op in getattr(module, "OPS", ())))
+    names = [op.name for op in ops]
+    assert len(set(names)) == len(names), f"two ops are called {sorted({n for n in names if names.count(n) > 1})}"
+    return ops

@@ -54,7 +54,7 @@ def results_of(body: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
     return inline(builder, body, dict(zip(body.input_types, operands, strict=True)))
 
 
-def closed_body(op: Op, attribute: Any, graph: Graph | None) -> None:
+def closed_body(op: Op, attribute: Any, graph: Any) -> None:
     """A validator: the body is complete in itself, because params could not be bound from outside."""
     if graph is not None and graph.params:
         names = ", ".join(graph.param_types)
@@ -160,9 +160,7 @@ class CustomFn(CustomDerivative, Op):
         body = self.jvp_graph
         assert body is not None
         tangents = [
-            zeros(v.type) if isinstance(c, Zero) else c
-            for v, c in zip(x, t, strict=True)
-            if v.dtype.is_differentiable
+            zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True) if v.dtype.is_differentiable
         ]
         results = as_results(y)
         given = (*x, *tangents, *results)

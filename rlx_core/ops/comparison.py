@@ -75,10 +75,10 @@ def sign_bit_array(x: np.ndarray) -> np.ndarray:
     return np.signbit(x) if x.dtype.kind == "f" else x < 0
 
 
-is_nan = _classification("IsNan", np.isnan, "Whether x is NaN; of a complex value, either part.", _NUMBERS)
-is_inf = _classification("IsInf", np.isinf, "Whether x is infinite; of a complex value, either part.", _NUMBERS)
-is_finite = _classification("IsFinite", np.isfinite, "Whether x is neither infinite nor NaN.", _NUMBERS)
-sign_bit = _classification(
+isnan = _classification("IsNan", np.isnan, "Whether x is NaN; of a complex value, either part.", _NUMBERS)
+isinf = _classification("IsInf", np.isinf, "Whether x is infinite; of a complex value, either part.", _NUMBERS)
+isfinite = _classification("IsFinite", np.isfinite, "Whether x is neither infinite nor NaN.", _NUMBERS)
+signbit = _classification(
     "SignBit", sign_bit_array, "Whether the sign of x is minus; -0.0 and NaN have a sign too.", (*INTEGERS, *FLOATS)
 )
 
@@ -87,6 +87,6 @@ OPS = tuple(
     for f in (
         *(equal, not_equal, less, less_equal, greater, greater_equal),
         *(logical_and, logical_or, logical_xor, logical_not),
-        *(is_nan, is_inf, is_finite, sign_bit),
+        *(isnan, isinf, isfinite, signbit),
     )
 )

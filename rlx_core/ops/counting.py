@@ -32,7 +32,7 @@ class Count(Reduction):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from reduction_samples(ALL)
-        yield Sample("f32[4]", axes=(0,), make=lambda rng: [[0.0, -0.0, np.nan, 1.0]], is_smooth=False)
+        yield Sample("f32[4]", axes=(0,), make=lambda rng: [np.array([0.0, -0.0, np.nan, 1.0])], is_smooth=False)
         yield Sample("i32[2, 3]", axes=(1,), low=0, high=1)
 
 
@@ -114,7 +114,7 @@ class ArgExtreme(Op):
             yield Sample(f"{d}[3, 5]", axis=1)
         for axis in (0, 1, 2, 3, -1):
             yield Sample("f32[2, 3, 4, 5]", axis=axis, keep_dim=axis % 2 == 1)
-        yield Sample("f64[5]", axis=0, make=lambda rng: [[1.0, np.nan, 3.0, np.nan, 3.0]], is_smooth=False)
+        yield Sample("f64[5]", axis=0, make=lambda rng: [np.array([1.0, np.nan, 3.0, np.nan, 3.0])], is_smooth=False)
         yield Sample("i64[4]", axis=0, low=2**53, high=2**53 + 2, index_dtype=i32)
         yield Sample("f32[0, 3]", axis=1)
         yield Rejected("f32[3, 0]", axis=1, error=ShapeError, says="0 elements")

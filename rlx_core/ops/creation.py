@@ -5,6 +5,7 @@ Shapes are dims, so symbolic data come from here: a `Constant` is static, an `Io
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -14,12 +15,13 @@ from attrs import field
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, Expr
-from rlx_core.ir.dtypes import DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
+from rlx_core.ir.dtypes import INTEGERS, DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
 from rlx_core.ir.graph import Value, ambient_builder, building
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import Shape, TensorType, expect_shape, normalize_axis
-from rlx_core.ops.structural import cast, expand, reshape, sum_axes
+from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
+from rlx_core.ops.selection import where
+from rlx_core.ops.structural import as_shape, cast, expand, reshape, sum_axes
 
 
 def static(shape: Sequence[Dim]) -> tuple[int, ...]:
@@ -79,7 +81,7 @@ class Iota(Creation):
     """
 
     axis: int
-    shape: Shape = field(converter=tuple)
+    shape: Shape = field(converter=as_shape)
     dtype: DType = i64
 
     def infer(self) -> TensorType:
@@ -116,7 +118,7 @@ class Full(Op):
         value: []    ->    y: shape
     """
 
-    shape: Shape = field(converter=tuple)
+    shape: Shape = field(converter=as_shape)
     category: ClassVar = "movement"
 
     def infer(self, value: TensorType) -> TensorType:
@@ -213,4 +215,173 @@ def ones_like(x: Any, dtype: DType | str | None = None) -> Any:
 def tangent_or_zeros(t: Value | Zero, like: Value) -> Value:
     """A tangent as a value: a symbolic zero becomes zeros of the primal's type."""
     return zeros_like(like) if isinstance(t, Zero) else t
-OPS = (DimValue, Iota, Full)
+
+
+@define_op
+class Eye(Creation):
+    """Ones on the k-th diagonal of a matrix, zeros elsewhere.
+
+    Attributes:
+        n, m: Rows and columns.
+        k: Which diagonal; above the main one where positive.
+        dtype: Any dtype.
+    """
+
+    n: Dim
+    m: Dim
+    k: int = 0
+    dtype: DType = f32
+
+    def infer(self) -> TensorType:
+        return TensorType(self.dtype, (self.n, self.m))
+
+    def decompose(self) -> Value:
+        rows, columns = (iota(axis=axis, shape=(self.n, self.m)) for axis in (0, 1))
+        return cast(columns == rows + self.k, to=self.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in (f32, f64, bf16, i64, bool_, c64):
+            yield Sample(n=3, m=4, dtype=d)
+        for k in (-3, -1, 2, 5):
+            yield Sample(n=3, m=4, k=k)
+        yield Sample(n=0, m=2)
+        yield Rejected(n=-1, m=2, error=ShapeError, says="at least 0")
+
+
+@define_op
+class OneHot(Op):
+    """`on` at the position that each index names, `off` elsewhere; an index outside the depth is off everywhere.
+
+    Shapes:
+        indices: [..]    ->    y: [.., depth, ..]
+
+    Attributes:
+        depth: How many positions there are.
+        on, off: The two values.
+        axis: Where the new axis stands in the result.
+        dtype: The dtype of the result.
+    """
+
+    depth: Dim
+    on: float = 1.0
+    off: float = 0.0
+    axis: int = -1
+    dtype: DType = f32
+
+    def infer(self, indices: TensorType) -> TensorType:
+        expect_dtype("indices", indices, INTEGERS, "an integer")
+        scalar(_exact(self.on), self.dtype), scalar(_exact(self.off), self.dtype)
+        axis = normalize_axis(self.axis, indices.rank + 1)
+        return TensorType(self.dtype, (*indices.shape[:axis], self.depth, *indices.shape[axis:]))
+
+    def decompose(self, indices: Value) -> Value:
+        shape = self.infer(indices.type).shape
+        axis = normalize_axis(self.axis, len(shape))
+        own = reshape(cast(indices, to=i64), (*shape[:axis], 1, *shape[axis + 1 :]))
+        on, off = scalar(_exact(self.on), self.dtype), scalar(_exact(self.off), self.dtype)
+        # Unsigned indices above 2**63 turn negative here, and are outside of every depth either way.
+        return where(expand(own, shape) == iota(axis=axis, shape=shape), on, off)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in (f32, f64, bf16, i64, bool_, c64):
+            yield Sample("i64[2, 3]", depth=4, dtype=d, low=-1, high=4)
+        for d in INTEGERS:
+            yield Sample(f"{d}[5]", depth=3)
+        for axis in (0, 1, 2, -1):
+            yield Sample("i32[2, 3]", depth=4, axis=axis, on=0.75, off=-0.25, low=0, high=3)
+        yield Sample("i64[]", depth=3, low=0, high=2)
+        yield Sample("i64[0]", depth=3)
+        yield Rejected("f32[2]", depth=3, error=DtypeError, says="integer")
+        yield Rejected("i64[2]", depth=3, axis=2, error=AxisError, says="outside")
+        yield Rejected("i64[2]", depth=3, on=1.5, dtype=i32, error=DtypeError, says="does not fit")
+
+
+def _exact(number: float) -> complex:
+    """A float attribute as the weakest number that it is exactly, so that 1.0 fits an integer or a bool."""
+    if not float(number).is_integer():
+        return number
+    return bool(number) if number in (0, 1) else int(number)
+
+
+@define_op
+class Linspace(Creation):
+    """Evenly spaced numbers; both ends are exact.
+
+    Attributes:
+        start, stop: The first number and the end.
+        num: How many numbers.
+        endpoint: Whether `stop` is the last of them.
+        dtype: A float dtype.
+    """
+
+    start: float
+    stop: float
+    num: Dim
+    endpoint: bool = True
+    dtype: DType = f32
+
+    def infer(self) -> TensorType:
+        if not self.dtype.is_float:
+            raise DtypeError(f"dtype must be float, not {self.dtype}")
+        return TensorType(self.dtype, (self.num,))
+
+    def decompose(self) -> Value:
+        # Steps are counted and scaled in f64, and rounded once: f32 holds no count above 2**24.
+        position = iota(axis=0, shape=(self.num,), dtype=f64)
+        intervals = cast(dim_value(size=self.num), to=f64) - (1.0 if self.endpoint else 0.0)
+        divisor = where(intervals == 0, 1.0, intervals)
+        line = position * ((self.stop - self.start) / divisor) + self.start
+        return cast(where(position < divisor, line, self.stop), to=self.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in (f32, f64, bf16):
+            yield Sample(start=-1.0, stop=2.5, num=7, dtype=d)
+        yield Sample(start=0.0, stop=1.0, num=4, endpoint=False)
+        for num in (0, 1, 2):
+            yield Sample(start=3.0, stop=1.0, num=num)
+        yield Rejected(start=0.0, stop=1.0, num=3, dtype=i64, error=DtypeError, says="float")
+
+
+_eye, one_hot, _linspace = op_function(Eye), op_function(OneHot), op_function(Linspace)
+
+
+def eye(n_rows: Dim, n_cols: Dim | None = None, *, k: int = 0, dtype: DType | str = f32) -> Any:
+    """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
+    return _eye(n=n_rows, m=n_rows if n_cols is None else n_cols, k=k, dtype=_dtype(dtype))
+
+
+def linspace(start: float, stop: float, num: Dim, *, dtype: DType | str = f32, endpoint: bool = True) -> Any:
+    """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
+    return _linspace(start=float(start), stop=float(stop), num=num, endpoint=endpoint, dtype=_dtype(dtype))
+
+
+def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None) -> Any:
+    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
+
+    The dtype is i64 where all three are integers, f32 otherwise.
+
+    Raises:
+        ShapeError: The step is 0, or a symbolic end meets another step than 1.
+    """
+    first, end = (0, start) if stop is None else (start, stop)
+    whole = all(isinstance(v, int | Expr) for v in (first, end, step))
+    target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
+    if isinstance(first, Expr) or isinstance(end, Expr):
+        if step != 1:
+            raise ShapeError(f"arange: {first}..{end} in steps of {step} has no known length")
+        line = iota(axis=0, shape=(end - first,), dtype=target)
+        return line if first == 0 else line + cast(dim_value(size=first), to=target)
+    if step == 0:
+        raise ShapeError("arange: the step is 0, so it never reaches the end")
+    count = max(0, -((first - end) // step) if whole else math.ceil((end - first) / step))
+    if whole:
+        line = iota(axis=0, shape=(count,))
+        line = line if step == 1 else line * step
+        return cast(line if first == 0 else line + first, to=target)
+    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(step) + float(first), to=target)
+
+
+OPS = (DimValue, Iota, Full, Eye, OneHot, Linspace)

@@ -15,14 +15,14 @@ from attrs import evolve, frozen
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, bool_, f32, f64, i64
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
-from rlx_core.ops.creation import iota, ones_like, scalar, tangent_or_zeros, zeros_like
+from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.selection import stop_gradient, where
@@ -66,7 +66,7 @@ class Cumulative(Op):
             yield Sample("f64[2, 3, 4, 5]", axis=axis)
         for exclusive, reverse in ((True, False), (False, True), (True, True)):
             # Finite differences subtract results, and an infinite identity from itself is no number.
-            settings = {
+            settings: dict[str, Any] = {
                 "exclusive": exclusive,
                 "reverse": reverse,
                 "is_smooth": cls.has_finite_identity or not exclusive,
@@ -80,9 +80,7 @@ class Cumulative(Op):
         yield Rejected("bool[3]", axis=0, error=DtypeError, says="x must be")
 
 
-def running(
-    combine: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool, identity: Any
-) -> np.ndarray:
+def running(combine: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool, identity: Any) -> np.ndarray:
     """A NumPy running reduction in the dtype of `x`."""
     line = np.flip(x, axis) if reverse else x
     result = combine.accumulate(line, axis=axis, dtype=x.dtype)
@@ -271,6 +269,13 @@ class Cummin(CumulativeExtreme):
 cummax, cummin = op_function(Cummax), op_function(Cummin)
 
 
+def log_or_minus_infinity(total: Value) -> Value:
+    """The logarithm of a sum of exponentials; where all of them vanished it is -inf, with derivative 0."""
+    # The operand is made safe too: 0/0 in the derivative of a branch that is not taken would still be NaN.
+    is_nothing = total == 0
+    return where(is_nothing, -float("inf"), log(where(is_nothing, 1, total)))
+
+
 @define_op
 class CumLogSumExp(Cumulative):
     """log of the running sum of exponentials along an axis, without overflow; exclusive starts at -inf.
@@ -294,7 +299,7 @@ class CumLogSumExp(Cumulative):
         safe = where(abs(peak) == float("inf"), 0, peak)
         decay = where(before == -float("inf"), 0, exp(where(before == -float("inf"), 0, before) - safe))
         total = LinearRecurrence(axis, self.reverse)(decay, exp(wide - safe))
-        y = log(total) + safe
+        y = log_or_minus_infinity(total) + safe
         return rounded(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
 
 

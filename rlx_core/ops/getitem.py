@@ -182,8 +182,8 @@ def _slice(x: Value, axis: int, entry: slice) -> Value:
             f"getitem: a slice with step {step} of an axis of {size} elements has no known length",
             hint="bind the size first, or use narrow with a length",
         )
-    start, stop = _bound(entry.start, 0, size), _bound(entry.stop, size, size)
-    return x if (start, stop) == (0, size) else narrow(x, axis=axis, start=start, length=stop - start)
+    first, end = _bound(entry.start, 0, size), _bound(entry.stop, size, size)
+    return x if (first, end) == (0, size) else narrow(x, axis=axis, start=first, length=end - first)
 
 
 def _bound(bound: Any, default: Dim, size: Dim) -> Dim:

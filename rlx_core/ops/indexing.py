@@ -74,10 +74,11 @@ class Indexed(Op):
         Shared indices of an op without batch axes stay shared; otherwise the new axis joins the batch axes.
         """
         rank = x[0].ndim - is_batched[0]
-        axis = normalize_axis(self.axis, self._table_rank(rank, x[-1].ndim - is_batched[-1]))
+        own: Any = self  # the fields belong to the ops, not to this base
+        axis = normalize_axis(self.axis, self._table_rank(rank, x[-1].ndim - is_batched[-1])) + 1
         if not is_batched[-1] and self.batch_dims == 0:
-            return evolve(self, axis=axis + 1), [*all_batched(size, x[:-1], is_batched[:-1]), x[-1]]
-        return evolve(self, axis=axis + 1, batch_dims=self.batch_dims + 1), all_batched(size, x, is_batched)
+            return evolve(own, axis=axis), [*all_batched(size, x[:-1], is_batched[:-1]), x[-1]]
+        return evolve(own, axis=axis, batch_dims=self.batch_dims + 1), all_batched(size, x, is_batched)
 
     def _table_rank(self, rank: int, index_rank: int) -> int:
         return rank
@@ -274,7 +275,7 @@ def write_cells(
     new = _by_batch(updates, batch, axis, indices.ndim - batch).transpose(0, 2, 1, 3)
     rows = indices.reshape(cells.shape[0], -1)
     b, i = np.nonzero(np.broadcast_to(is_written, indices.shape).reshape(rows.shape))
-    target = (b, slice(None), rows[b, i])
+    target: Any = (b, slice(None), rows[b, i])
     if combine is None:
         cells[target] = new[b, i]
     else:

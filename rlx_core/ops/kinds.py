@@ -209,7 +209,8 @@ def elementwise(
         result_dtype: The result's dtype where it is not the operands' (bool for comparisons).
         low, high: Where samples are drawn: inside the domain, away from kinks.
         ranges: Other ranges for single operands.
-        is_commutative: Whether exchanging the operands changes no bit.
+        is_commutative: Whether exchanging the operands changes no bit of a real result. (Of a complex product it may change
+            the last one: processors fuse one of its two multiplications with the addition.)
         is_smooth: Whether finite differences make sense on samples.
     """
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import evolve, field
+from attrs.converters import optional
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -26,7 +27,7 @@ from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_ze
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, expand, reshape, sum_axes
+from rlx_core.ops.structural import all_batched, as_axes, as_shape, expand, reshape, sum_axes
 
 
 class Movement(Op):
@@ -216,9 +217,9 @@ class Pad(Op):
         ShapeError: A result dim is negative, or a mode that repeats elements has none to repeat.
     """
 
-    lo: tuple[Dim, ...] = field(converter=tuple)
-    hi: tuple[Dim, ...] = field(converter=tuple)
-    between: tuple[int, ...] | None = field(default=None, converter=lambda b: None if b is None else tuple(b))
+    lo: tuple[Dim, ...] = field(converter=as_shape)
+    hi: tuple[Dim, ...] = field(converter=as_shape)
+    between: tuple[int, ...] | None = field(default=None, converter=optional(as_axes))
     mode: PadMode = "constant"
     category: ClassVar = "movement"
 
@@ -385,7 +386,7 @@ def _source(mode: str, positions: Value, n: Dim) -> Any:
 class Flip(Movement):
     """The elements of the listed axes in reverse order."""
 
-    axes: tuple[int, ...] = field(converter=tuple)
+    axes: tuple[int, ...] = field(converter=as_axes)
 
     def infer(self, x: TensorType) -> TensorType:
         normalize_axes(self.axes, x.rank)

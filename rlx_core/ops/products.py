@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
@@ -65,8 +65,7 @@ class LoraMatMul(Op):
 
     def cost(self, x: TensorType, w: TensorType, a: TensorType, b: TensorType) -> Dim:
         k, n, r = w.shape[0], w.shape[1], a.shape[1]
-        rows = x.size // k
-        return 2 * rows * (k * n + r * (k + n))
+        return 2 * product(x.shape[:-1]) * (k * n + r * (k + n))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

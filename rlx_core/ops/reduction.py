@@ -20,10 +20,10 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
-from rlx_core.ops.activation import exp, log, sqrt
+from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.creation import full, size_scalar
-from rlx_core.ops.cumulative import cumprod
+from rlx_core.ops.cumulative import cumprod, log_or_minus_infinity
 from rlx_core.ops.kinds import conjugate_if_complex
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import (
@@ -56,6 +56,13 @@ def reduction_samples(dtypes: Sequence[DType], **settings: Any) -> Iterator[Samp
     yield Rejected(f"{main}[2, 3]", axes=(0, -2), error=AxisError, says="twice")
 
 
+def averaged(x: Value) -> Value:
+    """`x` in the dtype in which it is averaged: integers and bool become f32, 64-bit ones f64."""
+    if x.dtype.is_differentiable:
+        return x
+    return cast(x, to=f64 if x.dtype.itemsize == 8 else f32)
+
+
 def _expect_elements(op: Reduction, x: TensorType) -> None:
     for axis, size in zip(normalize_axes(op.axes, x.rank), op.sizes(x), strict=True):
         if not require(">", size, 0):
@@ -77,9 +84,7 @@ class Mean(Reduction):
         return self.reduced(x)
 
     def prepare(self, x: Value) -> Value:
-        if x.dtype.is_differentiable:
-            return x
-        return cast(x, to=f64 if x.dtype.itemsize == 8 else f32)
+        return averaged(x)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         axes = normalize_axes(self.axes, x.ndim)
@@ -195,7 +200,7 @@ class Prod(Reduction):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from reduction_samples(ALL)
-        yield Sample("f64[2, 4]", axes=(1,), make=lambda rng: [[[0.0, 2.0, 3.0, 4.0], [0.0, 0.0, 3.0, 4.0]]])
+        yield Sample("f64[2, 4]", axes=(1,), make=lambda rng: [np.array([[0.0, 2, 3, 4], [0, 0, 3, 4]])])
 
 
 prod_axes = op_function(Prod)
@@ -220,7 +225,7 @@ class LogSumExp(Reduction):
         # The shift cancels in the result, so it carries no derivative. Rows of one infinity are left unshifted.
         peak = stop_gradient(Max(self.axes, keep_dim=True)(wide))
         safe = where(abs(peak) == float("inf"), 0, peak)
-        total = log(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
+        total = log_or_minus_infinity(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
         return rounded(reshape(total, self.reduced(x.type).shape), x.dtype)
 
     def _softmax(self, x: Value, y: Value) -> Value:
@@ -256,6 +261,9 @@ class Moment(Reduction):
         expect_dtype("x", x, FLOATS, "float")
         return self.reduced(x)
 
+    def prepare(self, x: Value) -> Value:
+        return averaged(x)
+
     def divisor(self, x: Value) -> Any:
         """n - correction, at least 0; as a number where n is known."""
         count = product(self.sizes(x.type))
@@ -267,7 +275,8 @@ class Moment(Reduction):
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from reduction_samples(FLOATS)
         yield Sample("f64[3, 4]", axes=(1,), correction=1.0)
-        yield Rejected("i32[3]", axes=(0,), error=DtypeError, says="float")
+        yield Sample("i32[3, 4]", axes=(1,))
+        yield Rejected("c64[3]", axes=(0,), error=DtypeError, says="float")
 
 
 @define_op

@@ -18,9 +18,9 @@ from rlx_core.ir.dtypes import COMPLEXES, f32, f64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops.kinds import promoted
-from rlx_core.ops.linalg import adjoint, mat_mul
+from rlx_core.ops.linalg import adjoint, mat_mul, operand
 from rlx_core.ops.structural import expand, reshape, transpose
 
 SOLVABLE = (f32, f64, *COMPLEXES)
@@ -175,5 +175,36 @@ class BatchedDenseSolve(Op):
 
 
 batched_dense_solve = op_function(BatchedDenseSolve)
+
+
+def solve(a: Any, b: Any) -> Any:
+    """The solution of `a x = b`, as the Array API says: `b` with one axis is a vector, with more it holds matrices.
+
+    Leading axes broadcast.
+    """
+    a, b = operand(a), operand(b)
+    expect_matrix(a)
+    if a.ndim == 2 and b.ndim <= 2:
+        return dense_solve(a, b)
+    columns = reshape(b, (b.shape[0], 1)) if b.ndim == 1 else b
+    leading = broadcast_shapes(tuple(a.shape[:-2]), tuple(columns.shape[:-2]))
+    x = batched_dense_solve(*(repeated(v, (*leading, *v.shape[-2:])) for v in (a, columns)))
+    return reshape(x, tuple(x.shape[:-1])) if b.ndim == 1 else x
+
+
+def expect_matrix(a: Any) -> None:
+    """Require at least two axes.
+
+    Raises:
+        ShapeError: There are fewer.
+    """
+    if a.ndim < 2:
+        raise ShapeError(f"solve: a must have 2 or more axes, not {a.ndim}")
+
+
+def repeated(x: Any, shape: tuple[Dim, ...]) -> Any:
+    """`x` broadcast to `shape`; no node where it has it."""
+    return x if tuple(x.shape) == shape else expand(x, shape)
+
 
 OPS = (DenseSolve, BatchedDenseSolve)

@@ -7,7 +7,7 @@ descending. Values carry derivatives to the elements they came from; positions c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from attrs import evolve
@@ -23,7 +23,7 @@ from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_a
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
-from rlx_core.ops.structural import all_batched, expand, reshape
+from rlx_core.ops.structural import all_batched, reshape
 
 ORDERED = (bool_, *INTEGERS, *FLOATS)
 
@@ -108,7 +108,9 @@ class Sort(Op):
         yield Sample("i64[7]", descending=True, index_dtype=i32, low=2**53, high=2**53 + 3)
         yield Sample("f32[2, 0]")
         yield Sample("f32[1]", axis=0)
-        yield Sample("f64[6]", make=lambda rng: [rng.permutation([1.0, np.nan, np.inf, -np.inf, 1.0, -0.0])], is_smooth=False)
+        yield Sample(
+            "f64[6]", make=lambda rng: [rng.permutation([1.0, np.nan, np.inf, -np.inf, 1.0, -0.0])], is_smooth=False
+        )
         yield Rejected("c64[3]", error=DtypeError, says="real")
         yield Rejected("f32[]", error=AxisError, says="outside")
         yield Rejected("f32[3]", index_dtype=f32, error=DtypeError, says="i64 or i32")
@@ -251,7 +253,9 @@ class SearchSorted(Op):
     def reference(self, sorted: np.ndarray, v: np.ndarray) -> np.ndarray:
         if sorted.ndim == 1:
             return np.asarray(np.searchsorted(sorted, v, side=self.side))
-        rows = sorted.reshape(-1, sorted.shape[-1]) if sorted.size else sorted.reshape(int(np.prod(sorted.shape[:-1])), -1)
+        rows = (
+            sorted.reshape(-1, sorted.shape[-1]) if sorted.size else sorted.reshape(int(np.prod(sorted.shape[:-1])), -1)
+        )
         found = np.zeros(v.shape, np.int64)
         for row, wanted, out in zip(rows, v.reshape(len(rows), -1), found.reshape(len(rows), -1), strict=True):
             out[:] = np.searchsorted(row, wanted, side=self.side)

@@ -6,7 +6,7 @@ They come before the kinds of ops (`kinds.py`), which use them, and they are one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,16 @@ from rlx_core.ir.types import (
 )
 
 
+def as_shape(dims: Iterable[Dim]) -> Shape:
+    """Dims as a tuple: what attributes hold, so that ops compare and hash."""
+    return tuple(dims)
+
+
+def as_axes(axes: Iterable[int]) -> tuple[int, ...]:
+    """Axes, shifts or counts as a tuple."""
+    return tuple(axes)
+
+
 @define_op
 class Reshape(Op):
     """The same elements in row-major order with other dims; one dim may be -1.
@@ -41,7 +51,7 @@ class Reshape(Op):
         ShapeError: The number of elements differs, or -1 stands more than once or beside a 0.
     """
 
-    new_shape: Shape
+    new_shape: Shape = field(converter=as_shape)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -104,7 +114,7 @@ class Expand(Op):
         ShapeError: The operand does not broadcast to the target.
     """
 
-    target: Shape
+    target: Shape = field(converter=as_shape)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -161,7 +171,7 @@ class Transpose(Op):
         ShapeError: `perm` is not a permutation of the axes.
     """
 
-    perm: tuple[int, ...]
+    perm: tuple[int, ...] = field(converter=as_axes)
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType) -> TensorType:
@@ -283,7 +293,7 @@ def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
 class Reduction(Op):
     """What reductions share: the dims of the result and how a batch axis shifts the axes."""
 
-    axes: tuple[int, ...] = field(converter=tuple)
+    axes: tuple[int, ...] = field(converter=as_axes)
     keep_dim: bool = False
     category: ClassVar = "reduction"
 

@@ -62,7 +62,9 @@ class Views:
         if found is None:
             return None
         pairs = (found,) if len(node.types) == 1 else found
-        return tuple(Alias(source.root, offset, tuple(strides)) for offset, strides in pairs)
+        # A value without elements lies anywhere, so it lies at the start: its offset may be past the end of an empty root.
+        offsets = (offset if _nbytes(v) else 0 for v, (offset, _) in zip(node.results, pairs, strict=True))
+        return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
     def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD) -> bool:
         """Whether everyone who reads `value` can read it at `place`. Callers of the program read densely."""

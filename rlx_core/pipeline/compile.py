@@ -8,30 +8,38 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import evolve, field, frozen
 
-from rlx_core.errors import DeviceError
+from rlx_core.errors import DeviceError, FormatError
+from rlx_core.hooks import API_VERSION
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.fingerprint import fingerprint
 from rlx_core.ir.graph import Graph, nested_graphs
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.serialize import load, save
+from rlx_core.ir.verify import check
+from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config_reading import load_config
+from rlx_core.pipeline.dispatch import DispatchReport
 from rlx_core.pipeline.dynamic import specialize
 from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.legalize import survey
 from rlx_core.pipeline.lower import PlanOptions, make_lir
+from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.plan import Plan, resolve_plan
 from rlx_core.pipeline.prepare import split_prepare
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost, Registry, default_host
 
-__all__ = ["Compiled", "Config", "compile_graph", "find_target"]
+__all__ = ["Compiled", "Config", "ProgramCache", "compile_graph", "find_target"]
 
 Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
@@ -65,6 +73,19 @@ class Compiled:
         return evolve(self.report, lir=lir)
 
 
+class ProgramCache(Protocol):
+    """Where compiled programs are kept; `rlx_core.runtime.cache.CompileCache` is one."""
+
+    def get_or_compile(
+        self,
+        key: str,
+        compile: Callable[[], Compiled],
+        *,
+        to_bytes: Callable[[Compiled], bytes] | None = None,
+        from_bytes: Callable[[bytes], Compiled] | None = None,
+    ) -> Compiled: ...
+
+
 def compile_graph(
     graph: Graph,
     *,
@@ -73,6 +94,7 @@ def compile_graph(
     host: PluginHost | None = None,
     donations: Mapping[str, int | None] | None = None,
     output_names: Sequence[str] | None = None,
+    cache: Callable[[Configuration], ProgramCache] | None = None,
 ) -> Compiled:
     """Compile a graph, HIR or MIR.
 
@@ -83,44 +105,157 @@ def compile_graph(
         host: The plugins to use; everything installed by default.
         donations: Inputs whose arrays the program may overwrite, each with the output that is its next value.
         output_names: What the outputs are called.
+        cache: Where to look first, and what to add to, for a configuration.
 
     Raises:
         ConfigError, PassOrderError: The configuration is wrong.
         DeviceError, DeviceUnavailableError: The target is not known, or cannot be used here.
         LegalizeError: The target cannot run some nodes, whatever they are rewritten to.
     """
-    clock = Clock()
-    with clock.part("configure"):
-        configuration = configured(config)
-        plugins = host or default_host()
-        for domain in sorted(domains_of(graph)):
-            plugins.activate_for(f"domain.{domain}")
-        name, backend, registry = find_target(plugins, target or configuration.target)
-        device = with_contributed_kernels(backend.target, registry, name)
-        plan = resolve_plan(configuration, registry, device)
-    with clock.part("passes"):
-        run = plan.run(graph)
-    with clock.part("plan"):
-        prepared = split_prepare(run.graph, device, pinned=tuple(donations or {}))
-        options = PlanOptions(strategy=configuration.memory.strategy, alignment=configuration.memory.alignment)
-        lir = make_lir(
-            prepared.graph,
-            device,
-            output_names=output_names,
-            donations=donations,
-            prepare=prepared.prepare,
-            options=options,
-            resolved=plan.summary,
-            fingerprint=program_fingerprint(prepared.graph, plan, device),
+    start = time.perf_counter()
+    configuration = configured(config)
+    job = prepare_job(graph, host or default_host(), configuration, target, dict(donations or {}), output_names)
+    job.seconds["configure"] = time.perf_counter() - start
+    if cache is None:
+        return job.compile()
+    source = "memory"
+
+    def compile_now() -> Compiled:
+        nonlocal source
+        source = "compiled"
+        return job.compile()
+
+    def read(data: bytes) -> Compiled:
+        nonlocal source
+        source = "disk"
+        return job.restore(data)
+
+    found = cache(configuration).get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
+    return evolve(found, report=evolve(found.report, cache=source))
+
+
+@frozen(eq=False)
+class Job:
+    """One compilation with everything resolved that decides its result.
+
+    Attributes:
+        graph: The program as it was given.
+        plan: The resolved pipeline.
+        target: The device with all contributed kernels.
+        backend: Its compiler.
+        key: Hex digest of all of it: the name of the result in caches.
+    """
+
+    graph: Graph
+    plan: Plan
+    target: Target
+    backend: Backend
+    host: PluginHost
+    donations: Mapping[str, int | None]
+    output_names: Sequence[str] | None
+    key: str
+    seconds: dict[str, float] = field(factory=dict)
+
+    @property
+    def options(self) -> PlanOptions:
+        memory = self.plan.configuration.memory
+        return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
+
+    def compile(self) -> Compiled:
+        """All passes, the split of parameter work, the plan."""
+        with self.timed("passes"):
+            run = self.plan.run(self.graph, Watch(check=check_stage))
+        with self.timed("plan"):
+            prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
+            lir = make_lir(
+                prepared.graph,
+                self.target,
+                output_names=self.output_names,
+                donations=self.donations,
+                prepare=prepared.prepare,
+                options=self.options,
+                resolved=self.plan.summary,
+                fingerprint=self.key,
+            )
+            lir = self.plan.refine(lir)
+        stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
+        stages |= {"MIR nodes": len(run.graph)}
+        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes)
+
+    def stored(self, compiled: Compiled) -> bytes:
+        """The bytes of a compiled program that another process can go on from."""
+        return save(Module.of_lir(compiled.lir))
+
+    def restore(self, data: bytes) -> Compiled:
+        """The compiled program from its bytes, verified; any fault in them raises."""
+        with self.timed("read"):
+            module = load(data, HostOps(self.host))
+            if not isinstance(module, Module) or module.lir.fingerprint != self.key:
+                raise FormatError(f"cache: the entry is not program {self.key[:12]}")
+            dispatcher = self.plan.dispatcher
+            assert dispatcher is not None, "a job has a target"
+            rows, _ = survey(module.lir.graph, dispatcher)
+            dispatch = DispatchReport(self.target.name, tuple(rows))
+        return self.finished(module.lir, {"MIR nodes": len(module.lir.graph)}, (), dispatch, 0)
+
+    def finished(
+        self,
+        lir: Lir,
+        stages: Mapping[str, int],
+        passes: tuple[PassRun, ...],
+        dispatch: DispatchReport,
+        prepared_nbytes: int,
+    ) -> Compiled:
+        report = Report(
+            self.graph.name,
+            self.target.name,
+            {**stages, "LIR steps": len(lir.steps)},
+            passes,
+            dispatch,
+            lir,
+            self.plan.hash,
+            seconds=self.seconds,
+            prepared_nbytes=prepared_nbytes,
         )
-    stages = {"HIR nodes": len(graph)} if has_blocks(graph) else {}
-    stages |= {"MIR nodes": len(run.graph), "LIR steps": len(lir.steps)}
-    dispatch = run.notes["dispatch"]
-    report = Report(
-        graph.name, name, stages, run.passes, dispatch, lir, plan.hash,
-        seconds=clock.seconds, prepared_nbytes=prepared.nbytes,
-    )  # fmt: skip
-    return Compiled(lir, backend, device, options, report)
+        return Compiled(lir, self.backend, self.target, self.options, report)
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[part] = time.perf_counter() - start
+
+
+def prepare_job(
+    graph: Graph,
+    host: PluginHost,
+    configuration: Configuration,
+    target: str | None,
+    donations: Mapping[str, int | None],
+    output_names: Sequence[str] | None,
+) -> Job:
+    """Find the plugins and the target, resolve the plan, and name the result."""
+    for domain in sorted(domains_of(graph)):
+        host.activate_for(f"domain.{domain}")
+    name, backend, registry = find_target(host, target or configuration.target)
+    device = with_contributed_kernels(backend.target, registry, name)
+    plan = resolve_plan(configuration, registry, device)
+    key = fingerprint(
+        graph,
+        context={
+            "rlx": API_VERSION,
+            "plan": plan.hash,
+            "backend": registry.digest("backends", name),
+            "donations": donations,
+            "outputs": list(output_names or ()),
+        },
+    )
+    return Job(graph, plan, device, backend, host, donations, output_names, key)
+
+
+def check_stage(graph: Graph, stage: str) -> None:
+    """Require that a graph obeys the rules of the stage it is at; the verifier that runs after every pass."""
+    check(graph, Stage.HIR if stage == "hir" and has_blocks(graph) else Stage.MIR)
 
 
 def configured(config: Config) -> Configuration:
@@ -145,7 +280,8 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
         DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
     """
     if wanted is None:
-        wanted = preferred_target(host.activate_for("target"))
+        registry = host.activate_for("target")
+        wanted = preferred_target(registry if registry.backends else host.activate_all())
     backend = host.load("backends", wanted)
     registry = host.activate_for_compile(wanted)
     return wanted, backend() if isinstance(backend, type) else backend, registry
@@ -172,23 +308,3 @@ def with_contributed_kernels(target: Target, registry: Registry, name: str) -> T
     for each in (target.kernels, *contributed):
         table.merge(each)
     return evolve(target, kernels=table)
-
-
-def program_fingerprint(graph: Graph, plan: Plan, target: Target) -> str:
-    """Everything that can change what the program computes, as a hex digest."""
-    return fingerprint(graph, context={"plan": plan.hash, "target": target.name, **target.properties})
-
-
-@frozen
-class Clock:
-    """How long each part took."""
-
-    seconds: dict[str, float] = field(factory=dict)
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = time.perf_counter() - start

@@ -119,7 +119,7 @@ class FusionConfig:
         attention_threshold: The largest batch times sequence length for which a whole attention block is merged.
     """
 
-    policy: Literal["fusable", "direct"] = field(default="fusable", validator=in_(("fusable", "direct")))
+    policy: Literal["fusable", "direct"] = field(default="direct", validator=in_(("fusable", "direct")))
     enabled: bool = True
     unfuse_regions: bool = False
     attention_threshold: int = field(default=64, validator=ge(0))

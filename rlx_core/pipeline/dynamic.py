@@ -16,6 +16,7 @@ from attrs import frozen
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError
 from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
+from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.lower import ChooseKernel, PlanOptions, make_lir
@@ -98,7 +99,7 @@ def _donations(template: Lir) -> dict[str, int | None]:
     leaves = (*template.graph.inputs, *template.graph.params)
     by_leaf = {d.donor: i for i, d in enumerate(template.deliveries) if d.donor is not None}
     donated = {e.name for e in (*template.manifest.inputs, *template.manifest.params) if e.is_donated}
-    return {leaf.node.op.label: by_leaf.get(leaf) for leaf in leaves if leaf.node.op.label in donated}
+    return {leaf_name(leaf): by_leaf.get(leaf) for leaf in leaves if leaf_name(leaf) in donated}
 
 
 class DynamicDimCompileCache(Generic[T]):

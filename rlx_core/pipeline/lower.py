@@ -11,13 +11,14 @@ from typing import Final, get_args
 
 from attrs import field, frozen
 
-from rlx_core.errors import ConfigError, Fact, NoKernelError, UnknownNameError, nearest
-from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, leaf_name, nested_graphs
-from rlx_core.ir.lir import Alias, Delivery, Entry, Lir, Manifest, Slot, Step
+from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
+from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.alias import place_parts, place_views, with_parts
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import Kernel
+from rlx_core.pipeline.manifest import donated_leaves, make_manifest
 from rlx_core.pipeline.memory import STRATEGIES, plan_memory
 from rlx_core.pipeline.phases import phases
 from rlx_core.pipeline.schedule import Order, schedule
@@ -101,8 +102,8 @@ def make_lir(
         UnknownNameError, ConfigError: A donation names no leaf, no output, or an output of another type.
     """
     plan = options or PlanOptions()
-    donated = _donations(graph, donations or {})
-    manifest = _manifest(graph, output_names, donations or {}, prepare)
+    donated = donated_leaves(graph, donations or {})
+    manifest = make_manifest(graph, output_names, donations or {}, prepare)
     find = _Kernels(target, choose)
     draft = _draft(graph, target, plan, find, donated)
     lir = Lir(
@@ -242,54 +243,12 @@ def _step(
 def _nested(graph: Graph, target: Target, plan: PlanOptions, find: _Kernels) -> Lir:
     """The plan of a nested graph: its outputs stay in its arena, from where the enclosing step copies them."""
     draft = _draft(graph, target, plan, find, {}, is_nested=True)
-    manifest = _manifest(graph, None, {}, None)
+    manifest = make_manifest(graph, None, {}, None)
     alignment = plan.alignment or target.alignment
     lir = Lir(
         graph, target.name, draft.steps, {}, draft.aliases, draft.deliveries, manifest, None, 0, alignment, graph.guards
     )
     return plan_memory(lir, plan.strategy)
-
-
-# ---------------------------------------------------------------------------------------------- leaves
-
-
-def _donations(graph: Graph, named: Mapping[str, int | None]) -> dict[Value, int | None]:
-    leaves = {leaf_name(v): v for v in (*graph.inputs, *graph.params)}
-    donated: dict[Value, int | None] = {}
-    replaced: dict[int, str] = {}
-    for name, index in named.items():
-        if name not in leaves:
-            raise UnknownNameError(f"donation: {graph.name} has no input or param {name!r}", hint=nearest(name, leaves))
-        if index is not None:
-            _check_replacement(graph, name, leaves[name], index, replaced)
-            replaced[index] = name
-        donated[leaves[name]] = index
-    return donated
-
-
-def _check_replacement(graph: Graph, name: str, leaf: Value, index: int, replaced: Mapping[int, str]) -> None:
-    if not 0 <= index < len(graph.outputs):
-        raise ConfigError(f"donation: {name} is replaced by output {index}, but there are {len(graph.outputs)} outputs")
-    if graph.outputs[index].type != leaf.type:
-        raise ConfigError(
-            f"donation: {name} is {leaf.type}, but output {index} that replaces it is {graph.outputs[index].type}"
-        )
-    if index in replaced:
-        raise ConfigError(f"donation: output {index} replaces both {replaced[index]} and {name}")
-
-
-def _manifest(
-    graph: Graph, output_names: Sequence[str] | None, donated: Mapping[str, object], prepare: Graph | None
-) -> Manifest:
-    names = [f"out{i}" for i in range(len(graph.outputs))] if output_names is None else list(output_names)
-    if len(names) != len(graph.outputs):
-        raise ConfigError(f"manifest: {len(names)} output names for {len(graph.outputs)} outputs")
-
-    def entries(leaves: Iterable[Value]) -> tuple[Entry, ...]:
-        return tuple(Entry(leaf_name(v), v.type, v, leaf_name(v) in donated) for v in leaves)
-
-    outputs = tuple(Entry(name, v.type, v) for name, v in zip(names, graph.outputs, strict=True))
-    return Manifest(entries(graph.inputs), entries((prepare or graph).params), outputs)
 
 
 def _held(graph: Graph, plan: PlanOptions, donated: Mapping[Value, object]) -> frozenset[Value]:

@@ -12,7 +12,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.passes.runner import PassRun
 from rlx_core.pipeline.dispatch import DispatchReport
-from rlx_core.pipeline.memory import lower_bound
+from rlx_core.pipeline.memory import live_ranges, lower_bound
 
 __all__ = ["Report", "human_bytes"]
 
@@ -61,7 +61,7 @@ class Report:
     @property
     def lower_bound_nbytes(self) -> int:
         """The most bytes that are alive at one time: no arena can be smaller for this schedule."""
-        return lower_bound(self.lir) if self.lir.is_planned else 0
+        return lower_bound(live_ranges(self.lir)) if self.lir.is_planned else 0
 
     @property
     def kernels(self) -> Counter[tuple[str, str, str]]:

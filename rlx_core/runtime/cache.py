@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from rlx_core.errors import CacheError
+from rlx_core.pipeline.config import CacheConfig, Configuration
 from rlx_core.pipeline.lru import LruCache
-from rlx_core.runtime.disk import DiskCache
+from rlx_core.runtime.disk import DiskCache, cache_directory
 
-__all__ = ["CompileCache", "cache_key"]
+__all__ = ["CompileCache", "cache_key", "default_cache"]
 
 T = TypeVar("T")
 
@@ -103,3 +106,18 @@ class CompileCache:
         except Exception as error:  # noqa: BLE001  a decoder may be a plugin's; every fault in reading means "compile again"
             self.disk.drop(key, f"{type(error).__name__}: {error}")
             return None
+
+
+_caches: dict[CacheConfig, CompileCache] = {}
+_lock = threading.Lock()
+
+
+def default_cache(configuration: Configuration) -> CompileCache:
+    """The process's cache for what a configuration says of caches: equal settings share one."""
+    settings = configuration.cache
+    with _lock:
+        if settings not in _caches:
+            directory = Path(settings.directory) if settings.directory else cache_directory() / "programs"
+            disk = DiskCache(directory, max_nbytes=settings.limit) if settings.disk else None
+            _caches[settings] = CompileCache(settings.entries, disk)
+        return _caches[settings]

@@ -17,6 +17,7 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.report import Report
+from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.transforms.trace import Trace, is_static_leaf, trace
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten_arguments, same_structure
@@ -84,7 +85,10 @@ class Jitted(Generic[P, R]):
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         traced = trace(self._function, args, kwargs)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
-        executable = Executable(compile_graph(traced.graph, donated=donated, **self._options))
+        donations = next_values(donated, traced)
+        executable = Executable(
+            compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options})
+        )
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         variant = self._variants[key] = Variant(executable, traced, inputs)
         if len(self._variants) == _MANY_VARIANTS:
@@ -108,6 +112,24 @@ def _leaf_key(leaf: Any) -> Any:
 
 def _is_under(name: str, roots: Sequence[str]) -> bool:
     return any(name == root or name.startswith(root + ".") for root in roots)
+
+
+def next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]:
+    """Donated input → the output that is its next value: of the same type, and best of the same name.
+
+    `params.w1` is continued by `result.0.w1` rather than by another matrix that happens to have its type.
+    """
+    outputs = list(zip(traced.results.names, traced.graph.outputs, strict=True))
+    taken: set[int] = set()
+    found: dict[str, int | None] = {}
+    for name in donated:
+        wanted = traced.graph.input_types[name]
+        fitting = [i for i, (_, v) in enumerate(outputs) if v.type == wanted and i not in taken]
+        tail = name.rpartition(".")[2]
+        best = min(fitting, key=lambda i: outputs[i][0].rpartition(".")[2] != tail, default=None)
+        found[name] = best
+        taken |= {best} if best is not None else set()
+    return found
 
 
 def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = (), **options: Any) -> Any:
@@ -134,7 +156,9 @@ def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = ()
 class CompiledFunction:
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`."""
 
-    def __init__(self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]) -> None:
+    def __init__(
+        self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]
+    ) -> None:
         self._traced = traced
         self._bound = parameters
         self._free = tuple(n for n in names if n not in parameters)
@@ -200,7 +224,7 @@ def compile_function(function: Callable[..., Any], /, *args: Any, **options: Any
                 hint="split it into two arguments",
             )
     traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
-    executable = Executable(compile_graph(traced.graph, **options))
+    executable = Executable(compile_graph(traced.graph, **{"cache": default_cache, **options}))
     arrays = {n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in executable.params}
     executable.set_params(arrays)
     free = {n for n, kinds in roles.items() if True in kinds}

@@ -2,7 +2,7 @@
 
     pytest --pyargs rlx_core.testing                                     the standard ops
     pytest --pyargs rlx_core.testing --rlx-plugin=acme.ops               the ops of a module
-    pytest --pyargs rlx_core.testing --rlx-backend=acme.testing:run      a backend, against the interpreter
+    pytest --pyargs rlx_core.testing --rlx-backend=cpu                   a backend, against the interpreter
     pytest --pyargs rlx_core.testing --rlx-op=softmax                    one op
 
 `laws.py` states each law once; `cases.py` makes a program of every sample that the ops bring along; `differences.py` is the

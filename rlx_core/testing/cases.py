@@ -10,6 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 from attrs import evolve, frozen
 
+from rlx_core.contributions import OpFamily, OpSpec
 from rlx_core.errors import RlxError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
@@ -153,7 +154,7 @@ def typed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def ops_of(module: str) -> tuple[type[Op], ...]:
-    """The ops that a module offers: its `OPS`, or what its `rlx_ops` hook returns as classes or op functions.
+    """The ops that a module offers: its `OPS`, or what its `rlx_ops` hook returns.
 
     Raises:
         UnknownNameError: There is no such module, or it offers none.
@@ -162,17 +163,24 @@ def ops_of(module: str) -> tuple[type[Op], ...]:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UnknownNameError(f"--rlx-plugin: there is no module {error.name!r}") from error
-    offered = getattr(found, "OPS", None)
-    if offered is None and hasattr(found, "rlx_ops"):
-        offered = found.rlx_ops()
-    ops = tuple(
-        entry.op if isinstance(entry, OpFunction) else entry
-        for entry in offered or ()
-        if isinstance(entry, OpFunction) or (isinstance(entry, type) and issubclass(entry, Op))
-    )
+    offered = found.OPS if hasattr(found, "OPS") else found.rlx_ops() if hasattr(found, "rlx_ops") else ()
+    ops = tuple(op for entry in offered for op in _classes(entry))
     if not ops:
-        raise UnknownNameError(f"--rlx-plugin: module {module} offers no ops", hint="give it a tuple `OPS` of op classes")
+        raise UnknownNameError(
+            f"--rlx-plugin: module {module} offers no ops", hint="give it a tuple `OPS` of op classes"
+        )
     return ops
+
+
+def _classes(entry: object) -> list[type[Op]]:
+    """The op classes that one entry of `OPS` or of `rlx_ops` stands for."""
+    if isinstance(entry, OpFamily):
+        return [spec.load.resolve() for spec in entry]
+    if isinstance(entry, OpSpec):
+        return [entry.load.resolve()]
+    if isinstance(entry, OpFunction):
+        return [entry.op]
+    return [entry] if isinstance(entry, type) and issubclass(entry, Op) else []
 
 
 def select(ops: Sequence[type[Op]], names: Sequence[str]) -> list[type[Op]]:

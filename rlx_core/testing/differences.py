@@ -18,7 +18,9 @@ STEP = 1e-4
 """Central differences at `STEP` and `STEP / 2` are extrapolated, so the error is about STEP⁴·f⁽⁵⁾ + 1e-16·|f| / STEP."""
 
 
-def directional(function: Callable[[Arrays], Arrays], at: Arrays, along: Arrays, step: float = STEP) -> list[np.ndarray]:
+def directional(
+    function: Callable[[Arrays], Arrays], at: Arrays, along: Arrays, step: float = STEP
+) -> list[np.ndarray]:
     """The derivative of `function` at `at` along a direction, by extrapolated central differences."""
 
     def central(h: float) -> list[np.ndarray]:

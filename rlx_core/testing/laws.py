@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Graph, as_results
@@ -66,12 +65,22 @@ def smooth(program: Program) -> bool:
 
 
 def has_two_meanings(program: Program) -> bool:
-    return runs(program) and not program.is_narrow and program.op.reference is not None and program.op.decompose is not None
+    return (
+        runs(program)
+        and not program.is_narrow
+        and program.op.reference is not None
+        and program.op.decompose is not None
+    )
 
 
 def has_own_derivative(program: Program) -> bool:
     op = program.node.op
-    return differentiable(program) and not program.is_narrow and op.decompose is not None and (op.vjp is not None or op.jvp is not None)
+    return (
+        differentiable(program)
+        and not program.is_narrow
+        and op.decompose is not None
+        and (op.vjp is not None or op.jvp is not None)
+    )
 
 
 class EveryOp:
@@ -88,7 +97,9 @@ class EveryOp:
         reference = node.op.reference
         if reference is None:
             return
-        operands = [a.astype(t.dtype.accumulator.numpy) for a, t in zip(program.draw(), operand_types(node), strict=True)]
+        operands = [
+            a.astype(t.dtype.accumulator.numpy) for a, t in zip(program.draw(), operand_types(node), strict=True)
+        ]
         with np.errstate(all="ignore"):
             results = as_results(reference(*spread(node, operands)))
         for result, type in zip(results, node.types, strict=True):
@@ -97,9 +108,8 @@ class EveryOp:
     @about(has_two_meanings)
     def test_decomposition_means_the_same(self, program: Program) -> None:
         program = program.widened
-        decomposed = without_own("decompose", program)
         arrays = program.draw()
-        close(wide(decomposed, arrays), wide(program.graph, arrays), EXACT)
+        close(wide(decomposed(program), arrays), wide(program.graph, arrays), EXACT)
 
     @about(runs)
     def test_typed_result_is_close_to_the_float64_oracle(self, program: Program) -> None:
@@ -206,17 +216,15 @@ def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
 
 
 def assert_kind(result: np.ndarray, type: TensorType) -> None:
-    """A reference may leave the rounding of floats to the interpreter, but no other conversion."""
+    """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is."""
     found, declared = dtype(result.dtype), type.dtype
     assert result.shape == type.static_shape
     assert found.kind == declared.kind, f"the reference gives {found}, declared is {declared}"
-    if not declared.is_differentiable:
-        assert found is declared, f"the reference gives {found}, declared is {declared}"
 
 
-def without_own(kind: str, program: Program) -> Graph:
+def decomposed(program: Program) -> Graph:
     """The program with the op replaced by its decomposition."""
-    engine = Engine(ignoring=frozenset({("vjp", program.op.name), ("jvp", program.op.name), ("batch", program.op.name)}))
+    engine = Engine(ignoring=frozenset({("batch", program.op.name)}))
     return prepare(program.graph, "batch", list(program.graph.input_types), engine=engine)[0]
 
 
@@ -244,7 +252,9 @@ def agrees_with_differences(
 ) -> None:
     """<cotangent, J·u> by differences equals <Jᵀ·cotangent, u> by the rule, for random directions and cotangents."""
     at = [widened(a) for a in arrays]
-    along = [random_like(rng, a) if n in names else np.zeros_like(a) for n, a in zip(graph.input_types, at, strict=True)]
+    along = [
+        random_like(rng, a) if n in names else np.zeros_like(a) for n, a in zip(graph.input_types, at, strict=True)
+    ]
     moved = directional(lambda x: differentiable_outputs(graph, x), at, along)
     seeds = [random_like(rng, y) for y in moved]
     count = len(graph.outputs)

@@ -87,9 +87,7 @@ def _axes_of_inputs(graph: Graph, in_axes: int | Sequence[Axis] | Mapping[str, A
         known = [*names, *graph.param_types]
         for name in in_axes:
             if name not in known:
-                raise UnknownNameError(
-                    f"vmap: {graph.name} has no input or param {name!r}", hint=nearest(name, known)
-                )
+                raise UnknownNameError(f"vmap: {graph.name} has no input or param {name!r}", hint=nearest(name, known))
         return dict(in_axes)
     if len(in_axes) != len(names):
         raise WrongInputCountError(

@@ -13,9 +13,22 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
+import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which rules are written with
 from rlx_core.errors import Fact, MissingRuleError, UnknownNameError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value, as_results, building, decomposition, literal
+from rlx_core.ir.graph import (
+    Builder,
+    Constant,
+    Graph,
+    Input,
+    Node,
+    Param,
+    Value,
+    as_results,
+    building,
+    decomposition,
+    literal,
+)
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.rewrite import copy_node
@@ -198,9 +211,7 @@ def fresh_name(taken: Iterable[str], name: str) -> str:
     return candidate
 
 
-def pruned(
-    graph: Graph, outputs: Sequence[Value], *, name: str | None = None, without: Iterable[str] = ()
-) -> Graph:
+def pruned(graph: Graph, outputs: Sequence[Value], *, name: str | None = None, without: Iterable[str] = ()) -> Graph:
     """The graph with these outputs, and of its nodes only what they need and the leaves that are fed.
 
     Args:

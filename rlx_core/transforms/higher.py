@@ -38,9 +38,7 @@ def hvp(graph: Graph, wrt: Sequence[str | Value], *, aux: int = 0, engine: Engin
     return jvp_graph(both, handles, engine=engine)
 
 
-def jacfwd(
-    graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD
-) -> Graph:
+def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD) -> Graph:
     """The Jacobian of every output by every name in `wrt`, output by output, by forward mode over a basis.
 
     Good when the inputs are fewer than the outputs; the basis is batched, not looped over.
@@ -73,9 +71,7 @@ def _tangents_over_basis(graph: Graph, name: str, engine: Engine) -> Graph:
     return _fed_with_basis(tangents, tangent, [-1] * len(tangents.outputs), size, type.dtype, type.static_shape, engine)
 
 
-def jacrev(
-    graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD
-) -> Graph:
+def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Engine = STANDARD) -> Graph:
     """The Jacobian of every output by every name in `wrt`, output by output, by reverse mode over a basis.
 
     Good when the outputs are fewer than the inputs; the basis is batched, not looped over.
@@ -101,7 +97,9 @@ def _cotangents_over_basis(graph: Graph, wrt: Sequence[str], k: int, engine: Eng
     size = int(np.prod(type.static_shape, dtype=np.int64))
     both = vjp_graph(graph, wrt, outputs=[k], engine=engine)
     rows = pruned(both, both.outputs[len(graph.outputs) :])
-    return _fed_with_basis(rows, leaf_name(rows.inputs[-1]), [0] * len(wrt), size, type.dtype, type.static_shape, engine)
+    return _fed_with_basis(
+        rows, leaf_name(rows.inputs[-1]), [0] * len(wrt), size, type.dtype, type.static_shape, engine
+    )
 
 
 def _fed_with_basis(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value, as_results
+from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.ops.call import Call
@@ -146,4 +146,6 @@ def inline_calls(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
 
 
 def _inline_call(node: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
-    return as_results(node.op.decompose(*operands)) if isinstance(node.op, Call) else None
+    if not isinstance(node.op, Call):
+        return None
+    return node.op.decompose(*(v for v in operands if v is not None))

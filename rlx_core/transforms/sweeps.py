@@ -87,9 +87,7 @@ def pull(
     raise missing_rule(node.op, "vjp", first, Fact("node", node.label, node.origin.source))
 
 
-def _by_rule(
-    rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]
-) -> list[tuple[Value, Value]]:
+def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]) -> list[tuple[Value, Value]]:
     # Rules compute with cotangents, so absent ones are built here; a result without tangents keeps the symbolic zero.
     full = [
         zeros(builder, t) if isinstance(c, Zero) and t.dtype.is_differentiable else c
@@ -248,9 +246,7 @@ def _push_by_decomposition(engine: Engine, builder: Builder, node: Node, t: Tang
     start = len(builder.nodes)
     results = as_results(decompose(*padded(node.op, node.operands)))
     # An operand that is read twice has one tangent, so the pairs may repeat it.
-    seeds = {
-        v: x for v, x in zip(node.operands, t, strict=True) if v is not None and not isinstance(x, Zero)
-    }
+    seeds = {v: x for v, x in zip(node.operands, t, strict=True) if v is not None and not isinstance(x, Zero)}
     reached = pushforward(builder, builder.nodes[start:], seeds, engine=engine)
     return [reached.get(r, ZERO) for r in results]
 

@@ -55,9 +55,7 @@ def vjp_graph(
         ShapeError: A value of `wrt` is not reached and `allow_unreached` is false.
         MissingRuleError: An op on the way has no rule and none can be derived.
     """
-    return vjp_with_values(
-        graph, wrt, outputs=outputs, seed=seed, allow_unreached=allow_unreached, engine=engine
-    )[0]
+    return vjp_with_values(graph, wrt, outputs=outputs, seed=seed, allow_unreached=allow_unreached, engine=engine)[0]
 
 
 def vjp_with_values(

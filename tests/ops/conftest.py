@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Node, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import ZERO, Zero
-from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.types import TensorType
 
 Function = Callable[..., Any]
@@ -29,7 +29,7 @@ def pull(nodes: Sequence[Node], cotangents: dict[Value, Value], derive: frozense
         if node.op.vjp is None or node.op.name in derive:
             builder = node.owner
             start = len(builder.nodes)
-            inner = {r: c for r, c in zip(as_results(node.op.decompose(*node.operands)), g, strict=True)}
+            inner = dict(zip(as_results(node.op.decompose(*node.operands)), g, strict=True))
             before = {v: cotangents.pop(v, None) for v in node.present()}
             found = pull(builder.nodes[start:], inner, derive)
             contributions = [(v, found.get(v, ZERO)) for v in dict.fromkeys(node.present())]

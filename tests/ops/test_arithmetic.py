@@ -30,7 +30,7 @@ def result_dtype(function: Any, *dtypes: DType) -> DType:
 # ------------------------------------------------------------------------------------------ promotion
 
 
-@pytest.mark.parametrize(("a", "b"), itertools.combinations_with_replacement(ALL, 2), ids=str)
+@pytest.mark.parametrize(("a", "b"), list(itertools.combinations_with_replacement(ALL, 2)), ids=str)
 def test_operands_are_promoted_the_same_way_both_ways(a: DType, b: DType) -> None:
     try:
         common = promote(a, b)
@@ -145,7 +145,9 @@ def test_f16_arithmetic_rounds_once() -> None:
 def test_a_tie_splits_the_derivative(function: Any, calculus: Any) -> None:
     assert calculus.slopes(function, [1.0, 0.0], np.array([1.0, 0.0])).tolist() == [0.5, 0.5]
     a, b = np.array([1.0, 2.0]), np.array([2.0, 1.0])
-    total = calculus.evaluate(calculus.gradient(function), a, b) + calculus.evaluate(calculus.gradient(function, 1), a, b)
+    total = calculus.evaluate(calculus.gradient(function), a, b) + calculus.evaluate(
+        calculus.gradient(function, 1), a, b
+    )
     assert total.tolist() == [1.0, 1.0]
 
 
@@ -209,7 +211,9 @@ def test_missing_tangents_keep_the_dims_of_the_result(calculus: Any) -> None:
 
 def test_a_quotient_differentiates_where_its_reciprocal_overflows(calculus: Any) -> None:
     """1/b is infinite in f64 and t/b is not."""
-    found = calculus.evaluate(lambda t, a, b: calculus.jvp(ops.divide)([t, ZERO], a, b), *map(np.array, ([1e-309], [1.0], [1e-309])))
+    found = calculus.evaluate(
+        lambda t, a, b: calculus.jvp(ops.divide)([t, ZERO], a, b), *map(np.array, ([1e-309], [1.0], [1e-309]))
+    )
 
     assert found.tolist() == [1.0]
 
@@ -219,7 +223,7 @@ def test_constants_of_rules_have_the_dtype_they_meet(name: str, calculus: Any) -
     """Weak scalars in a rule must not widen what they meet: every gradient below has the dtype of its operand."""
     one = np.array([1.5], dtype(name).numpy)
     functions = [ops.divide, ops.pow, ops.multiply]
-    functions += [] if name == "c64" else [ops.maximum, ops.hypot, ops.atan2, ops.logaddexp, ops.copysign, ops.remainder]
+    functions += [] if name == "c64" else [ops.maximum, ops.hypot, ops.atan2, ops.logaddexp, ops.remainder]
     for function in functions:
         for argument in (0, 1):
             assert calculus.evaluate(calculus.gradient(function, argument), one, one).dtype == one.dtype
@@ -254,24 +258,6 @@ def test_the_angle_differentiates_where_squares_overflow(calculus: Any) -> None:
 
 def test_logaddexp_of_nothing_has_no_derivative(calculus: Any) -> None:
     assert calculus.slopes(ops.logaddexp, [-INF, 0.0], np.array([-INF, -INF])).tolist() == [0, 1]
-    assert np.isfinite(calculus.evaluate(calculus.gradient(calculus.gradient(ops.logaddexp)), np.array([-INF]), np.array([-INF]))).all()
-
-
-def test_copysign_reads_the_sign_of_zero(calculus: Any) -> None:
-    magnitude, sign = np.array([2.0, 2.0, -2.0]), np.array([-0.0, 0.0, -1.0])
-
-    assert ops.copysign(magnitude, sign).tolist() == [-2, 2, -2]
-    assert calculus.slopes(ops.copysign, magnitude, sign).tolist() == [-1, 1, 1]
-
-
-@pytest.mark.parametrize("d", FLOATS, ids=str)
-def test_nextafter_steps_in_its_own_dtype(d: DType) -> None:
-    """A reference sees f16 and bf16 in f32, where the next number is another one."""
-    one, two, zero = (np.array([v], d.numpy) for v in (1, 2, 0))
-    bits = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}[d.name]
-
-    assert ops.nextafter(one, two).astype(np.float64).tolist() == [1 + 2.0**-bits]
-    assert ops.nextafter(one, zero).astype(np.float64).tolist() == [1 - 2.0 ** -(bits + 1)]
-    assert ops.nextafter(zero, one).astype(np.float64)[0] > 0
-    assert ops.nextafter(one, one).tolist() == one.tolist()
-    assert np.isnan(ops.nextafter(one, np.array([NAN], d.numpy)).astype(np.float64)).all()
+    assert np.isfinite(
+        calculus.evaluate(calculus.gradient(calculus.gradient(ops.logaddexp)), np.array([-INF]), np.array([-INF]))
+    ).all()

@@ -21,7 +21,10 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     attention,
     batch_norm,
+    blocks,
     einsum,
+    fused,
+    fused_layers,
     linalg,
     loss,
     normalization,
@@ -36,7 +39,22 @@ from rlx_core.transforms.engine import Engine
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import vjp_graph
 
-MODULES = (linalg, products, einsum, solve, softmax, normalization, normalization_backward, batch_norm, rope, attention, loss)
+MODULES = (
+    fused,
+    fused_layers,
+    linalg,
+    products,
+    einsum,
+    solve,
+    softmax,
+    normalization,
+    normalization_backward,
+    batch_norm,
+    blocks,
+    rope,
+    attention,
+    loss,
+)
 CASES = [Case(op, s) for m in MODULES for op in m.OPS for s in op.samples()]
 ACCEPTED = [c for c in CASES if isinstance(c.sample, Sample)]
 REJECTED = [c for c in CASES if isinstance(c.sample, Rejected)]
@@ -113,9 +131,11 @@ class TestEverySample:
         names = list(point)
         for mapped in [names, *([n] for n in names if len(names) > 1)]:
             stacked = {n: np.stack([point[n], again(case, n, point[n])]) for n in mapped}
-            batched = vmap_graph(graph, {n: 0 for n in mapped}, 0, 2)
+            batched = vmap_graph(graph, dict.fromkeys(mapped, 0), 0, 2)
             found = interpret(batched, {**point, **stacked}, mode="wide")
-            singles = [interpret(graph, {**point, **{n: s[i] for n, s in stacked.items()}}, mode="wide") for i in (0, 1)]
+            singles = [
+                interpret(graph, {**point, **{n: s[i] for n, s in stacked.items()}}, mode="wide") for i in (0, 1)
+            ]
             for y, first, second in zip(found, *singles, strict=True):
                 np.testing.assert_allclose(y, np.stack([first, second]), rtol=1e-9, atol=1e-10)  # f64, sums reordered
 

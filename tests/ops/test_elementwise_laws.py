@@ -11,15 +11,16 @@ import pytest
 from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.interpret import interpret
-from rlx_core.ir.op import ZERO
+from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.samples import Case, Rejected, Sample, draw
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import (
     activation,
     arithmetic,
     bitwise,
     comparison,
     complex,
+    floating,
     gamma,
     operators,
     piecewise,
@@ -27,7 +28,7 @@ from rlx_core.ops import (
     trigonometry,
 )
 
-MODULES = (arithmetic, activation, piecewise, trigonometry, gamma, comparison, bitwise, complex, selection)
+MODULES = (arithmetic, floating, activation, piecewise, trigonometry, gamma, comparison, bitwise, complex, selection)
 assert operators.install, "rules are written with operators"
 CASES = [Case(op, s) for m in MODULES for op in m.OPS for s in op.samples()]
 ACCEPTED = [c for c in CASES if isinstance(c.sample, Sample)]
@@ -35,7 +36,9 @@ REJECTED = [c for c in CASES if isinstance(c.sample, Rejected)]
 SMOOTH = [
     c
     for c in ACCEPTED
-    if c.sample.is_smooth and not c.op.is_barrier and any(t is not None and t.dtype.is_differentiable for t in c.sample.types)
+    if c.sample.is_smooth
+    and not c.op.is_barrier
+    and any(t is not None and t.dtype.is_differentiable for t in c.sample.types)
 ]  # barriers have several results: see test_selection.py
 # One dtype of a kind is enough here: batching moves axes, and does not look at elements.
 BATCHED = [c for c in ACCEPTED if c.op.batch and c.sample.types[-1].dtype.name in ("bool", "f32", "i32", "c64")]
@@ -124,7 +127,9 @@ def test_derivatives_agree_with_differences_and_with_each_other(case: Case, calc
     found = calculus.evaluate(forward, *x, *t, mode="wide")
     step = 1e-6
     ahead, behind = (
-        calculus.evaluate(function, *[a + s * v if i in moving else a for i, (a, v) in enumerate(zip(x, t, strict=True))])
+        calculus.evaluate(
+            function, *[a + s * v if i in moving else a for i, (a, v) in enumerate(zip(x, t, strict=True))]
+        )
         for s in (step, -step)
     )
     # Central differences in f64: truncation step² · f''' and rounding 1e-16/step, both about 1e-10, times slopes of up to 100.
@@ -145,6 +150,34 @@ def test_a_written_rule_agrees_with_the_derived_one(case: Case, calculus: Any) -
 
     for a, b in zip(own, derived, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)  # f64: a dozen roundings
+
+
+@pytest.mark.parametrize("case", [c for c in SMOOTH if c.sample.types[-1].dtype.name in ("f16", "c64")], ids=repr)
+def test_rules_compute_in_the_dtype_of_their_operands(case: Case, calculus: Any) -> None:
+    """A constant of another dtype would widen everything after it; the last cast would hide that from the types."""
+    made: list[Value] = []
+
+    def differentiated(*x: Value) -> Any:
+        y = applied(case)(*x)
+        found = calculus.vjp(applied(case))(y, *x), calculus.jvp(applied(case))(list(x), *x)
+        made.extend(r for node in y.node.owner.nodes for r in node.results)
+        return found[0]
+
+    if len({t.dtype for t in types(case)}) > 1:
+        pytest.skip("its operands meet in another dtype")
+    calculus.evaluate(differentiated, *arrays(case))
+    own = types(case)[0].dtype
+
+    assert {v.dtype.name for v in made} <= {own.name, own.component.name, "bool"}
+
+
+@pytest.mark.parametrize("op", [op for m in MODULES for op in m.OPS if op.is_commutative], ids=lambda op: op.name)
+def test_a_commutative_op_gives_the_same_bits_either_way(op: Any, calculus: Any) -> None:
+    """Of real values: NumPy fuses one multiplication of a complex product with the addition, so its last bit may differ."""
+    for sample in op.samples():
+        if isinstance(sample, Sample) and not sample.types[0].dtype.is_complex:
+            a, b = sample.arrays(op)
+            np.testing.assert_array_equal(calculus.evaluate(op(), a, b), calculus.evaluate(op(), b, a))
 
 
 @pytest.mark.parametrize("case", BATCHED, ids=repr)
@@ -175,6 +208,30 @@ def test_a_batched_op_is_the_op_on_each_example(case: Case, calculus: Any) -> No
             example = [a[k] if b else a for a, b in zip(given, is_batched, strict=True)]
             for whole, single in zip(found, as_results(calculus.evaluate(function, *example)), strict=True):
                 np.testing.assert_array_equal(whole[k], single)
+
+
+@pytest.mark.parametrize("op", [op for m in MODULES for op in m.OPS], ids=lambda op: op.name)
+def test_rules_hold_on_dims_that_are_not_known_yet(op: Any) -> None:
+    """Operands of `[n, 4]`, `[4]` and `[]`, or all of `[n, 4]` where dims must agree: cotangents and batches keep `n`."""
+    sample = next(s for s in op.samples() if isinstance(s, Sample))
+    must_agree = (selection.StraightThrough, complex.ComplexNormSqBackward)
+    dims = ("[n, 4]", "[n, 4]", "[4]") if op in must_agree else ("[n, 4]", "[4]", "[]")
+    builder = Builder()
+    present = [t for t in sample.types if t is not None]
+    x = [builder.input(f"x{i}", spec(f"{t.dtype}{d}")) for i, (t, d) in enumerate(zip(present, dims, strict=False))]
+    results = as_results(op(**sample.attributes)(*x))
+    node = results[0].node
+
+    if op.vjp is not None and results[0].dtype.is_differentiable:
+        g = tuple(builder.input(f"g{i}", r.type) for i, r in enumerate(results))
+        y = results if len(results) > 1 else results[0]
+        cotangents = as_results(node.op.vjp(g if len(g) > 1 else g[0], *node.operands, y=y))
+        for operand, cotangent in zip(node.operands, cotangents, strict=False):  # absent operands have a place, too
+            assert isinstance(cotangent, Zero) or cotangent.type == operand.type
+    stacked = [builder.input(f"b{i}", v.type.with_shape((EXTRA, *v.shape))) for i, v in enumerate(node.present())]
+    if op.batch is not None:
+        batched = as_results(node.op.batch(EXTRA, stacked, [True] * len(stacked)))
+        assert [b.shape for b in batched] == [(EXTRA, *r.shape) for r in results]
 
 
 def redrawn(case: Case, index: int, rng: np.random.Generator) -> np.ndarray:

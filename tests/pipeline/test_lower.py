@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from rlx_core.errors import ConfigError, NoKernelError, UnknownNameError
-from rlx_core.ir.graph import Builder
+from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.interpret import interpret
-from rlx_core.ir.types import spec
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.backend import Target
@@ -53,6 +55,15 @@ def test_donated_leaves_come_back_with_their_next_value(generated, fake_target, 
         for found, expected in zip(results, interpret(graph, feeds), strict=True):
             np.testing.assert_array_equal(found, expected, strict=True, err_msg=f"seed {seed}")
     assert replaced > 20
+
+
+@pytest.mark.parametrize("is_donating", [True, False])
+def test_the_verifier_finds_nothing_in_a_plan(generated, fake_target, is_donating):
+    """The verifier does not know the planner: it follows who writes and who reads which bytes."""
+    for seed in range(60):
+        graph, _ = generated(seed)
+        donations = dict.fromkeys((*graph.input_types, *graph.param_types)) if is_donating else {}
+        assert verify_lir(make_lir(graph, fake_target(workspace=24), donations=donations)) == []
 
 
 def test_a_training_step_updates_its_parameter_where_it_lies(fake_target, execute):
@@ -174,3 +185,46 @@ def test_a_donation_that_cannot_be_is_refused(fake_target, donations, error, say
 def test_an_unknown_planning_option_is_refused(options, says):
     with pytest.raises(ConfigError, match=says):
         PlanOptions(**options)
+
+
+@define_op(domain="test")
+class Repeat(Op):
+    """Runs `body` a number of times on its own result."""
+
+    body: Graph
+    other: Graph
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+
+
+def body_graph(steps: int) -> Graph:
+    builder = Builder("body")
+    x = builder.input("x", spec("f32[8]"))
+    y = x
+    for _ in range(steps):
+        y = add(x, y)
+    return builder.finish([y])
+
+
+@pytest.mark.parametrize("runs_nested", [True, False])
+def test_nested_graphs_are_planned_inside_the_step_that_runs_them(runs_nested):
+    table = KernelTable("nesting")
+    table.register(add.op, name="add")(lambda *_, **__: None)
+    table.register(Repeat, name="repeat", runs_nested=runs_nested, workspace=lambda node: 20)(lambda *_, **__: None)
+    builder = Builder()
+    x = builder.input("x", spec("f32[8]"))
+    graph = builder.finish([Repeat(body_graph(1), body_graph(3))(x)])
+
+    (step,) = make_lir(graph, Target("nesting", table, alignment=16)).steps
+
+    if not runs_nested:
+        assert not step.nested
+        assert step.workspace.nbytes == 20
+        return
+    body, other = step.nested["body"], step.nested["other"]
+    assert [d.kind for d in body.deliveries] == ["copy"]
+    assert body.arena_nbytes == 32  # its output lies in its arena, from where the step takes it
+    assert other.arena_nbytes == 64
+    assert step.nested_offset == 32
+    assert step.workspace.nbytes == 32 + 64

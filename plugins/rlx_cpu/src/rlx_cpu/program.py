@@ -14,7 +14,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from rlx_core.errors import Fact, RlxError
-from rlx_core.ir.graph import Constant, Input, Param, Value
+from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable

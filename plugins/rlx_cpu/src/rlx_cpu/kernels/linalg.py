@@ -20,7 +20,12 @@ def keeps_dtype(node: Node) -> bool:
 @kernels.register(MatMul, dtypes=BLAS, when=keeps_dtype, accepts_strides=True)
 def matmul(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """BLAS on the last two axes, NumPy's loop over the others."""
-    if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous:
+    product(a, b, out)
+
+
+def product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """`a @ b` into `out`."""
+    if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous and out.size:
         # One product of all rows instead of one a batch: weights are shared.
         np.matmul(a.reshape(-1, a.shape[-1]), b, out=out.reshape(-1, out.shape[-1]))
     else:

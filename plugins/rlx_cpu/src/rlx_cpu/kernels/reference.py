@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.interpret import widened
 from rlx_core.ir.graph import as_results
+from rlx_core.ir.interpret import widened
 from rlx_core.ir.op import Op
 from rlx_cpu.kernels.table import has_reference, kernels
 

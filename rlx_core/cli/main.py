@@ -1,0 +1,97 @@
+"""The entry point: global options, and the table of rlx's own commands."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlx_core.cli.lazy import LazyGroup
+from rlx_core.contributions import CommandSpec
+from rlx_core.hooks import API_VERSION
+
+__all__ = ["app", "main"]
+
+COMMANDS = (
+    CommandSpec("plugins", "rlx_core.cli.plugins:plugins", summary="List plugins: their state, why, and what they provide."),
+    CommandSpec("ops", "rlx_core.cli.ops:ops", summary="List ops, or show everything about one."),
+    CommandSpec("passes", "rlx_core.cli.passes:passes", summary="List passes with their options and relations."),
+    CommandSpec("why", "rlx_core.cli.why:why", summary="Say where an op, a pass or a kernel choice comes from."),
+    CommandSpec("plan", "rlx_core.cli.plan:plan", summary="Show the pipeline that the configuration here resolves to."),
+    CommandSpec("doctor", "rlx_core.cli.doctor:doctor", summary="Check this installation and say what mends it."),
+    CommandSpec("explain", "rlx_core.cli.explain:explain", summary="Explain a kind of error."),
+    CommandSpec("show", "rlx_core.cli.show:show", summary="Print a saved program as text."),
+    CommandSpec("demo", "rlx_core.cli.run_demo:demo", summary="Embed sentences, train a classifier, draw both programs."),
+)  # fmt: skip
+
+
+class Rlx(LazyGroup):
+    """The program itself."""
+
+    own = {spec.name: spec for spec in COMMANDS}  # noqa: RUF012 - declared once in the base, never mutated
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rlx {API_VERSION} (Python {platform.python_version()})")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Rlx,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+# The options that decide which plugins may be imported are eager, so that they are known when `--help` or the name of a
+# command first asks for a plugin.
+@app.callback()
+def options(
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE|MODULE", is_eager=True, help="Use a plugin that is not installed; may be repeated."),
+    ] = None,
+    block: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", is_eager=True, help="Never import this plugin; patterns such as * work."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", is_eager=True, help="Import no plugin but this one; may be repeated."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", is_eager=True, help="Read this configuration instead of the nearest one."),
+    ] = None,
+    no_color: Annotated[bool, typer.Option("--no-color", is_eager=True, help="Print without colours.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """rlx: an ML compiler whose ops, passes and devices are plugins."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit: 0, 1 if something is wrong, 2 if it was refused, 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)  # a stream that a test or a notebook put there has none
+        if reconfigure is not None:
+            reconfigure(errors="replace")  # a terminal that cannot show a letter is no reason to stop
+    try:
+        try:
+            app(args, prog_name="rlx")
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone, as `head` does. Nothing may be written while the interpreter shuts down either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,244 @@
+"""`rlx ops`: the ops there are, who provides them, which rules are written and which follow from the decomposition."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final
+
+import attrs
+import typer
+from attrs import frozen
+
+from rlx_core.cli.session import Session
+from rlx_core.errors import PluginError, RlxError
+from rlx_core.ir.op import Op
+from rlx_core.plugins import PluginHost, Provenance, Registry
+
+__all__ = ["OpRow", "full_name", "ops", "row_of"]
+
+RULES: Final = ("decompose", "vjp", "jvp", "batch", "reference")
+
+
+@frozen
+class OpRow:
+    """One op as a listing shows it.
+
+    Args:
+        rules: Rule → `written`, `derived`, `none`, or `by PLUGIN` for one that a plugin contributes.
+        op: The class; `None` if it cannot be imported, and then `fault` says why.
+    """
+
+    name: str
+    owner: Provenance
+    rules: dict[str, str]
+    op: type[Op] | None
+    fault: str | None = None
+
+    @property
+    def operands(self) -> list[str]:
+        """The operands as a signature has them; `?` marks an optional one."""
+        declared = self.op.operands if self.op else ()
+        return ["*" * o.is_variadic + o.name + "?" * o.is_optional for o in declared]
+
+    @property
+    def attributes(self) -> dict[str, str | None]:
+        """Attribute → its default in Python's spelling; `None` where it must be given."""
+        if self.op is None:
+            return {}
+        return {a.name: default_of(a) for a in attrs.fields(self.op) if a.init}
+
+    @property
+    def signature(self) -> str:
+        """The op as a call: operands, then attributes."""
+        named = [name if default is None else f"{name}={default}" for name, default in self.attributes.items()]
+        return f"{self.name}({'; '.join(filter(None, [', '.join(self.operands), ', '.join(named)]))})"
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation, or why it cannot be imported."""
+        if self.op is None:
+            return self.fault or ""
+        # A class without a docstring of its own would show that of its base.
+        return inspect.cleandoc(vars(self.op).get("__doc__") or "").split("\n")[0]
+
+
+def ops(
+    ctx: typer.Context,
+    pattern: Annotated[
+        str, typer.Argument(help="A name for its whole page, or part of one, or a pattern such as acme.*.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List ops, or show everything about one."""
+    session = Session.of(ctx)
+    host = session.host
+    name = exact_name(host, pattern) if pattern else None
+    if name is not None:
+        session.answer(lambda: required_row(host, name), page_json if as_json else None, page_layout)
+    else:
+        session.answer(lambda: rows(host, pattern), list_json if as_json else None, list_layout)
+
+
+# ------------------------------------------------------------------------------------------------ gathering
+
+
+def rows(host: PluginHost, pattern: str) -> list[OpRow]:
+    """Every op whose name has `pattern` in it or matches it, by name. One that cannot be imported is a row too.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    registry = host.activate_all()
+    found = sorted(name for name in registry.ops if pattern in name or fnmatchcase(name, pattern))
+    if pattern and not found:
+        registry.require("ops", pattern)  # says who failed that might have it, and what is near
+    return [row_of(registry, name) for name in found]
+
+
+def exact_name(host: PluginHost, word: str) -> str | None:
+    """The full name of the one op that a word means: itself, or `softmax` for `rlx.softmax`."""
+    registry = host.activate_all()
+    if word in registry.ops or ("ops", word) in registry.refused:
+        return word
+    named = [name for name in registry.ops if name.partition(".")[2] == word]
+    return named[0] if len(named) == 1 else None
+
+
+def full_name(host: PluginHost, word: str) -> str:
+    """The name of an op as the registry has it; a word it does not know is returned for it to refuse."""
+    return exact_name(host, word) or word
+
+
+def required_row(host: PluginHost, name: str) -> OpRow:
+    """The row of an op that must be usable.
+
+    Raises:
+        RlxError: It is not; the plugin's own cause is in the message.
+    """
+    found = row_of(host.activate_all(), name)
+    if found.op is None:
+        op = host.load("ops", name)
+        raise PluginError(f"{name}: its plugin gives {op!r}, which is no op")
+    return found
+
+
+def row_of(registry: Registry, name: str) -> OpRow:
+    """The row of one op that is registered."""
+    owner = registry.owner("ops", name)
+    try:
+        op = registry.load("ops", name)
+    except RlxError as error:
+        return OpRow(name, owner, {}, None, error.message)
+    if not (isinstance(op, type) and issubclass(op, Op)):
+        return OpRow(name, owner, {}, None, f"{op!r} is no op")
+    added = {kind: f"by {registry.owner('rules', spec.name).plugin}" for kind, spec in registry.rules_for(name).items()}
+    own = {"decompose": op.decompose, "vjp": op.vjp, "jvp": op.jvp, "batch": op.batch, "reference": op.reference}
+    present = {rule: added.get(rule, "written") for rule in RULES if rule in added or own[rule] is not None}
+    return OpRow(name, owner, {rule: present.get(rule) or derivation(rule, present) for rule in RULES}, op)
+
+
+def derivation(rule: str, present: Mapping[str, str]) -> str:
+    """Whether a rule that nobody wrote follows from those that are there."""
+    sources = {
+        "vjp": {"decompose", "jvp"},
+        "jvp": {"decompose", "vjp"},
+        "batch": {"decompose"},
+        "reference": {"decompose"},
+    }
+    return "derived" if sources.get(rule, set()) & set(present) else "none"
+
+
+def default_of(attribute: attrs.Attribute[Any]) -> str | None:
+    """How a default reads; a value that is made anew each time is shown as what it is made of."""
+    default: Any = attribute.default
+    if default is attrs.NOTHING:
+        return None
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time, a function to type checkers
+        return "…" if default.takes_self else repr(default.factory())
+    return repr(default)
+
+
+# --------------------------------------------------------------------------------------------------- output
+
+
+def op_json(row: OpRow) -> dict[str, Any]:
+    """One op with stable keys."""
+    return {
+        "name": row.name,
+        "plugin": row.owner.plugin,
+        "distribution": row.owner.distribution,
+        "version": row.owner.version,
+        "operands": row.operands,
+        "attributes": row.attributes,
+        "rules": row.rules,
+        "summary": row.summary,
+        "fault": row.fault,
+    }
+
+
+def list_json(found: list[OpRow]) -> dict[str, Any]:
+    """The listing."""
+    return {"ops": [op_json(row) for row in found]}
+
+
+def page_json(row: OpRow) -> dict[str, Any]:
+    """Everything about one op."""
+    return {
+        **op_json(row),
+        "signature": row.signature,
+        "doc": inspect.getdoc(row.op) or "",
+        "category": row.op.category if row.op else None,
+        "file": source_of(row),
+    }
+
+
+def source_of(row: OpRow) -> str | None:
+    """`file:line` of the class; ops that are rows of a table have only the file of their module."""
+    if row.op is None:
+        return None
+    try:
+        file = inspect.getsourcefile(row.op)
+        return f"{file}:{inspect.getsourcelines(row.op)[1]}"
+    except (OSError, TypeError):
+        return str(vars(inspect.getmodule(row.op)).get("__file__")) if inspect.getmodule(row.op) else None
+
+
+def letters(row: OpRow) -> str:
+    """The rules in five letters: capital if written, small if derived, `+` if contributed, a dot if missing."""
+    return "".join(
+        {"written": rule[0].upper(), "derived": rule[0], "none": "·"}.get(state, "+")
+        for rule, state in row.rules.items()
+    )
+
+
+def list_layout(found: list[OpRow]) -> Iterator[Any]:
+    """Two lines an op: the call and who provides it, then what it is."""
+    from rlx_core.cli.tables import cell, counted, entry, listing
+
+    lines = []
+    for row in found:
+        about = cell(row.summary, "red" if row.op is None else "")
+        lines.append((entry(row.signature, about), letters(row), row.owner.plugin))
+    yield listing(("op(operands; attributes)", "rules", "plugin"), lines, whole=0)
+    yield f"\n{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
+    yield "written, a small letter derived, + contributed by another plugin, · missing."
+
+
+def page_layout(row: OpRow) -> Iterator[Any]:
+    """The whole page of one op."""
+    from rlx_core.cli.tables import facts, heading
+
+    yield heading(row.signature)
+    yield ""
+    yield inspect.getdoc(row.op) or "(no documentation)"
+    yield ""
+    yield facts(
+        [
+            ("plugin", f"{row.owner.plugin} ({row.owner.distribution} {row.owner.version})"),
+            ("source", source_of(row)),
+            ("category", row.op.category if row.op else ""),
+            *((rule, state) for rule, state in row.rules.items()),
+        ]
+    )

@@ -1,0 +1,88 @@
+"""`rlx plan`: the pipeline that the configuration here resolves to, and who said what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from attrs import evolve
+
+from rlx_core.cli.session import Session
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.compile import find_target, with_contributed_kernels
+from rlx_core.pipeline.config import Configuration
+from rlx_core.pipeline.config_reading import load_config
+from rlx_core.pipeline.plan import Plan, resolve_plan
+from rlx_core.plugins import Registry
+
+__all__ = ["configuration_of", "plan", "target_of"]
+
+BY_US = "the program"
+"""What the reader of configurations calls whoever passes overrides; here, that is the command line."""
+
+
+def plan(
+    ctx: typer.Context,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this configuration.")] = None,
+    target: Annotated[str | None, typer.Option(help="The device to compile for.")] = None,
+    pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="The pipeline to use.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the pipeline that the configuration here resolves to."""
+    session = Session.of(ctx)
+    if config is not None:
+        session = evolve(session, config=config)
+    session.answer(lambda: resolved(session, target, pipeline), plan_json if as_json else None, layout)
+
+
+def resolved(session: Session, target: str | None, pipeline: str | None) -> Plan:
+    """The plan, resolved exactly as a compilation would.
+
+    Raises:
+        ConfigError, PassOrderError: The configuration is wrong.
+        DeviceError, DeviceUnavailableError: The target is not known, or cannot be used here.
+    """
+    configuration = configuration_of(session, target, pipeline)
+    device, registry = target_of(session, configuration)
+    return resolve_plan(configuration, registry, device)
+
+
+def configuration_of(session: Session, target: str | None = None, pipeline: str | None = None) -> Configuration:
+    """The session's configuration, with what the command line says on top."""
+    said = {key: value for key, value in (("target", target), ("use", pipeline)) if value is not None}
+    options = session.host.activate_for("option").options.values()
+    return load_config(session.config_path, said, options=options)
+
+
+def target_of(session: Session, configuration: Configuration) -> tuple[Target, Registry]:
+    """The target with everybody's kernels for it, and the registry of a compilation for it."""
+    name, backend, registry = find_target(session.host, configuration.target)
+    return with_contributed_kernels(backend.target, registry, name), registry
+
+
+def said_by(found: Plan) -> dict[str, str]:
+    """Key → where it was said, for everything that is not a default."""
+    origins = found.configuration.origins
+    leaves = [key for key in origins if not any(other.startswith(f"{key}.") for other in origins)]
+    return {key: "the command line" if origins[key] == BY_US else origins[key] for key in sorted(leaves)}
+
+
+def plan_json(found: Plan) -> dict[str, Any]:
+    """The plan's own JSON, with the place where each pass and each setting was written."""
+    content: dict[str, Any] = json.loads(found.to_json())
+    return {**content, "written": [p.origin for p in found.passes], "said": said_by(found)}
+
+
+def layout(found: Plan) -> Iterator[Any]:
+    """The plan's own text, then the settings that somebody made."""
+    from rlx_core.cli.tables import facts, heading
+
+    yield str(found)
+    said = said_by(found)
+    if said:
+        yield ""
+        yield heading("settings that are not defaults")
+        yield facts(said.items())

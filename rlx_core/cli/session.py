@@ -1,0 +1,166 @@
+"""`Session`: what the global options say, the plugin host that follows from them, and how a command prints.
+
+A command gathers first and prints afterwards. While it gathers, the standard output belongs to nobody: whatever a
+plugin prints when it is imported goes to the error stream, so that `--json` writes JSON and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import typer
+from attrs import define, field
+
+from rlx_core.plugins import PluginHost, PluginPolicy
+
+__all__ = ["MakeHost", "Session"]
+
+T = TypeVar("T")
+MakeHost = Callable[[PluginPolicy], PluginHost]
+KEY: Final = "rlx_core.cli.session"
+
+
+def installed(policy: PluginPolicy) -> PluginHost:
+    """The host of everything that is installed."""
+    return PluginHost(policy=policy)
+
+
+@define(slots=False)
+class Session:
+    """One run of the command.
+
+    Args:
+        enable: Plugins that are not installed, by file or module (`--plugin`).
+        block, allow: Plugins that must not, or alone may, be used.
+        config: The configuration file; without it the nearest one from the working directory upwards.
+        is_plain: Whether to print without colours.
+        make_host: How a policy becomes a host; a program that embeds the command, or a test, passes its own as the
+            context's `obj`.
+    """
+
+    enable: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    config: Path | None = None
+    is_plain: bool = False
+    make_host: MakeHost = field(default=installed)
+
+    @classmethod
+    def of(cls, ctx: Any) -> Session:
+        """The session of a context, made of the options of the outermost one when it is first asked for."""
+        if KEY not in ctx.meta:
+            root = ctx.find_root()
+            said = root.params
+            ctx.meta[KEY] = cls(
+                tuple(said.get("plugin") or ()),
+                tuple(said.get("block") or ()),
+                tuple(said.get("allow") or ()),
+                said.get("config"),
+                bool(said.get("no_color")),
+                # Typer itself puts a dictionary there when nobody else did.
+                root.obj if callable(root.obj) else installed,
+            )
+        session: Session = ctx.meta[KEY]
+        return session
+
+    # ------------------------------------------------------------------------------------- what is said
+
+    @cached_property
+    def config_path(self) -> Path | None:
+        """The configuration file that counts here, if there is one."""
+        from rlx_core.pipeline.config_reading import find_config  # only commands that have a host need it
+
+        return find_config() if self.config is None else self.config
+
+    @cached_property
+    def policy(self) -> PluginPolicy:
+        """The environment, then the `[plugins]` table of the configuration, then the command line.
+
+        Raises:
+            ConfigError: The configuration cannot be read.
+        """
+        return self.policy_without_file + self._file_policy() + self._said
+
+    @property
+    def policy_without_file(self) -> PluginPolicy:
+        """What the environment says alone; for `rlx doctor` when the configuration cannot be read."""
+        return PluginPolicy.from_environment()
+
+    @property
+    def _said(self) -> PluginPolicy:
+        policy = PluginPolicy.of(enable=map(absolute, self.enable), source="--plugin")
+        policy += PluginPolicy.of(block=self.block, source="--block")
+        return policy + PluginPolicy.of(allow=self.allow, source="--allow")
+
+    def _file_policy(self) -> PluginPolicy:
+        if self.config_path is None:
+            return PluginPolicy()
+        from rlx_core.pipeline.config_reading import read_file
+
+        table: Any = read_file(self.config_path).get("plugins", {})
+        source = str(self.config_path)
+        if not isinstance(table, Mapping):
+            table = {"table": table}  # refused below, by the one who knows the keys
+        files = PluginPolicy.from_config({"enable": table.get("files", [])}, source)
+        return files + PluginPolicy.from_config({k: v for k, v in table.items() if k != "files"}, source)
+
+    @cached_property
+    def host(self) -> PluginHost:
+        """The plugins; made when a command first needs them.
+
+        Raises:
+            ConfigError: The configuration cannot be read.
+        """
+        return self.make_host(self.policy)
+
+    # ----------------------------------------------------------------------------------------- printing
+
+    @cached_property
+    def console(self) -> Any:
+        """Where tables go. 80 columns when the output is no terminal, unless `COLUMNS` says otherwise."""
+        from rich.console import Console  # here, so that --version and --json need not wait for it
+
+        return Console(no_color=self.is_plain or None, highlight=False, markup=False, emoji=False)
+
+    def answer(
+        self,
+        gather: Callable[[], T],
+        as_json: Callable[[T], object] | None,
+        layout: Callable[[T], Iterable[Any]],
+    ) -> T:
+        """Gather, then print: as JSON if `as_json` is given, otherwise what `layout` yields, one after the other."""
+        found = quietly(gather)
+        if as_json is not None:
+            typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
+            return found
+        for part in layout(found):
+            self.print(part)
+        return found
+
+    def print(self, part: Any) -> None:
+        """Print one table or line; in a file without the blanks that fill a terminal's lines."""
+        if self.console.is_terminal:
+            self.console.print(part)
+            return
+        with self.console.capture() as captured:
+            self.console.print(part)
+        typer.echo("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()), nl=False)
+
+
+def quietly(gather: Callable[[], T]) -> T:
+    """Run something that may import plugins; what they print goes to the error stream."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return gather()
+
+
+def absolute(word: str) -> str:
+    """A plugin file named on the command line lies relative to the working directory."""
+    domain, equals, address = word.rpartition("=")
+    return f"{domain}{equals}{os.path.abspath(address)}" if address.endswith(".py") else word

@@ -1,0 +1,135 @@
+"""How tables look: one style for all commands, readable at 80 columns, on a terminal and in a file alike.
+
+Every cell is a `Text`, never a string with markup, because types such as `f32[batch, 64]` would be read as markup.
+Words are folded, not cut: what is piped to another program must be complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rlx_core.pipeline.report import Report
+
+__all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]
+
+STYLES: Final[Mapping[str, str]] = {
+    "active": "green",
+    "ok": "green",
+    "failed": "bold red",
+    "wrong": "bold red",
+    "incompatible": "red",
+    "refused": "red",
+    "unavailable": "yellow",
+    "shadowed": "yellow",
+    "note": "yellow",
+    "blocked": "dim",
+    "idle": "dim",
+}
+"""Words that carry their own colour wherever they are a cell."""
+
+
+def cell(words: object, style: str = "") -> Text:
+    """A cell with exactly these words; a state has its own colour."""
+    found = str(words)
+    return Text(found, style or STYLES.get(found, ""), overflow="fold")
+
+
+def heading(words: str) -> Text:
+    """A line above a table."""
+    return Text(words, "bold", overflow="fold")
+
+
+def listing(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", whole: int = 1) -> Table:
+    """A table of records.
+
+    Args:
+        columns: The headings; one that ends with `>` is of numbers, and right-aligned.
+        rows: The cells of each; a `Text` is taken as it is.
+        title: A line above it.
+        whole: How many columns from the left are never folded, because they are names.
+    """
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for index, name in enumerate(columns):
+        justify = "right" if name.endswith(">") else "left"
+        table.add_column(name.removesuffix(">"), justify=justify, no_wrap=index < whole, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(each if isinstance(each, Text | Group) else cell(each) for each in row))
+    return table
+
+
+def facts(rows: Iterable[tuple[str, object]], indent: int = 2) -> Padding:
+    """Labels and what they are about, below a heading; rows without content are left out."""
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, content in rows:
+        if content:
+            table.add_row(cell(label, "dim"), content if isinstance(content, Text) else cell(content))
+    return Padding(table, (0, 0, 0, indent))
+
+
+def entry(name: str, *below: RenderableType) -> Group:
+    """A cell of several lines: a name, and under it what belongs to it."""
+    return Group(cell(name, "bold"), *(Padding(each, (0, 0, 0, 2)) for each in below))
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """`{"ops": 3, "passes": 1}` as `3 ops, 1 pass`."""
+    return ", ".join(f"{count} {kind if count != 1 else one_of(kind)}" for kind, count in counts.items())
+
+
+def one_of(kind: str) -> str:
+    """The singular of a kind."""
+    return "pass" if kind == "passes" else kind.removesuffix("s")
+
+
+# ----------------------------------------------------------------------------------------- compile reports
+
+
+def report_tables(report: Report) -> Iterator[Table]:
+    """What a compilation came to: stages and memory, then passes, then which kernel of which plugin serves which op."""
+    yield listing(("compiled", ""), summary_rows(report), title=f"{report.name} on {report.target}")
+    changed = [
+        (run.name, f"{run.nodes_before} → {run.nodes_after}", f"{run.seconds * 1e3:.1f} ms") for run in report.passes
+    ]
+    if changed:
+        yield listing(("pass", "nodes>", "time>"), changed)
+    kernels = [
+        (op, kernel, plugin or "(unknown)", count) for (op, kernel, plugin), count in report.kernels.most_common()
+    ]
+    yield listing(("op", "kernel", "plugin", "steps>"), kernels)
+
+
+def summary_rows(report: Report) -> Iterator[tuple[str, str]]:
+    """The numbers of a compilation, each with its name."""
+    from rlx_core.pipeline.report import human_bytes  # listings of names need no graphs
+
+    yield "stages", ", ".join(f"{count} {stage}" for stage, count in report.stages.items())
+    parts = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in report.seconds.items())
+    yield "time", f"{parts} ({report.cache})" if parts else report.cache
+    yield "plan", report.plan_hash[:12]
+    if report.lir.is_planned:
+        arena, bound = report.arena_nbytes, report.lower_bound_nbytes
+        over = f", {arena / bound:.3f} of the least possible" if bound else ""
+        yield "arena", f"{human_bytes(arena)}, instead of {human_bytes(report.unshared_nbytes)} without sharing{over}"
+    else:
+        symbols = ", ".join(sorted(map(str, report.graph.symbols)))
+        yield "arena", f"planned when the sizes are known ({symbols})"
+    if report.prepared_nbytes:
+        yield "prepared", f"{human_bytes(report.prepared_nbytes)} computed from parameters when they are bound"

@@ -1,0 +1,236 @@
+"""`rlx why`: where an op or a pass comes from, and which kernel runs an op; with everything that was passed over."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from attrs import frozen
+
+from rlx_core.cli.ops import full_name
+from rlx_core.cli.session import Session
+from rlx_core.errors import RlxError
+from rlx_core.plugins import Claim, PluginHost, Provenance, Registry
+
+__all__ = ["Account", "account", "why"]
+
+why = typer.Typer(
+    help="Say where an op, a pass or a kernel choice comes from.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@frozen
+class Account:
+    """What is known about one name.
+
+    Args:
+        owner: Who provides it; `None` while nobody may, and then `refusal` says why.
+        address: What is imported when it is first used.
+        source: Where the class itself is written, which need not be the plugin's own file.
+        rivals: Others that claim it too.
+        overrides: Those that the configuration took it from, each with the place that says so.
+        rules: Rules that plugins add to an op, by kind.
+        used_in: Pipelines that list a pass, each with the place in it.
+    """
+
+    kind: str
+    name: str
+    owner: Provenance | None
+    address: str | None
+    source: str | None
+    fault: str | None
+    refusal: str | None
+    hint: str | None
+    rivals: tuple[Provenance, ...]
+    overrides: tuple[tuple[Provenance, str], ...]
+    rules: tuple[tuple[str, Provenance], ...]
+    used_in: tuple[str, ...]
+
+
+@why.command("op")
+def why_op(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say who provides an op, who else claims it, and who adds rules to it."""
+    session = Session.of(ctx)
+
+    def gather() -> Account:
+        return account(session.host, "ops", full_name(session.host, name))
+
+    session.answer(gather, account_json if as_json else None, layout)
+
+
+@why.command("pass")
+def why_pass(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="A pass or a set of rewrite rules; rlx. may be left out.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say who provides a pass, who else claims it, and which pipelines use it."""
+    session = Session.of(ctx)
+
+    def gather() -> Account:
+        kind, full = pass_name(session.host.activate_all(), name)
+        return account(session.host, kind, full)
+
+    session.answer(gather, account_json if as_json else None, layout)
+
+
+@why.command("kernel")
+def why_kernel(
+    ctx: typer.Context,
+    op: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
+    target: Annotated[str | None, typer.Option(help="The device; by default what the configuration says.")] = None,
+    types: Annotated[
+        str | None,
+        typer.Option(metavar="TYPES", help='Operand types such as "f32[4, 8], f32[8]"; by default those of a sample.'),
+    ] = None,
+    attr: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An attribute of the op; may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which kernel runs an op on some operands, and why not another one."""
+    from rlx_core.cli import why_kernel as choice  # compiles a little program, which the other two need not import
+
+    session = Session.of(ctx)
+    session.answer(
+        lambda: choice.choose(session, op, target, types, attr or []),
+        choice.choice_json if as_json else None,
+        choice.layout,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ gathering
+
+
+def account(host: PluginHost, kind: str, name: str) -> Account:
+    """Everything that is known about a name.
+
+    Raises:
+        RlxError: Nobody who works claims it; the error has the cause of whoever failed.
+    """
+    registry = host.activate_all()
+    refusal = registry.refused.get((kind, name))
+    if refusal is None:
+        host.require(kind, name)
+    won = registry.claims.get((kind, name))
+    claims: tuple[Claim, ...] = refusal.claims if refusal else ()
+    fault, source = located(registry, kind, name) if won else (None, None)
+    losers = [each for each in registry.overrides if (each.winner.kind, each.winner.name) == (kind, name)]
+    added = registry.rules_for(name) if kind == "ops" else {}
+    return Account(
+        kind,
+        name,
+        won.provenance if won else None,
+        str(registry.require(kind, name).load) if won else None,
+        source,
+        fault,
+        refusal.message if refusal else None,
+        refusal.hint if refusal else None,
+        tuple(claim.provenance for claim in claims),
+        tuple((each.loser.provenance, each.source) for each in losers),
+        tuple((rule, registry.owner("rules", spec.name)) for rule, spec in sorted(added.items())),
+        tuple(places(registry, name)) if kind != "ops" else (),
+    )
+
+
+def located(registry: Registry, kind: str, name: str) -> tuple[str | None, str | None]:
+    """Why the thing itself cannot be imported, or where it is written."""
+    try:
+        found = registry.load(kind, name)
+    except RlxError as error:
+        return error.message, None
+    try:
+        return None, f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}"
+    except (OSError, TypeError):  # made by a factory: a row of a table, or a set of rules, is no block of source
+        return None, None
+
+
+def pass_name(registry: Registry, word: str) -> tuple[str, str]:
+    """The kind and the full name that a word in a pipeline means; a word nobody knows is taken for a pass."""
+    for full in (word, f"rlx.{word}"):
+        for kind in ("passes", "rulesets"):
+            if full in registry.table(kind) or (kind, full) in registry.refused:
+                return kind, full
+    return "passes", word
+
+
+def places(registry: Registry, name: str) -> Iterator[str]:
+    """Where contributed pipelines list a pass, as `pipeline: stage[place]`."""
+    for pipeline, spec in registry.pipelines.items():
+        found = [
+            f"{stage}[{place}]"
+            for stage, entries in spec.config.items()
+            if isinstance(entries, list | tuple)
+            for place, entry in enumerate(entries)
+            if name in (listed := entry if isinstance(entry, str) else next(iter(entry), ""), f"rlx.{listed}")
+        ]
+        if found:
+            yield f"{pipeline}: {', '.join(found)}"
+
+
+# --------------------------------------------------------------------------------------------------- output
+
+
+def provenance_json(found: Provenance | None) -> dict[str, Any] | None:
+    """One owner with stable keys."""
+    if found is None:
+        return None
+    return {
+        "plugin": found.plugin,
+        "distribution": found.distribution,
+        "version": found.version,
+        "file": found.file,
+        "line": found.line,
+    }
+
+
+def account_json(found: Account) -> dict[str, Any]:
+    """The account with stable keys."""
+    return {
+        "kind": found.kind,
+        "name": found.name,
+        "usable": found.refusal is None and found.fault is None,
+        "owner": provenance_json(found.owner),
+        "address": found.address,
+        "source": found.source,
+        "fault": found.fault,
+        "refused": found.refusal,
+        "hint": found.hint,
+        "claimed_by": [provenance_json(each) for each in found.rivals],
+        "overrides": [{**(provenance_json(loser) or {}), "said_in": said} for loser, said in found.overrides],
+        "rules": {rule: provenance_json(owner) for rule, owner in found.rules},
+        "used_in": list(found.used_in),
+    }
+
+
+def layout(found: Account) -> Iterator[Any]:
+    """The account as labelled lines."""
+    from rlx_core.cli.tables import facts, heading
+
+    yield heading(found.refusal or found.name)
+    rows: list[tuple[str, object]] = []
+    if found.owner is not None:
+        rows += [("plugin", f"{found.owner.plugin} ({found.owner.distribution} {found.owner.version})")]
+        rows += [("registered", declared(found.owner)), ("imports", found.address)]
+        rows += [("source", found.source), ("fault", found.fault)]
+    rows += [("claimed by", f"{each.plugin} ({each})") for each in found.rivals]
+    rows += [("taken from", f"{loser.plugin} ({loser}) by {said}") for loser, said in found.overrides]
+    rows += [(f"{rule} rule", f"{owner.plugin} ({owner})") for rule, owner in found.rules]
+    rows += [("used in", place) for place in found.used_in]
+    rows += [("mend", found.hint)]
+    yield facts(rows)
+
+
+def declared(owner: Provenance) -> str:
+    """The line of the plugin that registers it."""
+    return owner.file if owner.line is None else f"{owner.file}:{owner.line}"

@@ -1,0 +1,209 @@
+"""`rlx why kernel`: a program of one op, and everything the target answers about it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.cli.ops import full_name
+from rlx_core.cli.plan import configuration_of, target_of
+from rlx_core.cli.session import Session
+from rlx_core.errors import ConfigError, Fact, RlxError, nearest
+from rlx_core.ir.graph import Builder, Graph, Node, building
+from rlx_core.ir.op import Op
+from rlx_core.ir.samples import Sample
+from rlx_core.ir.types import TensorType, spec
+from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher
+from rlx_core.pipeline.kernels import Kernel
+from rlx_core.pipeline.legalize import rewrite
+from rlx_core.pipeline.plan import load_table
+
+__all__ = ["Choice", "choice_json", "choose", "layout"]
+
+ABSENT = "_"
+"""How an optional operand that is not there is written among types."""
+
+
+@frozen
+class Choice:
+    """How a target runs one op.
+
+    Args:
+        call: The op with its attributes, on its operand types.
+        later: Kernels of the op that come after the chosen one.
+        becomes: If no kernel takes it, the nodes that it is replaced by, each with its own answer.
+        is_sample: Whether types or attributes come from a sample of the op, because nobody gave them.
+    """
+
+    target: str
+    op: str
+    call: str
+    answer: Answer
+    kernel: Kernel | None
+    later: tuple[Kernel, ...]
+    becomes: tuple[Dispatch, ...]
+    is_sample: bool
+
+    @property
+    def can_run(self) -> bool:
+        """Whether there is any way."""
+        return self.answer.is_final or (bool(self.becomes) and all(row.means != "unsupported" for row in self.becomes))
+
+
+def choose(session: Session, word: str, target: str | None, types: str | None, attrs: Sequence[str]) -> Choice:
+    """The answer that a compilation would get, with the configuration's policies.
+
+    Raises:
+        ConfigError: Types or attributes are missing, or are no types or attributes of the op.
+    """
+    name = full_name(session.host, word)
+    op: type[Op] = session.host.load("ops", name)
+    configuration = configuration_of(session, target)
+    device, registry = target_of(session, configuration)
+    tables = tuple(load_table(registry, each.name) for each in registry.legalizations_for(device.name))
+    dispatcher = Dispatcher(device, configuration.dispatch, tables)
+
+    sample = first_sample(op)
+    attributes = {**(dict(sample.attributes) if sample else {}), **given_attributes(op, attrs)}
+    operands = listed_types(types) if types is not None else list(sample.types) if sample else None
+    if operands is None:
+        raise ConfigError(f"{name}: it has no sample to take types from", hint='say them: --types "f32[4, 8], f32[8]"')
+    graph, node = program(op, attributes, operands)
+    answer = dispatcher.answer(node)
+    candidates = device.kernels.candidates(op)
+    chosen = dispatcher.kernel_for(node)
+    later = candidates[candidates.index(chosen) + 1 :] if chosen is not None else []
+    becomes: tuple[Dispatch, ...] = ()
+    if not answer.is_final:
+        result, report, _ = rewrite(graph, dispatcher)
+        left = {each.label for each in result.graph.nodes}
+        becomes = tuple(row for row in report.rows if row.node in left and row.means not in ("rewritten", "common-ir"))
+    call = (
+        f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
+    )
+    is_sample = types is None or (not attrs and bool(attributes))
+    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, is_sample)
+
+
+def first_sample(op: type[Op]) -> Sample | None:
+    """The first call that the op's author promises to work, in f32 if there is one, because that is what most ask about."""
+    cases = [each for each in (op.samples() if op.samples is not None else ()) if isinstance(each, Sample)]
+    usual = (each for each in cases if any(t is not None and t.dtype.name == "f32" for t in each.types))
+    return next(usual, cases[0] if cases else None)
+
+
+def listed_types(text: str) -> list[TensorType | None]:
+    """`"f32[4, 8], _, f32[8]"` as types; a comma inside brackets separates dims.
+
+    Raises:
+        RlxError: One is no type.
+    """
+    words = [word.strip() for word in re.split(r",(?![^\[]*\])", text)]
+    return [None if word == ABSENT else spec(word) for word in words if word]
+
+
+def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
+    """Attributes as the command line has them: `name=value`, the value in Python's spelling, or else a word.
+
+    Raises:
+        ConfigError: One has no value, or is none of the op's.
+    """
+    import attrs
+
+    known = [each.name for each in attrs.fields(op)]
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or name not in known:
+            raise ConfigError(
+                f"--attr {word}: wanted NAME=VALUE with an attribute of {op.name}",
+                Fact("attributes", ", ".join(known) or "none"),
+                hint=nearest(name, known),
+            )
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = text  # a word such as `causal`
+    return found
+
+
+def program(op: type[Op], attributes: dict[str, Any], types: Sequence[TensorType | None]) -> tuple[Graph, Node]:
+    """The op applied to inputs of these types, as a user's call would apply it, and its node.
+
+    Raises:
+        RlxError: It does not take them; the message says so in the op's own words.
+    """
+    builder = Builder("why")
+    names = [f"x{i}" for i in range(len(types))]
+    operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
+    with building(builder):
+        try:
+            made = op(**attributes)
+        except TypeError as error:
+            if isinstance(error, RlxError):
+                raise
+            raise ConfigError(f"{op.name}: {error}", hint="give attributes with --attr NAME=VALUE") from None
+        results = made(*operands)
+    graph = builder.finish(results if isinstance(results, tuple) else [results])
+    node = next(each for each in reversed(graph.nodes) if type(each.op) is op)
+    return graph, node
+
+
+# --------------------------------------------------------------------------------------------------- output
+
+
+def choice_json(found: Choice) -> dict[str, Any]:
+    """The choice with stable keys."""
+    return {
+        "op": found.op,
+        "target": found.target,
+        "call": found.call,
+        "from_sample": found.is_sample,
+        "answer": found.answer.means,
+        "reason": found.answer.reason,
+        "kernel": found.kernel.name if found.kernel else None,
+        "plugin": found.kernel.plugin if found.kernel else None,
+        "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in found.answer.refusals],
+        "less_preferred": [each.name for each in found.later],
+        "can_run": found.can_run,
+        "becomes": [
+            {"node": row.node, "op": row.op, "answer": row.means, "kernel": row.kernel, "reason": row.reason}
+            for row in found.becomes
+        ],
+    }
+
+
+def layout(found: Choice) -> Iterator[Any]:
+    """The answer, what was passed over, and what the op becomes where it has no kernel."""
+    from rlx_core.cli.tables import facts, heading, listing
+
+    yield heading(verdict(found))
+    rows: list[tuple[str, object]] = [("call", found.call + ("  (from the op's samples)" if found.is_sample else ""))]
+    if found.kernel is not None:
+        rows += [("does", found.kernel.doc), ("plugin", found.kernel.plugin)]
+    rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
+    rows += [("less preferred", ", ".join(each.name for each in found.later))]
+    rows += [("because", found.answer.reason)]
+    yield facts(rows)
+    if found.becomes:
+        yield ""
+        lines = [(row.node, row.op, row.means, row.kernel or "—") for row in found.becomes]
+        yield listing(("node", "op", "answer", "kernel"), lines, title="it becomes", whole=2)
+
+
+def verdict(found: Choice) -> str:
+    """The answer in one line."""
+    if found.kernel is not None:
+        return f"{found.op} on {found.target}: {found.kernel.name}"
+    words = {
+        "view": "a view of its operand; nothing runs",
+        "host": "the host's reference",
+        "rewritten": "no kernel, but a rewrite of the target",
+        "common-ir": "no kernel; its decomposition runs instead",
+    }
+    answer = words.get(found.answer.means, "nothing runs it") if found.can_run else "nothing runs it"
+    return f"{found.op} on {found.target}: {answer}"

@@ -1,0 +1,294 @@
+"""The functions models are written with: `from rlx_core import nn`.
+
+A layer that HIR knows as a block records the block, so that the fusion policy decides what it becomes; everything else is the
+op. Weights multiply from the right: `w` is `[in, out]`, and one that is stored `[out, in]` is passed as `w.T`, which stays a
+view. Sizes that can be read off the operands are not asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.dims import Dim, product
+from rlx_core.ir.dtypes import DType, f32
+from rlx_core.ir.dtypes import dtype as as_dtype
+from rlx_core.ops import blocks, normalization
+from rlx_core.ops import rope as _rope
+from rlx_core.ops.activation import gelu as _gelu
+from rlx_core.ops.activation import gelu_approx, relu, sigmoid, silu, softplus, tanh
+from rlx_core.ops.arithmetic import maximum
+from rlx_core.ops.array_api import shape_of
+from rlx_core.ops.attention import attention as _attention
+from rlx_core.ops.attention_masks import AttentionLayout, MaskKind
+from rlx_core.ops.attention_scores import EmptyRow
+from rlx_core.ops.comparison import equal, not_equal
+from rlx_core.ops.creation import iota
+from rlx_core.ops.indexing import gather
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.loss import (
+    binary_cross_entropy_with_logits,
+    mean_squared_error,
+    softmax_cross_entropy_with_logits,
+)
+from rlx_core.ops.piecewise import elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
+from rlx_core.ops.reduction import mean_axes
+from rlx_core.ops.rope import RopeLayout, RopeStyle
+from rlx_core.ops.softmax import log_softmax, softmax
+from rlx_core.ops.statistics import as_axes
+from rlx_core.ops.structural import cast, reshape, sum_axes
+
+__all__ = [
+    "attention",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "elu",
+    "embedding",
+    "gelu",
+    "group_norm",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "mean_squared_error",
+    "one_hot",
+    "relu",
+    "relu6",
+    "residual_rms_norm",
+    "rms_norm",
+    "rope",
+    "selu",
+    "shared_linear_pair",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "swiglu",
+    "tanh",
+]
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+# ------------------------------------------------------------------------------------------- layers
+
+
+def linear(x: Any, w: Any, b: Any = None, *, activation: Any = None, name: str | None = None) -> Any:
+    """`activation(x @ w + b)`, with `w` as `[in, out]`; records the linear block.
+
+    Args:
+        x: `[.., in]`.
+        w: `[in, out]`; pass `w.T` for a weight that is stored the other way.
+        b: `[out]`, or none.
+        activation: An op of one operand, its function or its name ("gelu").
+        name: A name for the block, which every op it becomes inherits.
+
+    >>> linear(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)).tolist()
+    [[3.0], [3.0]]
+    """
+    operands = (x, w) if b is None else (x, w, b)
+    return blocks.linear(*operands, activation=activation, has_bias=b is not None, name=name)
+
+
+def shared_linear_pair(x: Any, w1: Any, w2: Any) -> tuple[Any, Any]:
+    """`x @ w1` and `x @ w2` as one product with both weights side by side."""
+    return blocks.shared_linear_pair(x, w1, w2, slot=0), blocks.shared_linear_pair(x, w1, w2, slot=1)
+
+
+def swiglu(x: Any, up_w: Any, gate_w: Any, down_w: Any, *, name: str | None = None) -> Any:
+    """The gated feed-forward layer `(silu(x @ gate_w) * (x @ up_w)) @ down_w`; records its block."""
+    return blocks.swiglu(x, up_w, gate_w, down_w, name=name)
+
+
+def residual_rms_norm(x: Any, residual: Any, gamma: Any, beta: Any = None, *, eps: float = 1e-6) -> Any:
+    """`rms_norm(x + residual, gamma, beta)`; records its block."""
+    operands = (x, residual, gamma) if beta is None else (x, residual, gamma, beta)
+    return blocks.residual_rms_norm(*operands, eps=eps)
+
+
+def embedding(ids: Any, table: Any) -> Any:
+    """The rows of `table` that integer `ids` name: `[.., features]`.
+
+    Raises:
+        DtypeError: The ids are not integers.
+        IndexRangeError: When it runs: an id is outside the table.
+    """
+    return gather(table, ids, axis=0)
+
+
+def one_hot(ids: Any, depth: Dim, *, dtype: DType | str = f32) -> Any:
+    """1 at the place that each id names and 0 elsewhere, along a new last axis; an id outside is a row of zeros."""
+    labels = operand(ids)
+    column = reshape(labels, (*labels.shape, 1))
+    return cast(equal(column, iota(axis=0, shape=(depth,))), to=as_dtype(dtype))
+
+
+# ------------------------------------------------------------------------------------- activations
+
+
+def gelu(x: Any, *, approximate: bool = False) -> Any:
+    """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
+    return gelu_approx(x) if approximate else _gelu(x)
+
+
+# ------------------------------------------------------------------------------------------- norms
+
+
+def layer_norm(
+    x: Any, gamma: Any = None, beta: Any = None, *, axes: int | tuple[int, ...] = -1, eps: float = 1e-5
+) -> Any:
+    """Zero mean and unit (biased) variance over `axes`, then `· gamma + beta`."""
+    return normalization.layer_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
+
+
+def rms_norm(
+    x: Any, gamma: Any = None, beta: Any = None, *, axes: int | tuple[int, ...] = -1, eps: float = 1e-6
+) -> Any:
+    """`x` over its root mean square along `axes`, then `· gamma + beta`."""
+    return normalization.rms_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
+
+
+def group_norm(x: Any, gamma: Any = None, beta: Any = None, *, groups: int, eps: float = 1e-5) -> Any:
+    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel."""
+    return normalization.group_norm(x, gamma, beta, groups=groups, eps=eps)
+
+
+# --------------------------------------------------------------------------------------- attention
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    layout: AttentionLayout = "bsd",
+    num_heads: int | None = None,
+    num_kv_heads: int | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    empty_row: EmptyRow = "zero",
+    name: str | None = None,
+) -> Any:
+    """Scaled dot-product attention; see `Attention`.
+
+    Args:
+        q, k, v: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
+        mask: True where a key is visible; `[b, keys]` or broadcastable to `[b, h, queries, keys]`.
+        bias: Added to the scores.
+        layout: How the axes are to be read; never guessed.
+        num_heads, num_kv_heads: Needed in layout `bsd`; read off the operands otherwise.
+        causal: Whether a query sees only keys up to its own position, aligned at the end.
+        window: How many keys before its own position a query sees; implies `causal`.
+        scale: Of the scores; 1/√d by default.
+        softcap: c in `c·tanh(scores / c)`.
+        empty_row: What a query that sees no key gives: "zero", "uniform" or "nan".
+        name: A name for the node.
+
+    Raises:
+        ShapeError: The operands do not fit, or `num_heads` is needed and absent.
+    """
+    heads, kv_heads = _heads("q", q, layout, num_heads), _heads("k", k, layout, num_kv_heads or num_heads)
+    features = shape_of(q)[-1]
+    if layout == "bsd":
+        if not isinstance(features, int) or features % heads:
+            raise ShapeError(f"attention: {features} features do not split into {heads} heads")
+        features //= heads
+    if not isinstance(features, int):
+        raise ShapeError(f"attention: the size of a head must be known, not {features}")
+    kind: MaskKind = "sliding_window" if window is not None else "causal" if causal else "none"
+    return _attention(
+        q,
+        k,
+        v,
+        mask,
+        bias,
+        num_heads=heads,
+        head_dim=features,
+        num_kv_heads=None if kv_heads == heads else kv_heads,
+        layout=layout,
+        mask_kind=kind,
+        window=window,
+        score_scale=scale,
+        attn_logit_softcap=softcap,
+        empty_row=empty_row,
+        name=name,
+    )
+
+
+def _heads(name: str, x: Any, layout: AttentionLayout, given: int | None) -> int:
+    """The number of heads of an operand, from its dims where they have it."""
+    if layout == "bsd":
+        if given is None:
+            raise ShapeError(f"attention: layout bsd hides how many heads {name} has", hint="pass num_heads=")
+        return given
+    shape = shape_of(x)
+    if len(shape) != 4:
+        raise ShapeError(f"attention: {name} must have 4 axes in layout {layout}, not {len(shape)}")
+    heads = shape[1 if layout == "bhsd" else 2]
+    if not isinstance(heads, int):
+        raise ShapeError(f"attention: the number of heads of {name} must be known, not {heads}")
+    return heads
+
+
+def rope(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    positions: Any = None,
+    *,
+    layout: RopeLayout = "bsd",
+    head_dim: int | None = None,
+    n_rot: int | None = None,
+    style: RopeStyle = "half",
+) -> Any:
+    """Rotary embedding; `head_dim` is read off the operand unless the layout is `bsd`. See `Rope`."""
+    features = shape_of(x)[-1] if head_dim is None and layout != "bsd" else head_dim
+    if not isinstance(features, int):
+        raise ShapeError(f"rope: the size of a head must be known in layout {layout}", hint="pass head_dim=")
+    return _rope.rope(x, cos, sin, positions, head_dim=features, n_rot=n_rot, layout=layout, style=style)
+
+
+# ------------------------------------------------------------------------------------------ losses
+
+
+def cross_entropy(logits: Any, labels: Any, *, ignore_index: int | None = None, reduction: Reduction = "mean") -> Any:
+    """Softmax cross-entropy of logits `[.., c]` with integer labels `[..]`.
+
+    Args:
+        logits: Unnormalised log-probabilities, classes last.
+        labels: The right class of each row.
+        ignore_index: A label whose rows count for nothing, neither in the sum nor in the mean's denominator.
+        reduction: "mean" over rows, "sum", or "none".
+
+    Raises:
+        ConfigError: The reduction is another word.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ConfigError(f"cross_entropy: reduction must be mean, sum or none, not {reduction!r}")
+    scores, targets = operand(logits), operand(labels)
+    shape = tuple(targets.shape)
+    if tuple(scores.shape[:-1]) != shape:
+        raise ShapeError(
+            f"cross_entropy: labels {list(shape)} do not match logits {list(scores.shape)} without classes"
+        )
+    rows = product(shape)
+    losses = softmax_cross_entropy_with_logits(
+        reshape(scores, (rows, scores.shape[-1])), reshape(targets, (rows,)), ignore_index=ignore_index
+    )
+    if reduction == "none":
+        return reshape(losses, shape)
+    if reduction == "mean" and ignore_index is None:
+        return mean_axes(losses, axes=(0,))
+    total = sum_axes(losses, axes=(0,))
+    if reduction == "sum":
+        return total
+    # At least 1, so that a batch of nothing but ignored rows has loss 0.
+    counted = maximum(sum_axes(not_equal(targets, ignore_index), axes=tuple(range(len(shape)))), 1)
+    return total / cast(counted, to=as_dtype(total.dtype))

@@ -1,0 +1,232 @@
+"""Fused ops: what a backend may run as one kernel, each of them exactly its decomposition for every attribute value.
+
+Optional operands come last and are used when they are there; no attribute repeats what the operands already say. All rules
+follow from the decompositions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import field
+
+from rlx_core.errors import ConfigError, DtypeError, ShapeError, UnknownNameError, nearest
+from rlx_core.ir.apply import OpFunction, op_function
+from rlx_core.ir.dims import require
+from rlx_core.ir.dtypes import FLOATS, DType, f16, f32
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ops import activation as activations
+from rlx_core.ops import piecewise
+from rlx_core.ops.activation import silu
+from rlx_core.ops.kinds import promoted
+from rlx_core.ops.linalg import as_dtype, mat_mul
+from rlx_core.ops.movement import narrow
+from rlx_core.ops.normalization import LayerNorm, RmsNorm
+from rlx_core.ops.statistics import affine_prepare, expect_affine
+from rlx_core.ops.validators import number, optional_dtype
+
+STANDARD: tuple[type[Op], ...] = (*activations.OPS, *piecewise.OPS)
+
+ACTIVATIONS: dict[str, type[Op]] = {op.name.removeprefix("rlx."): op for op in STANDARD if len(op.operands) == 1}
+"""The standard functions of one variable by their short names; any other op of one operand is given as itself."""
+
+
+def as_activation(given: Any) -> Op | None:
+    """An activation attribute from an op, its function or its short name.
+
+    Raises:
+        UnknownNameError: No standard function has that name.
+        ConfigError: It is not an op of one operand.
+    """
+    if isinstance(given, str):
+        if given not in ACTIVATIONS:
+            raise UnknownNameError(f"activation: no function is called {given!r}", hint=nearest(given, ACTIVATIONS))
+        return ACTIVATIONS[given]()
+    made = given.op() if isinstance(given, OpFunction) else given
+    if made is not None and not (isinstance(made, Op) and len(made.operands) == 1):
+        raise ConfigError(f"activation: must be an op of one operand or its name, not {given!r}")
+    return made
+
+
+def activated(x: Value, activation: Op | None) -> Value:
+    """`x` through an activation, or as it is."""
+    return x if activation is None else activation(x)
+
+
+@define_op(name="fused_matmul_bias_act")
+class FusedMatMulBiasAct(Op):
+    """A product, a bias and an activation: `activation(x·w + b)`.
+
+    Shapes:
+        x: f[.., k]    w: f[.., k, n]    b: f[n]    ->    y: f[.., n]
+
+    Attributes:
+        activation: An op of one operand, or its short name; none by default.
+    """
+
+    activation: Op | None = field(default=None, converter=as_activation)
+
+    def prepare(self, x: Value, w: Value, b: Value) -> tuple[Value | None, ...]:
+        return promoted(x, w, b)
+
+    def infer(self, x: TensorType, w: TensorType, b: TensorType) -> TensorType:
+        from_product = mat_mul.op().infer(x, w)
+        expect_dtype("x", x, FLOATS, "float")
+        expect_dtype("b", b, (x.dtype,))
+        expect_shape("b", b, from_product.shape[-1:])
+        return from_product
+
+    def decompose(self, x: Value, w: Value, b: Value) -> Value:
+        return activated(mat_mul(x, w) + b, self.activation)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 4]", f"{d}[4, 5]", f"{d}[5]", activation="gelu")
+        yield Sample("f64[2, 3, 4]", "f64[4, 4]", "f64[4]")
+        for name in ("silu", "tanh", "gelu_approx", "sigmoid"):
+            yield Sample("f64[3, 4]", "f64[4, 5]", "f64[5]", activation=name)
+        yield Rejected("f32[3, 4]", "f32[4, 5]", "f32[4]", error=ShapeError, says="b must be [5]")
+        yield Rejected("f32[3, 4]", "f32[5, 5]", "f32[5]", error=ShapeError, says="4 != 5")
+        yield Rejected("f32[3, 4]", "f32[4, 5]", "f32[5]", activation="gleu", error=UnknownNameError, says="gleu")
+
+
+fused_matmul_bias_act = op_function(FusedMatMulBiasAct)
+
+
+class FusedResidual(Op):
+    """A residual sum and the norm of it over the last axis: `norm(x + residual [+ bias])`, and the sum where asked for."""
+
+    eps: float
+    with_sum: bool
+
+    def prepare(self, x: Value, residual: Value, *affine: Value | None) -> tuple[Value | None, ...]:
+        x, residual = promoted(x, residual)  # type: ignore[assignment]
+        return (x, residual, *affine_prepare(x, *affine)[1:])
+
+    def infer(
+        self,
+        x: TensorType,
+        residual: TensorType,
+        gamma: TensorType | None = None,
+        beta: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> TensorType | tuple[TensorType, ...]:
+        expect_rank("x", x, 1)
+        expect_affine(x, x.shape[-1:], gamma=gamma, beta=beta, bias=bias)
+        expect_dtype("residual", residual, (x.dtype,))
+        expect_shape("residual", residual, x.shape)
+        return (x, x) if self.with_sum else x
+
+    def decompose(
+        self,
+        x: Value,
+        residual: Value,
+        gamma: Value | None = None,
+        beta: Value | None = None,
+        bias: Value | None = None,
+    ) -> Value | tuple[Value, ...]:
+        total = x + residual
+        if bias is not None:
+            total = total + as_dtype(bias, x.dtype)
+        norm: Op = LayerNorm(eps=self.eps) if isinstance(self, FusedResidualLN) else RmsNorm(eps=self.eps)
+        y = norm(total, gamma, beta)
+        return (y, total) if self.with_sum else y
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 4]", f"{d}[3, 4]", f"{d}[4]", f"{d}[4]", f"{d}[4]")
+        yield Sample("f64[2, 3, 4]", "f64[2, 3, 4]", "f64[4]", "f64[4]", with_sum=True, eps=0.1)
+        yield Sample("f64[2, 3, 4]", "f64[2, 3, 4]", "f64[4]", None, "f64[4]", with_sum=True)
+        yield Sample("f64[3, 4]", "f64[3, 4]", eps=0.5)
+        yield Sample("bf16[3, 4]", "bf16[3, 4]", "f32[4]")
+        yield Rejected("f32[3, 4]", "f32[1, 4]", "f32[4]", error=ShapeError, says="residual must be [3, 4]")
+        yield Rejected(
+            "f32[3, 4]", "f32[3, 4]", "f32[4]", "f32[4]", "f32[3]", error=ShapeError, says="bias must be [4]"
+        )
+        yield Rejected("i32[3, 4]", "i32[3, 4]", error=DtypeError, says="x must be float")
+
+
+@define_op
+class FusedResidualLN(FusedResidual):
+    """`LayerNorm(x + residual [+ bias])` over the last axis; `with_sum` also returns the sum, for pre-norm blocks."""
+
+    eps: float = field(default=1e-5, validator=number(0))
+    with_sum: bool = False
+
+
+@define_op
+class FusedResidualRmsNorm(FusedResidual):
+    """`RmsNorm(x + residual [+ bias])` over the last axis; `with_sum` also returns the sum, for pre-norm blocks."""
+
+    eps: float = field(default=1e-6, validator=number(0))
+    with_sum: bool = False
+
+
+fused_residual_ln = op_function(FusedResidualLN)
+fused_residual_rms_norm = op_function(FusedResidualRmsNorm)
+
+
+@define_op(name="fused_swiglu")
+class FusedSwiGLU(Op):
+    """`silu(gate)·up` of the two halves of the last axis, up first.
+
+    Shapes:
+        packed: f[.., 2n]    ->    y: f[.., n]
+
+    Attributes:
+        gate_first: Whether the first half is the gate.
+        cast_to: A dtype for the result.
+
+    Raises:
+        ShapeError: The last axis is odd.
+
+    Source:
+        Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202, section 2.
+    """
+
+    gate_first: bool = False
+    cast_to: DType | None = field(default=None, converter=optional_dtype)
+
+    def infer(self, packed: TensorType) -> TensorType:
+        expect_dtype("packed", packed, FLOATS, "float")
+        expect_rank("packed", packed, 1)
+        if not require("divides", 2, packed.shape[-1]):
+            raise ShapeError(f"packed must have an even last axis, not {packed.shape[-1]} ({packed})")
+        return TensorType(self.cast_to or packed.dtype, (*packed.shape[:-1], packed.shape[-1] // 2))
+
+    def decompose(self, packed: Value) -> Value:
+        axis, n = packed.ndim - 1, packed.shape[-1] // 2
+        first, second = (narrow(packed, axis=axis, start=start, length=n) for start in (0, n))
+        gate, up = (first, second) if self.gate_first else (second, first)
+        return as_dtype(silu(gate) * up, self.cast_to or packed.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in FLOATS:
+            yield Sample(f"{d}[3, 8]")
+        yield Sample("f64[2, 3, 4]", gate_first=True)
+        yield Sample("f32[3, 4]", cast_to=f16)
+        yield Sample("bf16[3, 4]", cast_to=f32, gate_first=True)
+        yield Sample("f32[0, 4]")
+        yield Rejected("f32[3, 5]", error=ShapeError, says="even last axis, not 5")
+
+
+fused_swiglu = op_function(FusedSwiGLU)
+
+
+def expect_projection(name: str, w: TensorType, x: TensorType, columns: object = None) -> None:
+    """Require a weight `[features of x, columns]` of the dtype of `x`."""
+    expect_dtype(name, w, (x.dtype,))
+    expect_rank(name, w, 2, 2)
+    wanted = w.shape[1] if columns is None else columns
+    if not (same_dim(w.shape[0], x.shape[-1]) and same_dim(w.shape[1], wanted)):  # type: ignore[arg-type]
+        raise ShapeError(f"{name} must be [{x.shape[-1]}, {wanted}], not {w}")
+
+
+OPS: tuple[type[Op], ...] = (FusedMatMulBiasAct, FusedResidualLN, FusedResidualRmsNorm, FusedSwiGLU)

@@ -1,0 +1,29 @@
+"""The ops of a plugin host as a table by name, for whoever reads a program from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import frozen
+
+from rlx_core.ir.op import Op
+from rlx_core.plugins import PluginHost
+
+__all__ = ["HostOps"]
+
+
+@frozen
+class HostOps(Mapping[str, type[Op]]):
+    """The ops of a host: one is imported, and its plugin activated, when a program names it."""
+
+    host: PluginHost
+
+    def __getitem__(self, name: str) -> type[Op]:
+        found: type[Op] = self.host.load("ops", name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.host.activate_all().ops)
+
+    def __len__(self) -> int:
+        return len(self.host.activate_all().ops)

@@ -1,0 +1,108 @@
+"""Sessions: one device and one configuration for everything compiled in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, RlxError
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.module import Module, Stage
+from rlx_core.pipeline.compile import compile_graph, find_target
+from rlx_core.plugins import PluginHost, default_host
+from rlx_core.runtime.cache import default_cache
+from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.function import CompiledFunction, compile_function
+
+__all__ = ["Session", "available_devices", "is_available"]
+
+PRECISIONS = {"f32": "always-f32"}
+
+
+class Session:
+    """A device to compile for; it fails at once if the device cannot be used.
+
+    Args:
+        device: The target's name; the preferred one that is available by default.
+        precision: What float32 programs compute in: "f32".
+        config: Overrides of the configuration, as a table.
+        host: The plugins to use.
+
+    Raises:
+        DeviceError: No plugin has that device (a ValueError).
+        DeviceUnavailableError: It is known but cannot be used here; the message has what to install (a RuntimeError).
+        ConfigError: The precision is not known (a ValueError).
+    """
+
+    def __init__(
+        self,
+        device: str | None = None,
+        *,
+        precision: str = "f32",
+        config: Mapping[str, Any] | None = None,
+        host: PluginHost | None = None,
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise ConfigError(f"session: precision {precision!r} is none of {', '.join(PRECISIONS)}")
+        self._host = host or default_host()
+        self._config = {**(config or {}), "precision.policy": PRECISIONS[precision]}
+        self.device, self._backend, _ = find_target(self._host, device)
+        self.precision = precision
+
+    def compile(
+        self, program: Graph | Module | Callable[..., Any], *args: Any, binding: DimBinding | None = None
+    ) -> Executable | CompiledFunction:
+        """Compile a graph, a module, or a function with its arguments (as `rlx.compile`). The program is not consumed.
+
+        Args:
+            program: What to compile.
+            args: For a function: arrays to bind and `rlx.spec`s to feed.
+            binding: Sizes of a graph's symbols that are known now.
+        """
+        options: dict[str, Any] = {"target": self.device, "config": self._config, "host": self._host}
+        if callable(program):
+            return compile_function(program, *args, **options)
+        if isinstance(program, Module):
+            program = program.mir if program.stage is Stage.MIR else program.hir
+        return Executable(compile_graph(bound(program, binding), cache=default_cache, **options))
+
+    def devices(self) -> list[str]:
+        """What there is behind the session's target, in words."""
+        return self._backend.devices()
+
+    def __repr__(self) -> str:
+        return f"Session({self.device!r}, precision={self.precision!r})"
+
+
+def bound(graph: Graph, binding: DimBinding | None) -> Graph:
+    """`graph` with the sizes of `binding`."""
+    if binding is None:
+        return graph
+    from rlx_core.ir.bind import bind
+
+    return bind(graph, binding)[0]
+
+
+def available_devices(host: PluginHost | None = None) -> list[str]:
+    """The names of the devices that can be used here."""
+    found = host or default_host()
+    names = sorted(found.activate_all().backends)
+    return [name for name in names if is_available(name, found)]
+
+
+def is_available(device: str, host: PluginHost | None = None) -> bool:
+    """Whether a device can be used here.
+
+    Raises:
+        DeviceError: No plugin has it.
+    """
+    try:
+        find_target(host or default_host(), device)
+    except DeviceUnavailableError:
+        return False
+    except DeviceError:
+        raise
+    except RlxError:
+        return False
+    return True

@@ -1,0 +1,36 @@
+"""The sign bit and the neighbours of floats."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlx_core.ir.dtypes import FLOATS, DType
+from rlx_core.ops import floating as ops
+from rlx_core.ops import operators
+
+assert operators.install, "rules are written with operators"
+NAN = math.nan
+
+
+def test_copysign_reads_the_sign_of_zero(calculus: Any) -> None:
+    magnitude, sign = np.array([2.0, 2.0, -2.0]), np.array([-0.0, 0.0, -1.0])
+
+    assert ops.copysign(magnitude, sign).tolist() == [-2, 2, -2]
+    assert calculus.slopes(ops.copysign, magnitude, sign).tolist() == [-1, 1, 1]
+
+
+@pytest.mark.parametrize("d", FLOATS, ids=str)
+def test_nextafter_steps_in_its_own_dtype(d: DType) -> None:
+    """A reference sees f16 and bf16 in f32, where the next number is another one."""
+    one, two, zero = (np.array([v], d.numpy) for v in (1, 2, 0))
+    bits = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}[d.name]
+
+    assert ops.nextafter(one, two).astype(np.float64).tolist() == [1 + 2.0**-bits]
+    assert ops.nextafter(one, zero).astype(np.float64).tolist() == [1 - 2.0 ** -(bits + 1)]
+    assert ops.nextafter(zero, one).astype(np.float64)[0] > 0
+    assert ops.nextafter(one, one).tolist() == one.tolist()
+    assert np.isnan(ops.nextafter(one, np.array([NAN], d.numpy)).astype(np.float64)).all()

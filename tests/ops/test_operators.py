@@ -1,0 +1,81 @@
+"""Python's operators on values: each means the function that the Python Array API names."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Builder, Value
+from rlx_core.ir.types import TensorType
+from rlx_core.ops import arithmetic, operators
+
+FLOATS, INTS = (np.array([5.5, -3.0]), np.array([2.0, 4.0])), (np.array([13, -7]), np.array([3, 2]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.truediv,
+        operator.floordiv,
+        operator.mod,
+        operator.pow,
+        operator.lt,
+        operator.le,
+        operator.gt,
+        operator.ge,
+        operator.eq,
+        operator.ne,
+    ],
+)
+def test_an_operator_means_what_numpy_means_by_it(function: Any, calculus: Any) -> None:
+    """Between two values, with a scalar on the right, and with a scalar on the left."""
+    for a, b in (FLOATS, INTS):
+        np.testing.assert_array_equal(calculus.evaluate(function, a, b), function(a, b))
+        np.testing.assert_array_equal(calculus.evaluate(lambda x: function(x, 2), a), function(a, 2))
+        np.testing.assert_array_equal(calculus.evaluate(lambda x: function(3, x), b), function(3, b))
+
+
+@pytest.mark.parametrize("function", [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift])
+def test_bit_operators_mean_what_numpy_means_by_them(function: Any, calculus: Any) -> None:
+    np.testing.assert_array_equal(calculus.evaluate(function, *INTS), function(*INTS))
+
+
+@pytest.mark.parametrize("function", [operator.neg, operator.pos, operator.abs, operator.invert])
+def test_unary_operators_mean_what_numpy_means_by_them(function: Any, calculus: Any) -> None:
+    np.testing.assert_array_equal(calculus.evaluate(function, INTS[0]), function(INTS[0]))
+
+
+def test_a_numpy_array_on_the_left_leaves_the_operation_to_the_value(calculus: Any) -> None:
+    a, b = FLOATS
+
+    np.testing.assert_array_equal(calculus.evaluate(lambda x: b - x, a), b - a)
+
+
+def test_astype_to_the_same_dtype_makes_no_node() -> None:
+    builder = Builder()
+    x = builder.input("x", TensorType(dtype("f32"), (2,)))
+
+    assert x.astype("f32") is x
+    assert x.astype(np.int64).dtype is dtype("i64")
+    assert len(builder.nodes) == 2
+
+
+def test_the_transpose_exchanges_the_last_two_axes() -> None:
+    x = Builder().input("x", TensorType(dtype("f32"), (2, 3, 4)))
+
+    assert x.T.shape == x.mT.shape == (2, 4, 3)
+
+
+def test_an_operator_keeps_its_first_meaning() -> None:
+    operators.install(add=arithmetic.add)
+
+    with pytest.raises(AssertionError, match="operator add already means"):
+        operators.install(add=arithmetic.subtract)
+    assert Value.operators["add"] is arithmetic.add

@@ -1,0 +1,380 @@
+"""The compile cache survives whatever happens to its files; damage costs a compile and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rlx_core.errors import CacheError, FormatError
+from rlx_core.runtime.cache import CompileCache, cache_key
+from rlx_core.runtime.disk import DiskCache, cache_directory
+
+KEY = hashlib.sha256(b"a program").hexdigest()
+OTHER = hashlib.sha256(b"another").hexdigest()
+PAYLOAD = bytes(range(256)) * 2
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "cache")
+
+
+def entry(disk: DiskCache, key: str = KEY) -> Path:
+    return disk.directory / f"{key}.rlx"
+
+
+# ---------------------------------------------------------------------------------------------- keys
+
+
+def test_every_part_of_the_key_alone_makes_another_key():
+    base = {"fingerprint": "f", "options": {"level": 1}, "device": "cpu", "binding": "SEQ=8"}
+    variants = [
+        base,
+        {**base, "fingerprint": "g"},
+        {**base, "options": {"level": 2}},
+        {**base, "options": {"level": "1"}},
+        {**base, "options": {"level": 1, "more": []}},
+        {**base, "device": "cpu avx512"},
+        {**base, "binding": "SEQ=16"},
+    ]
+
+    assert len({cache_key(**v) for v in variants}) == len(variants)
+
+
+def test_a_key_does_not_depend_on_the_order_of_options():
+    assert cache_key("f", {"a": 1, "b": {"x", "y"}}, "cpu") == cache_key("f", {"b": {"y", "x"}, "a": 1}, "cpu")
+
+
+def test_an_option_without_a_canonical_form_is_refused():
+    with pytest.raises(CacheError, match="cannot be part of a key"):
+        cache_key("f", {"callback": print}, "cpu")
+
+
+# -------------------------------------------------------------------------------------------- entries
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", PAYLOAD], ids=len)
+def test_what_was_stored_is_read_back(disk, payload):
+    assert disk.get(KEY) is None
+    assert disk.put(KEY, payload)
+    assert DiskCache(disk.directory).get(KEY) == payload
+    assert disk.keys() == [KEY]
+
+
+def test_an_entry_cut_at_any_length_is_no_entry(disk):
+    disk.put(KEY, PAYLOAD[:64])
+    whole = entry(disk).read_bytes()
+    for length in range(len(whole)):
+        entry(disk).write_bytes(whole[:length])
+        assert disk.get(KEY) is None, length
+        assert not entry(disk).exists()
+    assert disk.counts.rejected == len(whole)
+
+
+def test_an_entry_with_any_bit_flipped_is_no_entry(disk):
+    disk.put(KEY, PAYLOAD[:32])
+    whole = entry(disk).read_bytes()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        entry(disk).write_bytes(damaged)
+        assert disk.get(KEY) is None, bit
+
+
+def test_an_entry_with_bytes_appended_is_no_entry(disk):
+    disk.put(KEY, PAYLOAD)
+    with entry(disk).open("ab") as file:
+        file.write(b"\0")
+
+    assert disk.get(KEY) is None
+
+
+def test_an_entry_under_another_name_is_no_entry(disk):
+    disk.put(KEY, PAYLOAD)
+    entry(disk).rename(entry(disk, OTHER))
+
+    assert disk.get(OTHER) is None
+    assert "stored under" in disk.counts.faults[-1]
+
+
+def test_a_damaged_entry_is_replaced(disk):
+    disk.put(KEY, PAYLOAD)
+    entry(disk).write_bytes(b"junk")
+
+    assert disk.put(KEY, PAYLOAD)
+    assert disk.get(KEY) == PAYLOAD
+
+
+@pytest.mark.parametrize("kind", ["symlink", "directory", "pipe"])
+def test_what_is_not_a_plain_file_is_no_entry(disk, kind, tmp_path):
+    target = tmp_path / "elsewhere"
+    target.write_bytes(b"secret")
+    if kind == "symlink":
+        entry(disk).symlink_to(target)
+    elif kind == "directory":
+        entry(disk).mkdir()
+    else:
+        os.mkfifo(entry(disk))
+
+    assert disk.get(KEY) is None
+    assert target.read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("key", ["", "../../etc/passwd", KEY.upper(), KEY[:-1], KEY + "0", KEY[:-1] + "\n"])
+def test_only_hex_digests_are_keys(disk, key):
+    with pytest.raises(CacheError, match="64 hex digits"):
+        disk.get(key)
+
+
+# ------------------------------------------------------------------------------------------- eviction
+
+
+def test_the_entries_unused_for_longest_go_first(tmp_path):
+    disk = DiskCache(tmp_path / "cache", max_nbytes=3 * 1200)
+    keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(4)]
+    for age, key in enumerate(keys[:3]):
+        disk.put(key, bytes(1000))
+        os.utime(entry(disk, key), (1000 + age, 1000 + age))
+    disk.get(keys[0])
+
+    disk.put(keys[3], bytes(1000))
+
+    assert disk.keys() == sorted([keys[0], keys[2], keys[3]])
+    assert disk.nbytes <= disk.max_nbytes
+    assert disk.counts.evicted == 1
+
+
+def test_a_payload_larger_than_the_cache_is_not_kept(tmp_path):
+    disk = DiskCache(tmp_path / "cache", max_nbytes=500)
+
+    assert not disk.put(KEY, bytes(501))
+    assert disk.keys() == []
+
+
+def test_temporary_files_of_killed_writers_are_swept_away_when_old(disk):
+    old, young = disk.directory / ".old.tmp", disk.directory / ".young.tmp"
+    old.write_bytes(b"")
+    young.write_bytes(b"")
+    os.utime(old, (1000, 1000))
+
+    disk.put(KEY, PAYLOAD)
+
+    assert not old.exists()
+    assert young.exists()
+
+
+# ----------------------------------------------------------------------------------------- permissions
+
+
+def test_directory_and_entries_belong_to_the_owner_alone(disk):
+    disk.put(KEY, PAYLOAD)
+
+    assert stat.S_IMODE(disk.directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(entry(disk).stat().st_mode) == 0o600
+
+
+def test_a_directory_open_to_others_is_refused(tmp_path):
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    directory.chmod(0o755)
+
+    with pytest.raises(CacheError, match="mode 755, not 700"):
+        DiskCache(directory)
+
+
+def test_a_directory_or_an_entry_of_another_user_is_refused(disk, monkeypatch):
+    disk.put(KEY, PAYLOAD)
+    someone_else = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: someone_else)
+
+    assert disk.get(KEY) is None
+    with pytest.raises(CacheError, match="belongs to user"):
+        DiskCache(disk.directory)
+
+
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(CacheError, match="cannot be used"):
+        DiskCache(tmp_path / "file" / "cache")
+
+
+@pytest.mark.parametrize("operation", ["replace", "fsync", "open"])
+def test_a_write_that_fails_leaves_nothing_and_raises_nothing(disk, monkeypatch, operation):
+    """Stands for a full disk and a read-only directory, which a test cannot make for every user."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, operation, fail)
+        assert not disk.put(KEY, PAYLOAD)
+
+    assert list(disk.directory.iterdir()) == []
+    assert "No space left" in disk.counts.faults[-1]
+    assert disk.put(KEY, PAYLOAD)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes where nobody may")
+def test_a_read_only_directory_is_read_and_not_written(disk):
+    disk.put(KEY, PAYLOAD)
+    disk.directory.chmod(0o500)
+    try:
+        assert disk.get(KEY) == PAYLOAD
+        assert not disk.put(OTHER, PAYLOAD)
+    finally:
+        disk.directory.chmod(0o700)
+
+
+def test_the_directory_comes_from_the_environment():
+    home = Path.home() / ".cache" / "rlx"
+    assert cache_directory({"RLX_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+    assert cache_directory({"XDG_CACHE_HOME": "/b"}) == Path("/b/rlx")
+    assert cache_directory({"XDG_CACHE_HOME": "relative"}) == home
+    assert cache_directory({"RLX_CACHE_DIR": "", "XDG_CACHE_HOME": ""}) == home
+
+
+# ----------------------------------------------------------------------------------- several processes
+
+
+def write_and_read(directory: str, seed: int) -> int:
+    """Store and read twelve shared keys in turn; returns how many reads gave something other than what was stored."""
+    disk = DiskCache(directory, max_nbytes=40_000)
+    wrong = 0
+    for round in range(30):
+        number = (round * 7 + seed) % 12
+        key, payload = hashlib.sha256(bytes([number])).hexdigest(), bytes([number]) * 5000
+        if round % 3 == seed % 3:
+            disk.put(key, payload)
+        wrong += disk.get(key) not in (None, payload)
+    return wrong + disk.counts.rejected
+
+
+def test_several_processes_may_write_read_and_evict_at_once(tmp_path):
+    directory = str(tmp_path / "cache")
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        wrong = pool.starmap(write_and_read, [(directory, seed) for seed in range(3)])
+
+    assert wrong == [0, 0, 0]
+    assert DiskCache(directory).nbytes <= 40_000
+
+
+WRITER = """
+import sys
+from rlx_core.runtime.disk import DiskCache
+disk, payloads = DiskCache(sys.argv[1]), [bytes([i]) * 3_000_000 for i in range(2)]
+print("ready", flush=True)
+while True:
+    for payload in payloads:
+        disk.put(sys.argv[2], payload)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
+def test_a_process_killed_in_the_middle_of_a_write_leaves_a_whole_entry_or_none(tmp_path):
+    directory = tmp_path / "cache"
+    disk = DiskCache(directory)
+    writers = 0
+    for attempt in range(20):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(directory), KEY], stdout=subprocess.PIPE, env={**os.environ}
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.003 * (attempt % 7))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        found = disk.get(KEY)
+        assert found is None or (len(found) == 3_000_000 and len(set(found)) == 1)
+        writers += found is not None
+    assert writers, "no writer ever finished an entry: the test is too quick to show anything"
+    assert disk.counts.rejected == 0
+    assert disk.put(KEY, PAYLOAD)
+    assert disk.get(KEY) == PAYLOAD
+
+
+# ---------------------------------------------------------------------------------------- both layers
+
+
+def test_a_program_is_compiled_once_in_memory_and_once_on_disk(disk):
+    compiled: list[int] = []
+
+    def ask(cache: CompileCache) -> str:
+        return cache.get_or_compile(
+            KEY, lambda: compiled.append(1) or "program", to_bytes=str.encode, from_bytes=bytes.decode
+        )
+
+    cache = CompileCache(disk=disk)
+    assert ask(cache) == ask(cache) == "program"
+    assert ask(CompileCache(disk=disk)) == "program"  # a new process
+    assert compiled == [1]
+    assert ask(CompileCache()) == "program"
+    assert compiled == [1, 1]
+
+
+@pytest.mark.parametrize("error", [FormatError("file: bad header"), KeyError("x"), MemoryError()], ids=repr)
+def test_bytes_that_do_not_decode_are_compiled_again_and_replaced(disk, error):
+    disk.put(KEY, b"from an older version")
+
+    def refuse(data: bytes) -> str:
+        raise error
+
+    program = CompileCache(disk=disk).get_or_compile(KEY, lambda: "program", to_bytes=str.encode, from_bytes=refuse)
+
+    assert program == "program"
+    assert disk.get(KEY) == b"program"
+    assert type(error).__name__ in disk.counts.faults[-1]
+
+
+def test_a_failed_compilation_keeps_nothing(disk):
+    def fail() -> str:
+        raise FormatError("no")
+
+    cache = CompileCache(disk=disk)
+    with pytest.raises(FormatError):
+        cache.get_or_compile(KEY, fail, to_bytes=str.encode, from_bytes=bytes.decode)
+
+    assert disk.keys() == []
+    assert len(cache.memory) == 0
+
+
+def test_programs_leave_memory_in_the_order_of_their_last_use():
+    cache = CompileCache(capacity=2)
+    for key in ("a", "b", "a", "c"):
+        cache.get_or_compile(key, lambda key=key: key)
+
+    assert cache.memory.keys() == ["a", "c"]
+    assert cache.memory.counts.evictions == 1
+
+
+def test_threads_that_ask_for_one_program_compile_it_once():
+    cache, compiled = CompileCache(), []
+    gate = threading.Barrier(6)
+
+    def compile() -> str:
+        compiled.append(threading.get_ident())
+        time.sleep(0.02)
+        return "program"
+
+    def ask() -> None:
+        gate.wait()
+        cache.get_or_compile(KEY, compile)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(compiled) == 1
