@@ -30,5 +30,5 @@ class LowerHir(Pass):
     def run(self, graph: Graph, context: Context) -> Result:
         if not has_blocks(graph):
             return Result.unchanged(graph)
-        policy: FusionPolicy = self.policy or context.settings.get("fusion-policy", "fusable")
+        policy: FusionPolicy = self.policy or context.settings.get("fusion-policy", "direct")
         return Result(*lower_hir(graph, policy), {"lowered": 1})

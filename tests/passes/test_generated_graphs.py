@@ -96,7 +96,9 @@ def variants(seed: int) -> dict[str, Graph]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("each", PASSES, ids=lambda p: f"{p.name}{'' if p.options().get('form') != 'equal' else '-equal'}")
+@pytest.mark.parametrize(
+    "each", PASSES, ids=lambda p: f"{p.name}{'' if p.options().get('form') != 'equal' else '-equal'}"
+)
 def test_a_pass_changes_no_number_and_is_idempotent(each, seed):
     """Exact passes: equal to the last bit."""
     for graph in variants(seed).values():
@@ -104,9 +106,9 @@ def test_a_pass_changes_no_number_and_is_idempotent(each, seed):
         check(result.graph, Stage.MIR)
         for before, after in zip(outputs(graph), outputs(result.graph), strict=True):
             np.testing.assert_array_equal(before, after)
-        assert [result.values[v] is o for v, o in zip(graph.outputs, result.graph.outputs, strict=True)] == [True] * len(
-            graph.outputs
-        )
+        assert [result.values[v] is o for v, o in zip(graph.outputs, result.graph.outputs, strict=True)] == [
+            True
+        ] * len(graph.outputs)
         assert each.run(result.graph, Context()).graph is result.graph
 
 
