@@ -96,9 +96,7 @@ def variants(seed: int) -> dict[str, Graph]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize(
-    "each", PASSES, ids=lambda p: f"{p.name}{'' if p.options().get('form') != 'equal' else '-equal'}"
-)
+@pytest.mark.parametrize("each", PASSES, ids=lambda p: "-".join(map(str, (p.name, *p.options().values()))))
 def test_a_pass_changes_no_number_and_is_idempotent(each, seed):
     """Exact passes: equal to the last bit."""
     for graph in variants(seed).values():
@@ -106,17 +104,15 @@ def test_a_pass_changes_no_number_and_is_idempotent(each, seed):
         check(result.graph, Stage.MIR)
         for before, after in zip(outputs(graph), outputs(result.graph), strict=True):
             np.testing.assert_array_equal(before, after)
-        assert [result.values[v] is o for v, o in zip(graph.outputs, result.graph.outputs, strict=True)] == [
-            True
-        ] * len(graph.outputs)
+        assert all(result.values[v] is o for v, o in zip(graph.outputs, result.graph.outputs, strict=True))
+        assert all(n.origin.source is not None for n in result.graph.nodes)
         assert each.run(result.graph, Context()).graph is result.graph
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_all_passes_together_change_no_number_and_remove_work(seed):
+def test_all_passes_together_change_no_number(seed):
     for graph in variants(seed).values():
         run = run_passes([*CLEAN, *CLEAN], graph)
         for before, after in zip(outputs(graph), outputs(run.graph), strict=True):
             np.testing.assert_array_equal(before, after)
-        assert len(run.graph) <= sum(1 + len(body().nodes) for _ in graph.nodes)
-        assert [m.name for m in run.passes] == [p.name for p in (*CLEAN, *CLEAN)]
+        assert not any(isinstance(n.op, Call) for n in run.graph.nodes)
