@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from rlx_core import builtin
+from rlx_core.ir.block import Block
 from rlx_core.ops.families import FAMILIES, found_families
 from rlx_core.passes.base import PassRecord
 from rlx_core.passes.rules import RuleSet
@@ -25,6 +26,13 @@ def test_the_table_of_ops_is_what_the_modules_hold():
 def test_every_op_is_found_by_its_name(registry):
     for name in registry.ops:
         assert registry.load("ops", name).name == name
+
+
+def test_every_block_is_found_by_its_name_and_is_an_op_too(registry):
+    assert registry.blocks
+    for name in registry.blocks:
+        assert issubclass(registry.load("blocks", name), Block)
+        assert registry.load("ops", name) is registry.load("blocks", name)
 
 
 @pytest.mark.parametrize("spec", builtin.rlx_passes(), ids=lambda s: s.name)
