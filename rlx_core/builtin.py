@@ -1,4 +1,4 @@
-"""rlx's own plugin: the standard ops, passes, rule sets and pipelines, through the same hooks as anyone's.
+"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as anyone's.
 
 Everything here is a name and an address; nothing is imported before it is used.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlx_core.contributions import OpFamily, PassSpec, PipelineSpec, RuleSetSpec
+from rlx_core.contributions import BlockSpec, LazyRef, OpFamily, PassSpec, PipelineSpec, RuleSetSpec
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
 
-__all__ = ["rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+__all__ = ["rlx_blocks", "rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
 
 
 @hookimpl
@@ -19,6 +19,13 @@ def rlx_ops() -> Iterator[OpFamily]:
     """The standard ops, a family a module."""
     for module, names in FAMILIES.items():
         yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+
+
+@hookimpl
+def rlx_blocks() -> Iterator[BlockSpec]:
+    """The blocks that models are built of; they are ops as well, in a HIR graph."""
+    for name in FAMILIES["blocks"].split():
+        yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
 
 
 @hookimpl
