@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from attrs import frozen
 
 from rlx_core.cli.session import Session
 from rlx_core.errors import FormatError
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
-from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import MAGIC, load
 from rlx_core.ir.text import print_graph
@@ -33,12 +30,10 @@ def show(
     """Print a saved program as text: a graph, or a plan with its offsets and steps."""
     session = Session.of(ctx)
     session.answer(
-        lambda: read(session.host, file), program_json if as_json else None, lambda p: [Plain(text(p, origins))]
+        lambda: read(session.host, file),
+        (lambda program: program_json(program, origins)) if as_json else None,
+        lambda program: [text(program, origins).rstrip("\n")],
     )
-
-
-class Plain(str):
-    """Text that is printed as it is: a program that was folded at 80 columns could not be read back."""
 
 
 def read(host: PluginHost, file: Path) -> Module | Graph | str:
@@ -74,7 +69,7 @@ def text(program: Module | Graph | str, origins: bool) -> str:
     return program.inspect(origins=origins) if isinstance(program, Module) else print_graph(program, origins=origins)
 
 
-def program_json(program: Module | Graph | str) -> dict[str, Any]:
+def program_json(program: Module | Graph | str, origins: bool) -> dict[str, Any]:
     """What it is, and its text."""
     stage = "LIR" if isinstance(program, str) else program.stage.name if isinstance(program, Module) else "graph"
-    return {"stage": stage, "text": text(program, False)}
+    return {"stage": stage, "text": text(program, origins)}
