@@ -144,17 +144,13 @@ def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
 
 def metadata_place(distribution: Distribution) -> str:
     """The directory of a distribution's metadata."""
-    return (
-        str(distribution.locate_file("")) if not hasattr(distribution, "_path") else str(distribution._path)
-    )
+    return str(distribution.locate_file("")) if not hasattr(distribution, "_path") else str(distribution._path)
 
 
 def metadata_files(distribution: Distribution) -> list[str]:
     """The files that a reinstallation in place would change without touching the directory above."""
     place = Path(metadata_place(distribution))
-    return [
-        str(place / name) for name in ("METADATA", "PKG-INFO", "entry_points.txt") if (place / name).exists()
-    ]
+    return [str(place / name) for name in ("METADATA", "PKG-INFO", "entry_points.txt") if (place / name).exists()]
 
 
 # The copy on disk.
