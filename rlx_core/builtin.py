@@ -26,10 +26,16 @@ def rlx_passes() -> list[PassSpec]:
     """The passes of the core."""
     return [
         PassSpec("rlx.lower-hir", "rlx_core.passes.lower_hir:LowerHir", summary="Blocks become ops.", stage="hir"),
-        PassSpec("rlx.inline-calls", "rlx_core.passes.inline_calls:InlineCalls", summary="Calls become nodes in place."),
-        PassSpec("rlx.canonicalize", "rlx_core.passes.canonicalize:Canonicalize", summary="One spelling of everything."),
         PassSpec(
-            "rlx.fold-constants", "rlx_core.passes.fold_constants:FoldConstants", summary="What is constant is computed now."
+            "rlx.inline-calls", "rlx_core.passes.inline_calls:InlineCalls", summary="Calls become nodes in place."
+        ),
+        PassSpec(
+            "rlx.canonicalize", "rlx_core.passes.canonicalize:Canonicalize", summary="One spelling of everything."
+        ),
+        PassSpec(
+            "rlx.fold-constants",
+            "rlx_core.passes.fold_constants:FoldConstants",
+            summary="What is constant is computed now.",
         ),
         PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
         PassSpec("rlx.dead-code", "rlx_core.passes.dead_code:DeadCode", summary="What nothing needs is dropped."),
@@ -41,7 +47,9 @@ def rlx_passes() -> list[PassSpec]:
             "rlx_core.passes.legalize_broadcast:LegalizeBroadcast",
             summary="Broadcasting is written out for targets that want equal shapes.",
         ),
-        PassSpec("rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."),
+        PassSpec(
+            "rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."
+        ),
     ]
 
 

@@ -20,7 +20,7 @@ def _table(rows: Mapping[str, str]) -> dict[str, str]:
 FUNCTIONS = _table(
     {
         "rlx_core.ops.arithmetic": (
-            "abs add atan2 copysign divide floor_divide hypot logaddexp maximum minimum multiply negative nextafter pow "
+            "abs add atan2 divide floor_divide hypot logaddexp maximum minimum multiply negative pow "
             "reciprocal remainder sign square subtract"
         ),
         "rlx_core.ops.activation": (
@@ -32,8 +32,10 @@ FUNCTIONS = _table(
             "ceil celu elu floor hard_sigmoid hard_swish hard_tanh leaky_relu relu6 round selu trunc"
         ),
         "rlx_core.ops.gamma": "digamma lgamma",
+        "rlx_core.ops.floating": "copysign nextafter",
         "rlx_core.ops.comparison": (
-            "equal greater greater_equal less less_equal logical_and logical_not logical_or logical_xor not_equal"
+            "equal greater greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or "
+            "logical_xor not_equal signbit"
         ),
         "rlx_core.ops.bitwise": (
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
@@ -44,8 +46,8 @@ FUNCTIONS = _table(
         "rlx_core.ops.array_api": (
             "all any arange argmax argmin argsort astype broadcast_to concat count_nonzero cumulative_prod cumulative_sum "
             "diag expand_dims eye flip linspace logsumexp matrix_transpose max mean min moveaxis permute_dims "
-            "prod put_along_axis repeat reshape roll searchsorted sort split squeeze stack std sum take take_along_axis tile "
-            "top_k tril triu unstack var"
+            "broadcast_arrays diagonal pad prod put_along_axis repeat reshape roll searchsorted sort split squeeze stack std "
+            "sum take take_along_axis tile top_k tril triu unstack var"
         ),
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.indexing": "gather scatter_add",
@@ -57,12 +59,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.attention": "attention",
         "rlx_core.ops.rope": "rope",
     }
-) | {
-    "isfinite": "rlx_core.ops.comparison:is_finite",
-    "isinf": "rlx_core.ops.comparison:is_inf",
-    "isnan": "rlx_core.ops.comparison:is_nan",
-    "signbit": "rlx_core.ops.comparison:sign_bit",
-}
+)
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""
 
 PLUGIN_KIT = _table(
@@ -92,7 +89,9 @@ CORE = _table(
 ) | {"compile": "rlx_core.runtime.function:compile_function", "bool_": "rlx_core.ir.dtypes"}
 
 
-def lazy_names(module: str, *tables: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy_names(
+    module: str, *tables: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` for a module whose names are imported on first use."""
     places = {name: place for table in tables for name, place in table.items()}
 

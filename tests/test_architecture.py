@@ -126,7 +126,11 @@ def test_the_core_names_no_backend(backend: str) -> None:
 
 def string_constants(path: Path) -> list[str]:
     """Strings that the program uses; docstrings are for people."""
-    return [n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    return [
+        n.value
+        for n in ast.walk(ast.parse(path.read_text()))
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
 
 
 def test_importing_rlx_imports_no_plugin_and_none_of_its_parts() -> None:

@@ -12,7 +12,7 @@ import typer
 from attrs import frozen
 
 from rlx_core.cli.session import Session
-from rlx_core.errors import PluginError, RlxError, UnknownNameError
+from rlx_core.errors import PluginError, RlxError
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginHost, Provenance, Registry
 
@@ -66,7 +66,9 @@ class OpRow:
 
 def ops(
     ctx: typer.Context,
-    pattern: Annotated[str, typer.Argument(help="A name for its whole page, or part of one, or a pattern such as acme.*.")] = "",
+    pattern: Annotated[
+        str, typer.Argument(help="A name for its whole page, or part of one, or a pattern such as acme.*.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List ops, or show everything about one."""
@@ -139,17 +141,23 @@ def row_of(registry: Registry, name: str) -> OpRow:
 
 def derivation(rule: str, present: Mapping[str, str]) -> str:
     """Whether a rule that nobody wrote follows from those that are there."""
-    sources = {"vjp": {"decompose", "jvp"}, "jvp": {"decompose", "vjp"}, "batch": {"decompose"}, "reference": {"decompose"}}
+    sources = {
+        "vjp": {"decompose", "jvp"},
+        "jvp": {"decompose", "vjp"},
+        "batch": {"decompose"},
+        "reference": {"decompose"},
+    }
     return "derived" if sources.get(rule, set()) & set(present) else "none"
 
 
 def default_of(attribute: attrs.Attribute[Any]) -> str | None:
     """How a default reads; a value that is made anew each time is shown as what it is made of."""
-    if attribute.default is attrs.NOTHING:
+    default: Any = attribute.default
+    if default is attrs.NOTHING:
         return None
-    if isinstance(attribute.default, attrs.Factory):  # type: ignore[arg-type]
-        return "…" if attribute.default.takes_self else repr(attribute.default.factory())
-    return repr(attribute.default)
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time, a function to type checkers
+        return "…" if default.takes_self else repr(default.factory())
+    return repr(default)
 
 
 # --------------------------------------------------------------------------------------------------- output
@@ -199,20 +207,22 @@ def source_of(row: OpRow) -> str | None:
 
 def letters(row: OpRow) -> str:
     """The rules in five letters: capital if written, small if derived, `+` if contributed, a dot if missing."""
-    shown = {"written": str.upper, "derived": str.lower, "none": lambda _: "·"}
-    return "".join(shown.get(state, lambda _: "+")(rule[0]) for rule, state in row.rules.items()) or "?"
+    return "".join(
+        {"written": rule[0].upper(), "derived": rule[0], "none": "·"}.get(state, "+")
+        for rule, state in row.rules.items()
+    )
 
 
 def list_layout(found: list[OpRow]) -> Iterator[Any]:
     """Two lines an op: the call and who provides it, then what it is."""
-    from rlx_core.cli.tables import cell, entry, listing
+    from rlx_core.cli.tables import cell, counted, entry, listing
 
     lines = []
     for row in found:
         about = cell(row.summary, "red" if row.op is None else "")
         lines.append((entry(row.signature, about), letters(row), row.owner.plugin))
     yield listing(("op(operands; attributes)", "rules", "plugin"), lines, whole=0)
-    yield f"\n{len(found)} ops. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
+    yield f"\n{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
     yield "written, a small letter derived, + contributed by another plugin, · missing."
 
 

@@ -24,7 +24,9 @@ class Survey:
 
 def plugins(
     ctx: typer.Context,
-    no_load: Annotated[bool, typer.Option("--no-load", help="Import no plugin; what each provides stays unknown.")] = False,
+    no_load: Annotated[
+        bool, typer.Option("--no-load", help="Import no plugin; what each provides stays unknown.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List plugins: their state, why, and what they provide."""
@@ -64,7 +66,9 @@ def layout(found: Survey) -> Iterator[Any]:
     """A line for each, then those about which there is more to say."""
     from rlx_core.cli.tables import counted, facts, heading, listing  # rich is not needed for JSON
 
-    rows = [(row.name, row.label, f"{row.distribution} {row.version}", counted(row.counts) or "—") for row in found.rows]
+    rows = [
+        (row.name, row.label, f"{row.distribution} {row.version}", counted(row.counts) or "—") for row in found.rows
+    ]
     yield listing(("plugin", "state", "distribution", "provides"), rows, whole=2)
     for row in found.rows:
         if row.reason or row.mend:

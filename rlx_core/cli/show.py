@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from attrs import frozen
 
 from rlx_core.cli.session import Session
 from rlx_core.errors import FormatError
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
-from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import MAGIC, load
 from rlx_core.ir.text import print_graph
@@ -32,7 +29,9 @@ def show(
 ) -> None:
     """Print a saved program as text: a graph, or a plan with its offsets and steps."""
     session = Session.of(ctx)
-    session.answer(lambda: read(session.host, file), program_json if as_json else None, lambda p: [Plain(text(p, origins))])
+    session.answer(
+        lambda: read(session.host, file), program_json if as_json else None, lambda p: [Plain(text(p, origins))]
+    )
 
 
 class Plain(str):

@@ -7,7 +7,7 @@ Words are folded, not cut: what is piped to another program must be complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,7 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlx_core.pipeline.report import Report, human_bytes
+if TYPE_CHECKING:
+    from rlx_core.pipeline.report import Report
 
 __all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]
 
@@ -117,6 +118,8 @@ def report_tables(report: Report) -> Iterator[Table]:
 
 def summary_rows(report: Report) -> Iterator[tuple[str, str]]:
     """The numbers of a compilation, each with its name."""
+    from rlx_core.pipeline.report import human_bytes  # listings of names need no graphs
+
     yield "stages", ", ".join(f"{count} {stage}" for stage, count in report.stages.items())
     parts = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in report.seconds.items())
     yield "time", f"{parts} ({report.cache})" if parts else report.cache

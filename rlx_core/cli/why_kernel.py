@@ -82,15 +82,18 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
         result, report, _ = rewrite(graph, dispatcher)
         left = {each.label for each in result.graph.nodes}
         becomes = tuple(row for row in report.rows if row.node in left and row.means not in ("rewritten", "common-ir"))
-    call = f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
+    call = (
+        f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
+    )
     is_sample = types is None or (not attrs and bool(attributes))
     return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, is_sample)
 
 
 def first_sample(op: type[Op]) -> Sample | None:
-    """The first call that the op's author promises to work."""
-    cases = op.samples() if op.samples is not None else ()
-    return next((each for each in cases if isinstance(each, Sample)), None)
+    """The first call that the op's author promises to work, in f32 if there is one, because that is what most ask about."""
+    cases = [each for each in (op.samples() if op.samples is not None else ()) if isinstance(each, Sample)]
+    usual = (each for each in cases if any(t is not None and t.dtype.name == "f32" for t in each.types))
+    return next(usual, cases[0] if cases else None)
 
 
 def listed_types(text: str) -> list[TensorType | None]:
@@ -183,7 +186,7 @@ def layout(found: Choice) -> Iterator[Any]:
     if found.kernel is not None:
         rows += [("does", found.kernel.doc), ("plugin", found.kernel.plugin)]
     rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
-    rows += [("after it", f"{each.name}: less preferred") for each in found.later]
+    rows += [("less preferred", ", ".join(each.name for each in found.later))]
     rows += [("because", found.answer.reason)]
     yield facts(rows)
     if found.becomes:

@@ -100,9 +100,7 @@ class PassSpec(Contribution):
 
     name: str = field(validator=domain_name)
     load: LazyRef = field(converter=reference)
-    stage: Literal["hir", "mir", "lir"] | None = field(
-        default=None, validator=OneOf(*STAGES, None), kw_only=True
-    )
+    stage: Literal["hir", "mir", "lir"] | None = field(default=None, validator=OneOf(*STAGES, None), kw_only=True)
 
 
 @frozen

@@ -57,9 +57,7 @@ class LazyRef:
             raise
         except BaseException as cause:
             # A module may do anything while it is imported, even exit; see docs/decisions/0002-plugins.md.
-            raise PluginError(
-                f"{self}: loading it raised {type(cause).__name__}", Fact("cause", cause)
-            ) from cause
+            raise PluginError(f"{self}: loading it raised {type(cause).__name__}", Fact("cause", cause)) from cause
 
     def __str__(self) -> str:
         return self.text if self.item is None else f"{self.text}[{self.item}]"
@@ -91,9 +89,7 @@ def member(family: object, name: str) -> object:
     elif isinstance(family, Iterable):
         members = {each.name: each for each in family if isinstance(each, Named)}
     else:
-        raise PluginError(
-            f"{name}: its family is a {type(family).__name__}, neither a mapping nor an iterable"
-        )
+        raise PluginError(f"{name}: its family is a {type(family).__name__}, neither a mapping nor an iterable")
     if name not in members:
         raise PluginError(f"{name}: its family does not have it", hint=nearest(name, map(str, members)))
     return members[name]

@@ -66,9 +66,7 @@ def suffixes(record: object, attribute: Attribute[Any], value: object) -> None:
     """Validator: file suffixes with their dot, in lower case, at least one."""
     names(record, attribute, value)
     assert isinstance(value, tuple)  # `names` has just said so
-    if not value or not all(
-        len(each) > 1 and each.startswith(".") and each == each.lower() for each in value
-    ):
+    if not value or not all(len(each) > 1 and each.startswith(".") and each == each.lower() for each in value):
         raise refusal(record, attribute.name, value, "lower-case suffixes such as `.ext`")
 
 

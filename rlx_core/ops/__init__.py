@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rlx_core.ir.op import Op
+if TYPE_CHECKING:  # rlx's own plugin reads its table of names below this package, and must stay as light as anyone's
+    from rlx_core.ir.op import Op
 
 __all__ = ["families", "standard_ops"]
 

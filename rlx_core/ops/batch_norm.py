@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import evolve, field
-from attrs.validators import ge
 
 from rlx_core.errors import AxisError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -24,6 +23,7 @@ from rlx_core.ops.creation import size_scalar
 from rlx_core.ops.linalg import as_dtype
 from rlx_core.ops.statistics import affine_prepare, along, expect_affine, mean_over, sum_to_axes, wide
 from rlx_core.ops.structural import expand, reshape, transpose
+from rlx_core.ops.validators import number
 
 POSITIVE = (0.5, 2.0)
 
@@ -66,7 +66,7 @@ class BatchNormInference(ChannelOp):
     """
 
     axis: int = 1
-    eps: float = field(default=1e-5, validator=ge(0))
+    eps: float = field(default=1e-5, validator=number(0))
 
     def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
         return affine_prepare(x, *vectors)
@@ -266,8 +266,8 @@ class BatchNorm(ChannelOp):
     """
 
     axis: int = 1
-    eps: float = field(default=1e-5, validator=ge(0))
-    momentum: float = field(default=0.1, validator=ge(0))
+    eps: float = field(default=1e-5, validator=number(0))
+    momentum: float = field(default=0.1, validator=number(0))
 
     def prepare(self, x: Value, *vectors: Value) -> tuple[Value | None, ...]:
         return affine_prepare(x, *vectors)

@@ -139,9 +139,7 @@ def orders(wanted: Node) -> Iterator[tuple[Value | None, ...]]:
         yield wanted.operands[::-1]
 
 
-def match_all(
-    patterns: Sequence[Value | None], values: Sequence[Value | None], found: Bindings
-) -> Iterator[Bindings]:
+def match_all(patterns: Sequence[Value | None], values: Sequence[Value | None], found: Bindings) -> Iterator[Bindings]:
     if not patterns:
         yield found
         return
@@ -158,16 +156,16 @@ def match_attributes(wanted: Op, op: Op, found: Bindings) -> Bindings | None:
     """The bindings of attribute variables, or `None` if the ops differ."""
     if type(wanted) is not type(op):
         return None
-    result: Bindings | None = found
     for name, attribute in op.attributes().items():
         pattern = wanted.attributes()[name]
         if isinstance(pattern, Value) and isinstance(pattern.node.op, Input):
-            result = result.with_attribute(pattern.node.op.label, attribute)
+            bound = found.with_attribute(pattern.node.op.label, attribute)
+            if bound is None:
+                return None
+            found = bound
         elif pattern is not ANY and exact(pattern) != exact(attribute):
             return None
-        if result is None:
-            return None
-    return result
+    return found
 
 
 def scalar_of(value: Value) -> np.ndarray | None:
@@ -188,7 +186,10 @@ def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
     if found is None or found.dtype == np.bool_:
         return False
     as_complex, target = complex(found), complex(wanted)
-    signs = [np.signbit(as_complex.real) == np.signbit(target.real), np.signbit(as_complex.imag) == np.signbit(target.imag)]
+    signs = [
+        np.signbit(as_complex.real) == np.signbit(target.real),
+        np.signbit(as_complex.imag) == np.signbit(target.imag),
+    ]
     return as_complex == target and all(signs)
 
 

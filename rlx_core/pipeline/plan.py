@@ -167,7 +167,9 @@ class Plan:
 
     def to_json(self) -> str:
         """The summary and the hash, with sorted keys."""
-        return json.dumps({**self.summary, "hash": self.hash, "left_out": list(self.left_out)}, indent=2, sort_keys=True)
+        return json.dumps(
+            {**self.summary, "hash": self.hash, "left_out": list(self.left_out)}, indent=2, sort_keys=True
+        )
 
     def __str__(self) -> str:
         target = "no target" if self.target is None else self.target.name
@@ -179,7 +181,9 @@ class Plan:
                 lines.append(f"  {stage}")
             for planned in chosen:
                 options = ", ".join(f"{k} = {v!r}" for k, v in planned.options.items())
-                lines.append(f"    {planned.name:<{width}}  {planned.plugin}" + (f"  {{ {options} }}" if options else ""))
+                lines.append(
+                    f"    {planned.name:<{width}}  {planned.plugin}" + (f"  {{ {options} }}" if options else "")
+                )
         lines += [f"  left out: {name}" for name in self.left_out]
         lines.append(f"  from {self.source}" if self.passes else "  no pass runs")
         lines.append(f"  plugins: {', '.join(self.plugins) or 'none'}")
@@ -306,7 +310,9 @@ def kind_of(registry: Registry, full: str, where: str, source: str) -> str:
 def expect_stage(record: Any, name: str, stage: str, where: str, source: str) -> None:
     """Require that a record is a pass, and one for this list."""
     if not (isinstance(record, type) and issubclass(record, PassRecord)):
-        raise ConfigError(f"{where}: {name} is {record!r}, which is neither a pass nor a rule set", Fact("file", source))
+        raise ConfigError(
+            f"{where}: {name} is {record!r}, which is neither a pass nor a rule set", Fact("file", source)
+        )
     if issubclass(record, LirPass) != (stage == "lir"):
         right = "lir" if issubclass(record, LirPass) else "hir or mir"
         raise ConfigError(f"{where}: {name} is a pass of {right}, not of {stage}", Fact("pipeline", source))
@@ -332,5 +338,3 @@ def load_table(registry: Registry, name: str) -> LegalizationTable:
             Fact("plugin", registry.owner("legalizations", name)),
         )
     return found
-
-

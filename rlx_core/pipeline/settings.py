@@ -70,6 +70,7 @@ SETTINGS = (
         "The largest batch times sequence length for which a whole attention block is merged.",
     ),
     Setting("RLX_SDPA_THRESHOLD", "fusion.sdpa-threshold", whole_number, "The same for attention alone."),
+    Setting("RLX_CACHE_DIR", "cache.directory", str, "Where the index of plugins and compiled programs are kept."),
     Setting("RLX_TRACE_PERFETTO", "printing.trace", str, "A file for a trace of the run."),
     Setting("RLX_PLUGINS_BLOCK", "plugins.block", words, "Plugins that are never imported."),
     Setting("RLX_PLUGINS_ALLOW", "plugins.allow", words, "The only plugins that may be imported."),

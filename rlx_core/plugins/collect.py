@@ -41,9 +41,7 @@ class Collected:
     unavailable: str | None = None
 
 
-def collect(
-    entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[str, str], Claim]
-) -> Collected:
+def collect(entry: PluginEntry, manager: PluginManager, reserved: Mapping[tuple[str, str], Claim]) -> Collected:
     """Activate one plugin. Raises whatever its code raises, and then leaves the manager as it was.
 
     Args:

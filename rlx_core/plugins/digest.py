@@ -45,6 +45,4 @@ def canonical(value: object) -> Any:
         return {"table": {key: canonical(each) for key, each in value.items()}}
     if isinstance(value, Iterable):
         return [canonical(each) for each in value]
-    raise PluginError(
-        f"a record holds a {type(value).__name__}, which cannot be hashed the same way everywhere"
-    )
+    raise PluginError(f"a record holds a {type(value).__name__}, which cannot be hashed the same way everywhere")

@@ -56,15 +56,11 @@ class PluginEntry:
     file: str = ""
     plugin: object = field(default=None, eq=False, repr=False)
     origin: Origin = field(
-        default=Factory(
-            lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True
-        ),
+        default=Factory(lambda self: Origin.INSTALLED if self.plugin is None else Origin.GIVEN, takes_self=True),
         converter=Origin,
     )
     fault: str | None = None
-    incompatible: str | None = field(
-        default=Factory(lambda self: incompatibility(self.requires), takes_self=True)
-    )
+    incompatible: str | None = field(default=Factory(lambda self: incompatibility(self.requires), takes_self=True))
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -109,11 +105,7 @@ def named_entry(text: str) -> PluginEntry:
         version = "0" if fault else f"sha256:{file_digest(path)}"
         name, address, file = path.stem, str(path), str(path)
     else:
-        fault = (
-            None
-            if MODULE.fullmatch(address)
-            else f"{address!r} is no file.py, `module` or `module:attribute`"
-        )
+        fault = None if MODULE.fullmatch(address) else f"{address!r} is no file.py, `module` or `module:attribute`"
         name, file, version = address.partition(":")[0].rpartition(".")[2], "", "0"
     name = domain if equals else name
     return PluginEntry(name, address, version=version, file=file, origin=Origin.NAMED, fault=fault)

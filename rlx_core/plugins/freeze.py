@@ -91,9 +91,7 @@ def contested(group: list[Claim]) -> Refusal:
 def witness(claim: Claim) -> Fact:
     """One of several claims, with its plugin's distribution, version, state and file."""
     owner = claim.provenance
-    return Fact(
-        claim.entry.name, f"{owner.distribution} {owner.version} (active)", f"{owner.file}:{owner.line}"
-    )
+    return Fact(claim.entry.name, f"{owner.distribution} {owner.version} (active)", f"{owner.file}:{owner.line}")
 
 
 def useless_override(group: list[Claim], choice: Choice) -> Refusal:
@@ -114,9 +112,7 @@ def out_of_reach(group: list[Claim], reason: str) -> Refusal:
     return Refusal(tuple(group), DeviceUnavailableError, f"{name}: this target cannot be used here", facts)
 
 
-def ordered_table(
-    kind: str, won: dict[Key, Claim], refused: dict[Key, Refusal]
-) -> Mapping[str, Contribution]:
+def ordered_table(kind: str, won: dict[Key, Claim], refused: dict[Key, Refusal]) -> Mapping[str, Contribution]:
     """One kind's records in order. Those that make a cycle are refused, rlx's own only among themselves."""
     records = {name: claim.record for (its, name), claim in won.items() if its == kind}
     while True:

@@ -68,9 +68,7 @@ class PluginHost:
         self._collected: dict[EntryKey, Collected] = {}
         self._met: set[str] = set()
         self._registry: Registry | None = None
-        self._lock = (
-            threading.RLock()
-        )  # re-entrant: a plugin's module may itself use rlx while it is imported
+        self._lock = threading.RLock()  # re-entrant: a plugin's module may itself use rlx while it is imported
 
     def registry(self) -> Registry:
         """The registry of everything that is active now."""

@@ -144,17 +144,13 @@ def core_requirements(requires: Iterable[str]) -> tuple[str, ...]:
 
 def metadata_place(distribution: Distribution) -> str:
     """The directory of a distribution's metadata."""
-    return (
-        str(distribution.locate_file("")) if not hasattr(distribution, "_path") else str(distribution._path)
-    )
+    return str(distribution.locate_file("")) if not hasattr(distribution, "_path") else str(distribution._path)
 
 
 def metadata_files(distribution: Distribution) -> list[str]:
     """The files that a reinstallation in place would change without touching the directory above."""
     place = Path(metadata_place(distribution))
-    return [
-        str(place / name) for name in ("METADATA", "PKG-INFO", "entry_points.txt") if (place / name).exists()
-    ]
+    return [str(place / name) for name in ("METADATA", "PKG-INFO", "entry_points.txt") if (place / name).exists()]
 
 
 # The copy on disk.
@@ -217,7 +213,10 @@ def write(file: Path, index: Index, sources: dict[str, int | None]) -> None:
     import tempfile  # here, as in `scan`: a process that finds its index remembered does not need it
 
     with contextlib.suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One after the other, because `parents` gives those it makes the default mode, and the compile cache refuses a
+        # directory that is open to others.
+        file.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".index-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:

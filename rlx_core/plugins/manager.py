@@ -32,9 +32,7 @@ class PluginManager(pluggy.PluginManager):
     def __init__(self) -> None:
         super().__init__(PROJECT)
         self.add_hookspecs(hooks)
-        self.known: Final = frozenset(
-            name for name, value in vars(hooks).items() if hasattr(value, f"{PROJECT}_spec")
-        )
+        self.known: Final = frozenset(name for name, value in vars(hooks).items() if hasattr(value, f"{PROJECT}_spec"))
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
         """Only plain functions and methods are looked at, and without evaluating the attribute."""

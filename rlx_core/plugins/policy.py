@@ -31,9 +31,7 @@ class Choice:
         """Whether it means this plugin; patterns such as `*` never mean the built-in one."""
         if entry.origin is Origin.BUILTIN:
             return self.word == entry.name
-        return fnmatchcase(entry.name, self.word) or fnmatchcase(
-            normalized(entry.distribution), normalized(self.word)
-        )
+        return fnmatchcase(entry.name, self.word) or fnmatchcase(normalized(entry.distribution), normalized(self.word))
 
 
 def read_only(table: Mapping[str, Choice]) -> Mapping[str, Choice]:
@@ -97,9 +95,7 @@ class PluginPolicy:
         """The `[plugins]` table of a configuration; paths in `enable` are relative to the file `source`."""
         for key in table:
             if key not in KEYS:
-                raise ConfigError(
-                    f"plugins: unknown key `{key}`", Fact("file", source), hint=nearest(key, KEYS)
-                )
+                raise ConfigError(f"plugins: unknown key `{key}`", Fact("file", source), hint=nearest(key, KEYS))
         override = table.get("override", {})
         if not isinstance(override, Mapping) or not all(isinstance(each, str) for each in override.values()):
             raise ConfigError("plugins.override: wanted a table of name = plugin", Fact("file", source))

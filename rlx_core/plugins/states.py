@@ -52,9 +52,7 @@ class Failure:
         traceback.clear_frames(error.__traceback__)
         lines = tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in own)
         message = error.message if isinstance(error, PluginError) else str(error)
-        summary = (
-            message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}".rstrip(": ")
-        )
+        summary = message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}".rstrip(": ")
         if isinstance(error, SyntaxError):
             lines += (f"{error.filename}:{error.lineno}",)  # the line that does not parse has no frame
         return cls(error, lines[-1] if lines else "", summary, lines[-4:])

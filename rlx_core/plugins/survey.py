@@ -22,9 +22,7 @@ def status(
     remarks = [verdict.reason] if verdict and verdict.reason else []
     if state is not State.UNAVAILABLE:  # its reason is the very reason why its backend is refused
         remarks += [remark(name, refusal, entry) for name, refusal in contested.items()]
-    remarks += [
-        f"{each.loser.name} is overridden by {each.winner.entry.name} ({each.source})" for each in lost
-    ]
+    remarks += [f"{each.loser.name} is overridden by {each.winner.entry.name} ({each.source})" for each in lost]
     remarks += [f"overrides {each.loser.name} of {each.loser.entry.name} ({each.source})" for each in taken]
     return PluginStatus(
         name=entry.name,

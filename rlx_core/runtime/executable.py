@@ -157,9 +157,7 @@ class Executable:
         """The outputs for inputs in manifest order."""
         entries = list(self._inputs.values())
         if len(arrays) != len(entries):
-            raise MissingInputError(
-                f"run: takes {len(entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
-            )
+            raise MissingInputError(f"run: takes {len(entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}")
         ready = [checked(entry, array) for entry, array in zip(entries, arrays, strict=True)]
         return tuple(self._program(ready).run(ready))
 

@@ -86,7 +86,9 @@ class Jitted(Generic[P, R]):
         traced = trace(self._function, args, kwargs)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
         donations = next_values(donated, traced)
-        executable = Executable(compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options}))
+        executable = Executable(
+            compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options})
+        )
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
         variant = self._variants[key] = Variant(executable, traced, inputs)
         if len(self._variants) == _MANY_VARIANTS:
@@ -154,7 +156,9 @@ def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = ()
 class CompiledFunction:
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`."""
 
-    def __init__(self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]) -> None:
+    def __init__(
+        self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]
+    ) -> None:
         self._traced = traced
         self._bound = parameters
         self._free = tuple(n for n in names if n not in parameters)

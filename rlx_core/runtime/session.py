@@ -8,7 +8,7 @@ from typing import Any
 from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, RlxError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
-from rlx_core.ir.module import Module
+from rlx_core.ir.module import Module, Stage
 from rlx_core.pipeline.compile import compile_graph, find_target
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.runtime.cache import default_cache
@@ -60,12 +60,12 @@ class Session:
             args: For a function: arrays to bind and `rlx.spec`s to feed.
             binding: Sizes of a graph's symbols that are known now.
         """
-        options = {"target": self.device, "config": self._config, "host": self._host}
+        options: dict[str, Any] = {"target": self.device, "config": self._config, "host": self._host}
+        if callable(program):
+            return compile_function(program, *args, **options)
         if isinstance(program, Module):
-            program = program.graph
-        if isinstance(program, Graph):
-            return Executable(compile_graph(bound(program, binding), cache=default_cache, **options))  # type: ignore[arg-type]
-        return compile_function(program, *args, **options)
+            program = program.mir if program.stage is Stage.MIR else program.hir
+        return Executable(compile_graph(bound(program, binding), cache=default_cache, **options))
 
     def devices(self) -> list[str]:
         """What there is behind the session's target, in words."""

@@ -183,8 +183,8 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     graph = jvp_graph(call.traced.graph, wrt)
     results = call.inline(graph, flat)
     outputs = call.traced.graph.outputs
-    found = iter(results[len(outputs) :])
-    pushed = [next(found) if o.dtype.is_differentiable else None for o in outputs]
+    pairs = zip(outputs, results[len(outputs) :], strict=True)
+    pushed = [tangent if o.dtype.is_differentiable else None for o, tangent in pairs]
     return call.returned(results[: len(outputs)]), call.returned(pushed)
 
 
@@ -244,7 +244,7 @@ def _each(tree: Any, function: Callable[[Value], Any]) -> Any:
 
 
 def _with_axes_last(columns: Value, shape: Sequence[Dim]) -> Any:
-    last = columns.transpose(tuple(range(1, columns.ndim)) + (0,))
+    last = columns.transpose((*range(1, columns.ndim), 0))
     return last.reshape((*columns.shape[1:], *shape))
 
 
@@ -258,7 +258,9 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         mapped = [_axes_of(axis, a) for axis, a in zip(per_argument, args, strict=True)]
         size = _mapped_size(args, mapped)
         call = enter("vmap", function, [_drop_axes(a, m) for a, m in zip(args, mapped, strict=True)], {})
-        places = zip(call.traced.leaves, [x for a in args for x in flatten(a)[0]], [m for ms in mapped for m in ms], strict=True)
+        places = zip(
+            call.traced.leaves, [x for a in args for x in flatten(a)[0]], [m for ms in mapped for m in ms], strict=True
+        )
         dynamic = [(leaf.name, value, axis) for leaf, value, axis in places if leaf.role != "static"]
         axes = {name: axis for name, _, axis in dynamic}
         graph = vmap_graph(call.traced.graph, axes, _out_axes(out_axes, call.traced.results), size=size)

@@ -39,7 +39,8 @@ def flatten(tree: Any, prefix: str = "") -> tuple[list[Any], Tree]:
 def flatten_arguments(named: Mapping[str, Any]) -> tuple[list[Any], Tree]:
     """The leaves of a call's arguments, in the order of the signature, each name starting with its parameter's."""
     parameters = list(named)
-    paths, leaves, structure = optree.tree_flatten_with_path(tuple(named.values()))
+    values: Any = tuple(named.values())
+    paths, leaves, structure = optree.tree_flatten_with_path(values)
     names = (".".join([parameters[path[0]], *map(str, path[1:])]) for path in paths)
     return list(leaves), Tree(structure, tuple(names))
 

@@ -115,6 +115,6 @@ def test_deep_nesting_is_refused_before_the_stack_ends(ops):
 
 
 def test_an_unknown_op_is_named_with_its_nearest(ops):
-    with pytest.raises(UnknownNameError, match="rlx.softmx") as error:
+    with pytest.raises(UnknownNameError, match=r"rlx\.softmx") as error:
         decode({"op": ["rlx.softmx", 1, {}]}, ops)
     assert error.value.hint == "did you mean `rlx.softmax`?"

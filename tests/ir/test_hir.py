@@ -99,5 +99,5 @@ def test_a_block_made_of_blocks_is_lowered_to_the_end_under_its_own_id():
 def test_a_wrong_number_of_operands_names_the_block(kinds):
     b = Builder()
     x = b.input("x", spec("f32[2]"))
-    with pytest.raises(WrongInputCountError, match="scale.*2 operands"):
+    with pytest.raises(WrongInputCountError, match=r"scale.*2 operands"):
         kinds["Scale"]()(x)

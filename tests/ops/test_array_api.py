@@ -179,7 +179,15 @@ def test_an_extreme_of_an_unknown_size_guards_against_none() -> None:
 def test_a_value_has_the_methods_of_an_array() -> None:
     builder = Builder("methods")
     x = builder.input("x", TensorType(spec("f64[2, 3, 4]").dtype, X.shape))
-    outputs = [x.sum(axis=0), x.mean(), x.max(axis=-1), x.min(keepdims=True), x.reshape(6, -1), x.transpose(2, 1, 0), x[0].T]
+    outputs = [
+        x.sum(axis=0),
+        x.mean(),
+        x.max(axis=-1),
+        x.min(keepdims=True),
+        x.reshape(6, -1),
+        x.transpose(2, 1, 0),
+        x[0].T,
+    ]
 
     found = interpret(builder.finish(outputs), {"x": X})
 

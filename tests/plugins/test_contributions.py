@@ -81,10 +81,7 @@ def test_a_reference_imports_when_it_is_resolved_and_not_before():
 
 
 def test_a_reference_may_reach_into_a_class():
-    assert (
-        LazyRef("collections:OrderedDict.fromkeys").resolve()
-        == __import__("collections").OrderedDict.fromkeys
-    )
+    assert LazyRef("collections:OrderedDict.fromkeys").resolve() == __import__("collections").OrderedDict.fromkeys
 
 
 def test_a_reference_to_nothing_has_the_cause():

@@ -227,9 +227,7 @@ def test_many_threads_activate_a_plugin_once(make):
 
     host = make.host(make.entry("acme", make.module("acme", rlx_ops=rlx_ops)))
     found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(host.require("ops", "acme.op"))) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(host.require("ops", "acme.op"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -241,9 +239,7 @@ def test_many_threads_activate_a_plugin_once(make):
 
 def test_a_reader_is_chosen_by_suffix(make):
     def reader(name, **fields):
-        return make.module(
-            "r", rlx_importers=lambda: [ImporterSpec(name, "math:exp", suffixes=[".acme"], **fields)]
-        )
+        return make.module("r", rlx_importers=lambda: [ImporterSpec(name, "math:exp", suffixes=[".acme"], **fields)])
 
     host = make.host(
         make.entry("one", reader("one.reader")),
@@ -277,9 +273,7 @@ def test_the_default_host_is_built_once_and_can_be_replaced(make):
 def test_every_third_party_plugin_broken_and_the_listing_still_works(site):
     """What a recovery command needs: a fresh process, the real index, and no help from any plugin."""
     for number in range(10):
-        site.install(
-            f"broken{number}", "raise SystemExit('no')" if number % 2 else "import nothing_like_this"
-        )
+        site.install(f"broken{number}", "raise SystemExit('no')" if number % 2 else "import nothing_like_this")
     program = (
         "from rlx_core.plugins import PluginHost\n"
         "host = PluginHost(builtin=False)\n"

@@ -182,9 +182,7 @@ def test_of_two_versions_the_first_on_the_path_counts(site, path, tmp_path):
     site.install("acme", version="2.0")
     type(site)(second).install("acme", version="1.0")
 
-    found = [
-        entry.version for entry in installed_plugins([*path, str(second)]).entries if entry.name == "acme"
-    ]
+    found = [entry.version for entry in installed_plugins([*path, str(second)]).entries if entry.name == "acme"]
 
     assert found == ["2.0"]
 

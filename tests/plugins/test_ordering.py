@@ -46,9 +46,7 @@ def test_the_order_does_not_depend_on_the_order_of_the_records():
 
 
 def test_a_cycle_is_spelled_out_with_who_says_what():
-    records = table(
-        spec("a", before=["acme.b"]), spec("b"), spec("c", after=["acme.b"], before=["acme.a"]), spec("d")
-    )
+    records = table(spec("a", before=["acme.b"]), spec("b"), spec("c", after=["acme.b"], before=["acme.a"]), spec("d"))
 
     with pytest.raises(CycleError, match=r"acme\.a → acme\.b → acme\.c → acme\.a is a cycle") as caught:
         ordered(records)

@@ -43,9 +43,7 @@ def test_only_what_is_allowed_is_used(three):
 
 
 def test_block_wins_over_allow_and_every_source_counts(three):
-    policy = PluginPolicy.from_config({"allow": ["acme", "other"]}) + PluginPolicy.of(
-        block=["acme"], source="--block"
-    )
+    policy = PluginPolicy.from_config({"allow": ["acme", "other"]}) + PluginPolicy.of(block=["acme"], source="--block")
     rows = {row.name: row for row in PluginHost(three, policy=policy).survey()}
 
     assert rows["acme"].reason == "blocked by --block"

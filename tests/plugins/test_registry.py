@@ -155,17 +155,13 @@ def test_the_hash_does_not_depend_on_the_order_of_registration(make):
 
 
 def test_the_hash_does_not_depend_on_the_hash_seed(site):
-    site.install(
-        "acme", "@hookimpl\ndef rlx_ops(): return [OpSpec(n, 'math:exp') for n in {'acme.a', 'acme.b'}]"
-    )
+    site.install("acme", "@hookimpl\ndef rlx_ops(): return [OpSpec(n, 'math:exp') for n in {'acme.a', 'acme.b'}]")
     program = "from rlx_core.plugins import PluginHost; print(PluginHost(builtin=False).activate_all().hash)"
     root = Path(__file__).parents[2]
     found = set()
     for seed in ("0", "1", "2", "3", "4"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{root}{os.pathsep}{site.path}"}
-        ran = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, check=True
-        )
+        ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
         found.add(ran.stdout)
 
     assert len(found) == 1
@@ -298,9 +294,7 @@ def test_rlx_own_names_can_be_given_away(make, policy):
 
 def test_two_backends_of_one_target_do_not_conflict_where_only_one_can_run(make):
     def backend(reason):
-        return make.module(
-            "b", rlx_backends=lambda: [BackendSpec("gpu", "math:exp")], rlx_availability=lambda: reason
-        )
+        return make.module("b", rlx_backends=lambda: [BackendSpec("gpu", "math:exp")], rlx_availability=lambda: reason)
 
     entries = [
         make.entry("one", backend("no driver"), when=("target.gpu",)),
@@ -334,9 +328,7 @@ def test_a_plugin_cannot_draw_rlx_own_passes_into_a_cycle(make):
         "rlx",
         rlx_passes=lambda: [PassSpec("rlx.a", "math:exp", before=["rlx.b"]), PassSpec("rlx.b", "math:exp")],
     )
-    other = make.module(
-        "acme", rlx_passes=lambda: [PassSpec("acme.p", "math:exp", before=["rlx.a"], after=["rlx.b"])]
-    )
+    other = make.module("acme", rlx_passes=lambda: [PassSpec("acme.p", "math:exp", before=["rlx.a"], after=["rlx.b"])])
     host = make.host(make.entry("rlx", own, origin=Origin.BUILTIN), make.entry("acme", other))
 
     assert list(host.activate_all().passes) == ["rlx.a", "rlx.b"]

@@ -51,9 +51,7 @@ def hidden_keys(op: Attention, queries: int, keys: int) -> np.ndarray | None:
     return hidden if op.window is None else hidden | (offset < -op.window)
 
 
-@kernels.register(
-    Attention, dtypes=f"{FLOAT} bool", when=(zeroes_empty_rows, fitting_dtypes), workspace=scores_nbytes
-)
+@kernels.register(Attention, dtypes=f"{FLOAT} bool", when=(zeroes_empty_rows, fitting_dtypes), workspace=scores_nbytes)
 def attention(
     op: Attention,
     q: np.ndarray,
@@ -72,9 +70,7 @@ def attention(
         out[...] = 0  # no key is visible to anyone
         return
     heads, kv_heads = op.num_heads, op.kv_heads
-    queries, keys, values = (
-        by_heads(x, op.layout, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads))
-    )
+    queries, keys, values = (by_heads(x, op.layout, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads)))
     results = by_heads(out, op.layout, heads)
     batch, _, n_queries, _ = queries.shape
     n_keys = keys.shape[2]

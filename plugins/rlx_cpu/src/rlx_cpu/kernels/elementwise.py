@@ -48,10 +48,9 @@ def silu_kernel(op: Any, x: np.ndarray, *, out: np.ndarray, workspace: Any) -> N
 
 @kernels.register(gelu.op, dtypes=FLOAT, accepts_strides=True)
 def gelu_kernel(op: Any, x: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
-    """x · ½(1 + erf(x/√2)), the distribution taking shape in the result's buffer."""
-    np.multiply(x, x.dtype.type(np.sqrt(0.5)), out=out)
-    special.erf(out, out=out)
-    np.add(out, x.dtype.type(1), out=out)
+    """x · ½·erfc(-x/√2), the distribution taking shape in the result's buffer; 1 + erf would lose the left tail."""
+    np.multiply(x, x.dtype.type(-np.sqrt(0.5)), out=out)
+    special.erfc(out, out=out)
     np.multiply(out, x, out=out)
     np.multiply(out, x.dtype.type(0.5), out=out)
 
@@ -59,11 +58,10 @@ def gelu_kernel(op: Any, x: np.ndarray, *, out: np.ndarray, workspace: Any) -> N
 def gelu_in_place(x: np.ndarray) -> None:
     """`gelu` on a dense buffer, a cache-sized piece at a time."""
     flat = x.reshape(-1)
-    half, root = x.dtype.type(0.5), x.dtype.type(np.sqrt(0.5))
+    half, root = x.dtype.type(0.5), x.dtype.type(-np.sqrt(0.5))
     for start in range(0, flat.size, CHUNK):
         piece = flat[start : start + CHUNK]
-        phi = special.erf(piece * root)
-        phi += 1
+        phi = special.erfc(piece * root)
         phi *= half
         piece *= phi
 
