@@ -7,11 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlx_core.contributions import BlockSpec, LazyRef, OpFamily, PassSpec, PipelineSpec, RuleSetSpec
+from rlx_core.contributions import (
+    BlockSpec,
+    ExporterSpec,
+    ImporterSpec,
+    LazyRef,
+    OpFamily,
+    PassSpec,
+    PipelineSpec,
+    RuleSetSpec,
+)
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
 
-__all__ = ["rlx_blocks", "rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+__all__ = [
+    "rlx_blocks",
+    "rlx_exporters",
+    "rlx_importers",
+    "rlx_ops",
+    "rlx_passes",
+    "rlx_pipelines",
+    "rlx_rulesets",
+]
 
 
 @hookimpl
@@ -66,6 +83,24 @@ def rlx_rulesets() -> list[RuleSetSpec]:
     return [
         RuleSetSpec("rlx.algebra", "rlx_core.passes.algebra:algebra", summary="Identities that keep every bit."),
         RuleSetSpec("rlx.fast-math", "rlx_core.passes.fast_math:fast_math", summary="Identities of the reals only."),
+    ]
+
+
+@hookimpl
+def rlx_importers() -> list[ImporterSpec]:
+    """Readers of files."""
+    return [
+        ImporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:import_file", suffixes=[".safetensors"]),
+        ImporterSpec("rlx.program", "rlx_core.formats.program:import_file", suffixes=[".rlx"]),
+    ]
+
+
+@hookimpl
+def rlx_exporters() -> list[ExporterSpec]:
+    """Writers of files."""
+    return [
+        ExporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:export_file", suffixes=[".safetensors"]),
+        ExporterSpec("rlx.program", "rlx_core.formats.program:export_file", suffixes=[".rlx"]),
     ]
 
 
