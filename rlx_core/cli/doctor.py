@@ -196,7 +196,7 @@ def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
 
 def mending(row: PluginStatus) -> str | None:
     """What to do about a plugin."""
-    if row.mend is None and row.contested:
+    if row.mend is None and row.contested and row.state is not State.UNAVAILABLE:
         return f'choose one in the configuration: [plugins.override] "{row.contested[0]}" = "{row.name}"'
     return row.mend
 

@@ -21,7 +21,9 @@ def scenes() -> list[tuple[str, str]]:
         if kind:
             config = text
         found += [
-            (line.strip().removeprefix("$ rlx "), config) for line in text.splitlines() if line.strip().startswith("$ rlx ")
+            (line.strip().removeprefix("$ rlx "), config)
+            for line in text.splitlines()
+            if line.strip().startswith("$ rlx ")
         ]
     return found
 
