@@ -27,5 +27,8 @@ def demo(
     from rlx_core.plugins import set_default_host
 
     session = Session.of(ctx)
-    set_default_host(session.host)  # the programs of the demo compile as anyone's do: with the default host
-    run_demo(Console(no_color=session.is_plain or None), out, json_file, target)
+    before = set_default_host(session.host)  # the programs of the demo compile as anyone's do: with the default host
+    try:
+        run_demo(Console(no_color=session.is_plain or None), out, json_file, target)
+    finally:
+        set_default_host(before)

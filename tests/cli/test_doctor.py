@@ -93,6 +93,7 @@ def test_no_plugin_is_imported_while_the_configuration_that_may_block_it_cannot_
     assert found["configuration", "file"]["verdict"] == "wrong"
     assert "rlx.toml" in found["configuration", "file"]["found"]
     assert found["plugins", "raises"]["found"].startswith("idle")
+    assert checks(acme, "--block", "raises")["plugins", "raises"]["found"].startswith("blocked")
     assert acme("plugins").code == 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlx_core.cli.main import COMMANDS
+from rlx_core.cli.commands import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "debug-a-compilation.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```(toml)?\n(.*?)```", re.DOTALL)
