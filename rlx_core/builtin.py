@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlx_core.contributions import ExporterSpec, ImporterSpec, OpFamily, PassSpec, PipelineSpec, RuleSetSpec
+from rlx_core.contributions import (
+    BlockSpec,
+    LazyRef,
+    ExporterSpec,
+    ImporterSpec,
+    OpFamily,
+    PassSpec,
+    PipelineSpec,
+    RuleSetSpec,
+)
 from rlx_core.hooks import hookimpl
-from rlx_core.ops.families import FAMILIES
+from rlx_core.ops.families import BLOCKS, FAMILIES
 
-__all__ = ["rlx_exporters", "rlx_importers", "rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+__all__ = ["rlx_blocks", "rlx_exporters", "rlx_importers", "rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
 
 
 @hookimpl
@@ -19,6 +28,14 @@ def rlx_ops() -> Iterator[OpFamily]:
     """The standard ops, a family a module."""
     for module, names in FAMILIES.items():
         yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+
+
+@hookimpl
+def rlx_blocks() -> Iterator[BlockSpec]:
+    """The HIR blocks."""
+    for module, names in BLOCKS.items():
+        for name in names.split():
+            yield BlockSpec(f"rlx.{name}", LazyRef(f"rlx_core.ops.{module}:OPS", f"rlx.{name}"))
 
 
 @hookimpl

@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # rlx's own plugin reads its table of names below this package, and must stay as light as anyone's
     from rlx_core.ir.op import Op
 
-__all__ = ["families", "standard_ops"]
-
-
-@cache
-def families() -> tuple[str, ...]:
-    """The modules of this package, in alphabetical order; listing them imports none."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__)))
+__all__ = ["standard_ops"]
 
 
 @cache
 def standard_ops() -> tuple[type[Op], ...]:
     """Every standard op, family by family; imports them all."""
-    modules = [importlib.import_module(f"{__name__}.{family}") for family in families()]
+    found = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in found]
     ops = tuple(dict.fromkeys(op for module in modules for op in getattr(module, "OPS", ())))
     names = [op.name for op in ops]
     assert len(set(names)) == len(names), f"two ops are called {sorted({n for n in names if names.count(n) > 1})}"

@@ -19,7 +19,7 @@ SENTENCES = [
     "Bread.",
     "A compiler turns programs into programs.",
     "The quick brown fox jumps over the lazy dog while the compiler plans its memory and the arena stays small.",
-    "Attention weights of padded keys are exactly zero, whatever the length of the longest sentence in the batch is.",
+    "Attention weights of padded keys are exactly zero, whatever the length of the longest sentence is.",
 ]
 
 
