@@ -1,4 +1,4 @@
-"""rlx's own plugin: the standard ops, passes, rule sets and pipelines, through the same hooks as anyone's.
+"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as anyone's.
 
 Everything here is a name and an address; nothing is imported before it is used.
 """
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from rlx_core.contributions import (
     BlockSpec,
-    LazyRef,
     ExporterSpec,
     ImporterSpec,
+    LazyRef,
     OpFamily,
     PassSpec,
     PipelineSpec,
     RuleSetSpec,
 )
 from rlx_core.hooks import hookimpl
-from rlx_core.ops.families import BLOCKS, FAMILIES
+from rlx_core.ops.families import FAMILIES
 
 __all__ = ["rlx_blocks", "rlx_exporters", "rlx_importers", "rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
 
@@ -32,10 +32,9 @@ def rlx_ops() -> Iterator[OpFamily]:
 
 @hookimpl
 def rlx_blocks() -> Iterator[BlockSpec]:
-    """The HIR blocks."""
-    for module, names in BLOCKS.items():
-        for name in names.split():
-            yield BlockSpec(f"rlx.{name}", LazyRef(f"rlx_core.ops.{module}:OPS", f"rlx.{name}"))
+    """The blocks that models are built of; they are ops as well, in a HIR graph."""
+    for name in FAMILIES["blocks"].split():
+        yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
 
 
 @hookimpl

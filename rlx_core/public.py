@@ -64,10 +64,13 @@ FUNCTIONS = _table(
 
 PLUGIN_KIT = _table(
     {
-        "rlx_core.ir.op": "Op ZERO define_op",
+        "rlx_core.ir.op": "Op ZERO Zero define_op",
         "rlx_core.ir.apply": "op_function",
         "rlx_core.ir.samples": "Rejected Sample",
-        "rlx_core.ir.types": "TensorType spec",
+        "rlx_core.ir.types": "TensorType broadcast_shapes expect_dtype expect_rank expect_shape same_dim spec",
+        "rlx_core.ir.graph": "Value",
+        "rlx_core.ir.dims": "Dim",
+        "rlx_core.ops.kinds": "promoted",
         "attrs": "field",
     }
 )

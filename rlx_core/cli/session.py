@@ -145,7 +145,10 @@ class Session:
         return found
 
     def print(self, part: Any) -> None:
-        """Print one table or line; in a file without the blanks that fill a terminal's lines."""
+        """Print one table, in a file without the blanks that fill a terminal's lines; or text, exactly as it is."""
+        if isinstance(part, str):
+            typer.echo(part)  # never folded: a program that is cut into lines cannot be read back
+            return
         if self.console.is_terminal:
             self.console.print(part)
             return

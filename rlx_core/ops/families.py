@@ -1,6 +1,6 @@
-"""Which module holds which op, as tables: so that an op is found by name without importing the others.
+"""Which module holds which op, as a table: so that an op is found by name without importing the others.
 
-A test compares the tables with the modules' own `OPS`; `python -m rlx_core.ops.families` prints them afresh.
+A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.families` prints the table afresh.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["BLOCKS", "FAMILIES", "found_families"]
+__all__ = ["FAMILIES", "found_families"]
 
 FAMILIES: Final[Mapping[str, str]] = {
     "activation": (
@@ -18,7 +18,7 @@ FAMILIES: Final[Mapping[str, str]] = {
         "gelu_approx silu mish softplus"
     ),
     "along_axis": "take_along_axis put_along_axis",
-    "arithmetic": ("add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp"),
+    "arithmetic": "add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp",
     "attention": "attention attention_backward",
     "batch_norm": (
         "batch_norm_inference batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
@@ -26,6 +26,10 @@ FAMILIES: Final[Mapping[str, str]] = {
         "batch_norm_inference_backward_var batch_norm"
     ),
     "bitwise": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
+    "blocks": (
+        "linear_block linear_fused_block shared_linear_pair_block swiglu_block residual_rms_norm_block "
+        "llama_decoder_block"
+    ),
     "call": "call custom_fn",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
     "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
@@ -64,16 +68,8 @@ FAMILIES: Final[Mapping[str, str]] = {
 """Module of `rlx_core.ops` → the names of its ops, without the domain, in the module's own order."""
 
 
-BLOCKS: Final[Mapping[str, str]] = {
-    "blocks": (
-        "linear_block linear_fused_block shared_linear_pair_block swiglu_block residual_rms_norm_block llama_decoder_block"
-    ),
-}
-"""The same for HIR blocks, which a plugin offers through a hook of their own."""
-
-
 def found_families() -> dict[str, str]:
-    """Both tables as one, read off the modules; this imports all of them."""
+    """The same table, read off the modules; this imports all of them."""
     package = importlib.import_module("rlx_core.ops")
     found: dict[str, str] = {}
     for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):

@@ -21,10 +21,9 @@ from rlx_core.ir.fingerprint import fingerprint
 from rlx_core.ir.graph import Graph, nested_graphs
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.module import Module
 from rlx_core.ir.serialize import load, save
-from rlx_core.ir.verify import check
-from rlx_core.passes.runner import PassRun, Watch
+from rlx_core.passes.runner import PassRun
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config_reading import load_config
@@ -164,7 +163,7 @@ class Job:
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
         with self.timed("passes"):
-            run = self.plan.run(self.graph, Watch(check=check_stage))
+            run = self.plan.run(self.graph)
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -251,11 +250,6 @@ def prepare_job(
         },
     )
     return Job(graph, plan, device, backend, host, donations, output_names, key)
-
-
-def check_stage(graph: Graph, stage: str) -> None:
-    """Require that a graph obeys the rules of the stage it is at; the verifier that runs after every pass."""
-    check(graph, Stage.HIR if stage == "hir" and has_blocks(graph) else Stage.MIR)
 
 
 def configured(config: Config) -> Configuration:
