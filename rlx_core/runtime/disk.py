@@ -16,7 +16,7 @@ import secrets
 import stat
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
