@@ -27,7 +27,7 @@ BY_US = "the program"
 def plan(
     ctx: typer.Context,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this configuration.")] = None,
-    target: Annotated[str | None, typer.Option(help="The device to compile for.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="The device to compile for.")] = None,
     pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="The pipeline to use.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
