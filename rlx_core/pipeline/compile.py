@@ -36,10 +36,11 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.legalize import survey
 from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.plan import Plan, resolve_plan
+from rlx_core.pipeline.plan import Plan, activate_pipeline, resolve_plan
 from rlx_core.pipeline.prepare import split_prepare
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
+from rlx_core.plugins.conditions import TARGET
 
 __all__ = ["Compiled", "Config", "ProgramCache", "compile_graph", "find_target"]
 
@@ -68,7 +69,7 @@ class Compiled:
 
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program."""
-        return self.backend.compile(lir, lir.options)
+        return self.backend.compile(lir, self.target, lir.options)
 
     def report_for(self, lir: Lir) -> Report:
         """The report with the memory plan of a specialised program."""
@@ -237,8 +238,9 @@ def prepare_job(
     output_names: Sequence[str] | None,
 ) -> Job:
     """Find the plugins and the target, resolve the plan, and name the result."""
-    for domain in sorted(domains_of(graph) | domains_in(configuration)):
+    for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
+    activate_pipeline(host, configuration)
     name, backend, registry = find_target(host, target or configuration.target)
     device = with_contributed_kernels(backend.target, registry, name)
     plan = resolve_plan(configuration, registry, device)
@@ -317,13 +319,6 @@ def domains_of(graph: Graph) -> set[str]:
     return found.union(*(domains_of(g) for node in graph.nodes for g in nested_graphs(node.op).values()))
 
 
-def domains_in(configuration: Configuration) -> set[str]:
-    """The domains of the passes that the configuration's own pipelines name."""
-    lines = [e for p in configuration.pipeline.values() for e in (*p.hir, *p.mir, *p.lir)]
-    names = [line if isinstance(line, str) else next(iter(line), "") for line in lines]
-    return {name.partition(".")[0] for name in (*names, configuration.use) if "." in name}
-
-
 def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Registry]:
     """The backend of a target, and the registry with everybody who extends it.
 
@@ -331,7 +326,7 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
         DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
     """
     if wanted is None:
-        registry = host.activate_for("target")
+        registry = host.activate_for(TARGET)
         wanted = preferred_target(registry if registry.backends else host.activate_all())
     backend = host.load("backends", wanted)
     registry = host.activate_for_compile(wanted)
@@ -341,12 +336,16 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
 def preferred_target(registry: Registry) -> str:
     """The available target of the highest priority; among equals the first by name.
 
+    Plugins that wait for the condition `target` offer theirs as a default. The others are considered only if nobody does:
+    which of them are active depends on what else the process did, and the choice must not.
+
     Raises:
         DeviceError: No backend is installed.
     """
     if not registry.backends:
         raise DeviceError("target: no backend is installed", hint="pip install rlx-cpu; `rlx doctor` says more")
-    return min(registry.backends.values(), key=lambda spec: (-spec.priority, spec.name)).name
+    offered = [s for s in registry.backends.values() if TARGET in registry.claims["backends", s.name].entry.when]
+    return min(offered or registry.backends.values(), key=lambda spec: (-spec.priority, spec.name)).name
 
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
