@@ -22,7 +22,7 @@ LAYERS = (
     ("transforms",),
     ("passes",),
     ("pipeline",),
-    ("builtin",),
+    ("builtin", "formats"),
     ("runtime", "builder"),
     ("testing",),
     ("cli",),

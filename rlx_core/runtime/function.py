@@ -22,7 +22,7 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.transforms.trace import Trace, is_static_leaf, trace
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten_arguments, same_structure
 
-__all__ = ["CompiledFunction", "Jitted", "compile_function", "jit"]
+__all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -230,3 +230,7 @@ def compile_function(function: Callable[..., Any], /, *args: Any, **options: Any
     free = {n for n, kinds in roles.items() if True in kinds}
     bound = tuple(n for n in named if n not in free)
     return CompiledFunction(executable, traced, bound, list(named))
+
+
+compile = compile_function
+"""The public name, `rlx.compile`."""

@@ -21,6 +21,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     attention,
     batch_norm,
+    batch_norm_backward,
     blocks,
     einsum,
     fused,
@@ -50,6 +51,7 @@ MODULES = (
     normalization,
     normalization_backward,
     batch_norm,
+    batch_norm_backward,
     blocks,
     rope,
     attention,
