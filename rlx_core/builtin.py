@@ -20,7 +20,15 @@ from rlx_core.contributions import (
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
 
-__all__ = ["rlx_blocks", "rlx_exporters", "rlx_importers", "rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+__all__ = [
+    "rlx_blocks",
+    "rlx_exporters",
+    "rlx_importers",
+    "rlx_ops",
+    "rlx_passes",
+    "rlx_pipelines",
+    "rlx_rulesets",
+]
 
 
 @hookimpl

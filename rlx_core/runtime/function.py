@@ -25,7 +25,7 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.transforms.trace import Trace, function_name, is_static_leaf, trace
 from rlx_core.transforms.tree import bind_arguments, flatten_arguments, same_structure
 
-__all__ = ["CompiledFunction", "Jitted", "compile_function", "jit"]
+__all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -302,3 +302,7 @@ def _is_input(name: str, argument: Any) -> bool:
             hint="split it into two arguments",
         )
     return True in kinds
+
+
+compile = compile_function
+"""The public name, `rlx.compile`."""

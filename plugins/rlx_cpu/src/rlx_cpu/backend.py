@@ -28,8 +28,8 @@ class CpuBackend(Backend):
             properties={"tier": "numpy"},
         )
 
-    def compile(self, lir: Lir, options: Mapping[str, Any]) -> NumpyProgram:
-        return NumpyProgram(lir, self.target.kernels)
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> NumpyProgram:
+        return NumpyProgram(lir, target.kernels)
 
     def devices(self) -> list[str]:
         return [platform.processor() or platform.machine()]
