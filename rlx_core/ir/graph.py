@@ -177,12 +177,13 @@ def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]
 def operator(name: str) -> Callable[..., Any]:
     """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
     if name not in Value.operators:
-        importlib.import_module(OPERATORS)
+        for module in OPERATORS:
+            importlib.import_module(module)
     return Value.operators[name]
 
 
-OPERATORS: Final = "rlx_core.ops.array_api"
-"""The module that fills `Value.operators` when it is imported; named here, because this layer imports no op."""
+OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
+"""The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
 class Value:
