@@ -267,7 +267,7 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
     plugins = host or host_for(load_plugin_config(path, overrides))
-    return plugins, load_config(path, overrides, options=plugins.registry().options.values())
+    return plugins, load_config(path, overrides, options=plugins.activate_for("target").options.values())
 
 
 def host_for(config: PluginConfig) -> PluginHost:
