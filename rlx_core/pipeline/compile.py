@@ -29,7 +29,7 @@ from rlx_core.ir.text_lir import print_lir
 from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
-from rlx_core.pipeline.config_reading import load_config, load_plugin_config
+from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
 from rlx_core.pipeline.dispatch import DispatchReport
 from rlx_core.pipeline.dynamic import specialize
 from rlx_core.pipeline.kernels import KernelTable
@@ -267,7 +267,10 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
     plugins = host or host_for(load_plugin_config(path, overrides))
-    return plugins, load_config(path, overrides, options=plugins.activate_for("target").options.values())
+    registry = plugins.activate_for("target")
+    if not named_options(path, overrides) <= registry.options.keys():
+        registry = plugins.activate_all()  # somebody that was not needed so far may offer it
+    return plugins, load_config(path, overrides, options=registry.options.values())
 
 
 def host_for(config: PluginConfig) -> PluginHost:
