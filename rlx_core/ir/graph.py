@@ -290,6 +290,9 @@ class Value:
     # NumPy must leave `array + value` to us instead of making an object array of values.
     __array_ufunc__ = None
 
+    def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
+        self._refuse(f"numpy.{function.__name__}")
+
     def _refuse(self, wanted: str) -> NoReturn:
         raise TraceError(
             f"trace: {wanted} needs the elements of {self.type}, which are only known when the program runs",
