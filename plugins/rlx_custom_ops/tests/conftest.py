@@ -1,4 +1,4 @@
-"""The laws' options, also where rlx-core is on the path without being installed; and random matrices."""
+"""Random matrices, and a host with the CPU backend. The laws' options come with rlx-core, as a pytest plugin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 
 import rlx_custom_ops.plugin
 from rlx_core.plugins import PluginEntry, PluginHost, set_default_host
-
-pytest_plugins = ["rlx_core.testing.plugin"]
 
 Draw = Callable[..., np.ndarray]
 
