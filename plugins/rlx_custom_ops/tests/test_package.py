@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -113,6 +115,13 @@ def test_every_primitive_has_every_rule_and_every_op_a_page(op: type[Op]) -> Non
 def test_nothing_of_rlx_is_shadowed() -> None:
     """Only `solve` has the name of a function of rlx, and says in its page how it differs."""
     assert set(rlx_custom_ops.__all__) & set(rlx_core.__all__) == {"solve"}
+
+
+@pytest.mark.parametrize("name", ["least_squares", "solve", "triangular"])
+def test_the_examples_of_functions_run(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"rlx_custom_ops.ops.{name}"))
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_the_readmes_example_runs(cpu: PluginHost) -> None:

@@ -163,6 +163,7 @@ def triangular_solve(
     """The x with op(a) x = b for a triangular `a`; see `TriangularSolve`. Leading dims broadcast; a `b` with one axis is one
     column.
 
+    >>> import numpy as np
     >>> triangular_solve(np.array([[2.0, 9.0], [1.0, 4.0]]), np.array([2.0, 9.0]))
     array([1., 2.])
     """
