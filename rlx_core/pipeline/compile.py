@@ -19,17 +19,18 @@ from rlx_core.errors import DeviceError, FormatError
 from rlx_core.hooks import API_VERSION
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.fingerprint import fingerprint
-from rlx_core.ir.graph import Graph, nested_graphs
+from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
+from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import load, save
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
-from rlx_core.pipeline.config_reading import load_config, load_plugin_config
+from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
 from rlx_core.pipeline.dispatch import DispatchReport
 from rlx_core.pipeline.dynamic import specialize
 from rlx_core.pipeline.kernels import KernelTable
@@ -50,13 +51,23 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 
 @frozen(eq=False)
 class Compiled:
-    """A compiled program: one that can run, or a template that becomes one when its sizes are bound."""
+    """A compiled program: one that can run, or a template that becomes one when its sizes are bound.
+
+    Attributes:
+        lir: The plan.
+        backend: The target's compiler.
+        target: The target, with the kernels that plugins contribute.
+        options: How a template is planned again.
+        report: What the compilation came to.
+        sources: Where the user made each input and parameter. A cached program may have been another function's.
+    """
 
     lir: Lir
     backend: Backend
     target: Target
     options: PlanOptions
     report: Report
+    sources: Mapping[str, Source | None] = field(factory=dict)
 
     @property
     def is_template(self) -> bool:
@@ -120,7 +131,7 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     if cache is None or configuration.printing.ir_dump:
-        return show(job.compile(), configuration.printing)
+        return show(evolve(job.compile(), sources=sources_of(graph)), configuration.printing)
     source = "memory"
 
     def compile_now() -> Compiled:
@@ -134,7 +145,13 @@ def compile_graph(
         return job.restore(data)
 
     found = cache(configuration).get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
-    return show(evolve(found, report=evolve(found.report, cache=source)), configuration.printing)
+    report = evolve(found.report, name=graph.name, cache=source)
+    return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
+
+
+def sources_of(graph: Graph) -> dict[str, Source | None]:
+    """Where the user made each input and parameter."""
+    return {leaf_name(v): v.node.origin.source for v in (*graph.inputs, *graph.params)}
 
 
 @frozen(eq=False)
@@ -267,7 +284,10 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
     plugins = host or host_for(load_plugin_config(path, overrides))
-    return plugins, load_config(path, overrides, options=plugins.registry().options.values())
+    registry = plugins.activate_for("target")
+    if not named_options(path, overrides) <= registry.options.keys():
+        registry = plugins.activate_all()  # somebody that was not needed so far may offer it
+    return plugins, load_config(path, overrides, options=registry.options.values())
 
 
 def host_for(config: PluginConfig) -> PluginHost:

@@ -8,53 +8,71 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, ShapeError
+from attrs import frozen
+
+from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import DType, dtype
-from rlx_core.ir.lir import Entry
+from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 
-__all__ = ["checked", "flat_from_bytes", "from_bytes", "reshaped", "separated", "writable"]
+__all__ = ["Declared", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated", "writable"]
 
 Bytes = bytes | bytearray | memoryview
 
 
-def checked(entry: Entry, data: Any) -> np.ndarray:
+@frozen
+class Declared:
+    """An input or a parameter: its name, its type, whether runs may overwrite it, and the user's line that made it one."""
+
+    name: str
+    type: TensorType
+    is_donated: bool = False
+    source: Source | None = None
+
+    @property
+    def fact(self) -> Fact:
+        """What errors say of it."""
+        return Fact("declared", self.type, self.source)
+
+
+def checked(entry: Declared, data: Any) -> np.ndarray:
     """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
 
     Raises:
         DtypeError, ShapeError: It has others.
+        TraceError: It is not an array.
     """
-    array = as_array(data)
+    try:
+        array = as_array(data)
+    except TraceError as error:
+        raise TraceError(
+            f"run: {entry.name} is {type(data).__name__}, not an array", entry.fact, hint=error.hint
+        ) from None
     _expect_dtype(entry, dtype(array.dtype), array.shape)
     dims_fit = array.ndim == entry.type.rank and all(
         not isinstance(d, int) or d == n for d, n in zip(entry.type.shape, array.shape, strict=True)
     )
     if not dims_fit:
         raise ShapeError(
-            f"run: {entry.name} must be {entry.type}, not {TensorType(entry.type.dtype, array.shape)}", declared(entry)
+            f"run: {entry.name} must be {entry.type}, not {TensorType(entry.type.dtype, array.shape)}", entry.fact
         )
     return array.astype(entry.type.dtype.numpy, copy=False)  # native byte order
 
 
-def _expect_dtype(entry: Entry, found: DType, shape: Sequence[int] | None) -> None:
+def _expect_dtype(entry: Declared, found: DType, shape: Sequence[int] | None) -> None:
     if found is entry.type.dtype:
         return
     given = found if shape is None else TensorType(found, shape)
     raise DtypeError(
         f"run: {entry.name} must be {entry.type.dtype}, not {found}",
-        declared(entry),
+        entry.fact,
         Fact("given", given),
         hint=f"convert it: numpy.asarray({entry.name}, {entry.type.dtype.numpy.name!r})",
     )
 
 
-def declared(entry: Entry) -> Fact:
-    """The type of an input or a parameter, and the user's line that made it one."""
-    return Fact("declared", entry.type, entry.value.node.origin.source)
-
-
-def from_bytes(entry: Entry, data: Bytes, of: DType) -> np.ndarray:
+def from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
     """Little-endian bytes as an array of the entry's type.
 
     Raises:
@@ -67,12 +85,12 @@ def from_bytes(entry: Entry, data: Bytes, of: DType) -> np.ndarray:
     nbytes = memoryview(data).nbytes
     if nbytes != entry.type.nbytes:
         raise LengthMismatchError(
-            f"run: {entry.name} ({entry.type}) has {entry.type.nbytes} bytes, not {nbytes}", declared(entry)
+            f"run: {entry.name} ({entry.type}) has {entry.type.nbytes} bytes, not {nbytes}", entry.fact
         )
     return flat_from_bytes(entry, data, of).reshape(entry.type.static_shape)
 
 
-def flat_from_bytes(entry: Entry, data: Bytes, of: DType) -> np.ndarray:
+def flat_from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
     """Little-endian bytes as a flat array of the entry's dtype, of as many elements as they hold.
 
     Raises:
@@ -82,12 +100,12 @@ def flat_from_bytes(entry: Entry, data: Bytes, of: DType) -> np.ndarray:
     raw = np.frombuffer(memoryview(data).cast("B"), np.uint8)
     if raw.size % of.itemsize:
         raise LengthMismatchError(
-            f"run: {entry.name} has {raw.size} bytes, not a multiple of the {of.itemsize} of a {of}", declared(entry)
+            f"run: {entry.name} has {raw.size} bytes, not a multiple of the {of.itemsize} of a {of}", entry.fact
         )
     return raw.view(of.numpy.newbyteorder("<")).astype(of.numpy, copy=False)
 
 
-def reshaped(entry: Entry, flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def reshaped(entry: Declared, flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """A flat array with the entry's dims, all of which are bound now.
 
     Raises:
@@ -95,7 +113,7 @@ def reshaped(entry: Entry, flat: np.ndarray, shape: Sequence[int]) -> np.ndarray
     """
     if math.prod(shape) != flat.size:
         raise LengthMismatchError(
-            f"run: {entry.name} ({entry.type}) has {math.prod(shape)} elements, not {flat.size}", declared(entry)
+            f"run: {entry.name} ({entry.type}) has {math.prod(shape)} elements, not {flat.size}", entry.fact
         )
     return flat.reshape(shape)
 
@@ -109,7 +127,7 @@ def writable(array: np.ndarray) -> np.ndarray:
     return array if flags.writeable and flags.c_contiguous and flags.aligned else array.copy(order="C")
 
 
-def separated(entries: Sequence[Entry], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The inputs of a program with donations: each donated array can be written, and shares no byte with another input.
 
     What cannot be given away, because it is read-only, strided, or passed twice, is copied; its owner then keeps the old

@@ -25,7 +25,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
 from rlx_core.pipeline.report import Report
-from rlx_core.runtime.arrays import Bytes, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
+from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
 
 __all__ = ["Executable"]
 
@@ -69,9 +69,9 @@ class Executable:
         self._handle_lock = threading.Lock()
         self._latest = compiled.lir
         manifest = compiled.lir.manifest
-        self._entries = manifest.inputs
-        self._inputs = {e.name: e for e in manifest.inputs}
-        self._params = {e.name: e for e in manifest.params}
+        self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
+        self._params = {e.name: _declared(e, compiled) for e in manifest.params}
+        self._entries = tuple(self._inputs.values())
         self._has_donations = any(e.is_donated for e in manifest.inputs)
         self._successors = dict(_successors(compiled.lir))
 
@@ -106,7 +106,7 @@ class Executable:
         def listed(types: Mapping[str, TensorType]) -> str:
             return ", ".join(f"{n}: {t}" for n, t in types.items())
 
-        name = self._compiled.lir.graph.name
+        name = self._compiled.report.name
         return f"<executable {name}({listed(self.inputs)}) -> ({listed(self.outputs)}) on {self._compiled.lir.target}>"
 
     # ------------------------------------------------------------------------------- parameters
@@ -230,7 +230,7 @@ class Executable:
         if missing:
             raise MissingInputError(
                 f"run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given",
-                *(Fact(n, self._inputs[n].type, self._inputs[n].value.node.origin.source) for n in missing),
+                *(Fact(n, self._inputs[n].type, self._inputs[n].source) for n in missing),
             )
         return given
 
@@ -267,7 +267,7 @@ class Executable:
         if missing:
             raise MissingInputError(
                 f"run: parameter {', '.join(missing[:5])} was never bound ({len(missing)} of {len(self._params)})",
-                *(Fact(n, self._params[n].type, self._params[n].value.node.origin.source) for n in missing[:5]),
+                *(Fact(n, self._params[n].type, self._params[n].source) for n in missing[:5]),
                 hint="bind them with set_params({...})",
             )
 
@@ -285,15 +285,19 @@ class Executable:
         elif number >= len(self.outputs):
             raise UnknownNameError(f"handle: {name} is output {number}, and there are {len(self.outputs)}")
 
-    def _entry(self, name: str, entries: Mapping[str, Entry], what: str) -> Entry:
+    def _entry(self, name: str, entries: Mapping[str, Declared], what: str) -> Declared:
         if name in entries:
             return entries[name]
         other = "a parameter" if name in self._params else "an input" if name in self._inputs else None
         raise UnknownNameError(
-            f"run: {self._compiled.lir.graph.name} has no {what} {name!r}" + (f"; it is {other}" if other else ""),
+            f"run: {self._compiled.report.name} has no {what} {name!r}" + (f"; it is {other}" if other else ""),
             Fact(f"{what}s", ", ".join(list(entries)[:12]) or "none"),
             hint=nearest(name, entries),
         )
+
+
+def _declared(entry: Entry, compiled: Compiled) -> Declared:
+    return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
 def _prepared(lir: Lir, weights: Weights) -> Mapping[str, np.ndarray]:

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 from attrs import frozen
 
-from rlx_core.errors import ConfigError, Fact, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
@@ -22,7 +22,7 @@ from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
-from rlx_core.transforms.trace import Trace, function_name, is_static_leaf, trace
+from rlx_core.transforms.trace import Trace, function_name, is_static_leaf, not_an_array, trace
 from rlx_core.transforms.tree import bind_arguments, flatten_arguments, same_structure
 
 __all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
@@ -62,7 +62,7 @@ class Jitted(Generic[P, R]):
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
         leaves, tree = flatten_arguments(bind_arguments(self._function, args, kwargs))
-        key = (tree, *map(_leaf_key, leaves))
+        key = (tree, *map(_leaf_key, tree.names, leaves))
         variant = self._variants.get(key)
         if variant is None:
             with self._lock:
@@ -106,7 +106,7 @@ class Jitted(Generic[P, R]):
                 f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
                 "values that vary, or compile with symbolic sizes",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return variant
 
@@ -120,10 +120,15 @@ class Jitted(Generic[P, R]):
                 )
 
 
-def _leaf_key(leaf: Any) -> Any:
+def _leaf_key(name: str, leaf: Any) -> Any:
     if is_static_leaf(leaf):
         return type(leaf), exact(leaf)  # 0.0 and -0.0 are different programs, and NaN is the same one again
-    array = leaf if isinstance(leaf, np.ndarray | np.generic) else as_array(leaf)
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype, leaf.shape
+    try:
+        array = as_array(leaf)
+    except TraceError as error:
+        raise not_an_array(name, leaf, error) from None
     return array.dtype, array.shape
 
 
