@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -388,11 +388,11 @@ def preferred_target(registry: Registry) -> str:
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
     """The target with the kernels that other plugins bring for it, in a table of its own."""
-    tables: Iterable[KernelTable] = (registry.load("kernels", spec.name) for spec in registry.kernels_for(name))
-    contributed = list(tables)
-    if not contributed:
+    specs = registry.kernels_for(name)
+    if not specs:
         return target
     table = KernelTable(name)
-    for each in (target.kernels, *contributed):
-        table.merge(each)
+    table.merge(target.kernels)
+    for spec in specs:
+        table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
     return evolve(target, kernels=table)
