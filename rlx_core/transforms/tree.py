@@ -89,6 +89,7 @@ def same_structure(what: str, wanted: Tree, found: Tree) -> None:
         f"{wanted.structure.num_leaves})",
         *([Fact("missing", ", ".join(missing[:5]))] if missing else []),
         *([Fact("extra", ", ".join(extra[:5]))] if extra else []),
+        *([] if missing or extra else [Fact("wanted", wanted.structure), Fact("found", found.structure)]),
     )
 
 
