@@ -8,7 +8,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core.builder import GraphBuilder
 from rlx_core.errors import DtypeError, FormatError, ShapeError, TraceError, UnknownNameError
-from rlx_core.ops.comparison import is_nan
+from rlx_core.ops.comparison import isnan
 
 X = np.float32([[1, -2, 3], [4, 5, -6]])
 
@@ -48,6 +48,7 @@ BY_NAME = {
     "reduce": (lambda g, x: g.reduce("sum", x, (1,)), lambda x: x.sum(1)),
     "reduce keeping": (lambda g, x: g.reduce("mean", x, (0,), keep_dim=True), lambda x: x.mean(0, keepdims=True)),
     "reduce max": (lambda g, x: g.reduce("max", x, (-1,)), lambda x: x.max(-1)),
+    "Array API": (lambda g, x: g.expand_dims(x, axis=0), lambda x: x[None]),
     "operators": (lambda g, x: -x * 2 + x.T.T / 4, lambda x: -x * 2 + x / 4),
     "constant": (lambda g, x: x + g.constant(np.float32([1, 2, 3])), lambda x: x + np.float32([1, 2, 3])),
     "number": (lambda g, x: x * g.constant(0.5), lambda x: x * 0.5),
@@ -82,13 +83,11 @@ def test_a_constant_has_the_dtype_of_its_kind(g, value, kind):
 
 def test_an_op_object_is_applied_with_a_stated_type_or_a_name(g):
     x = g.input("x", "f32[2]")
-    y = g.apply(is_nan.op(), x, type="bool[2]", name="bad")
+    y = g.apply(isnan.op(), x, type="bool[2]", name="bad")
 
     assert repr(y) == "%bad"
     with pytest.raises(ShapeError, match=r"stated type is f32\[2\], the inferred one bool\[2\]"):
-        g.apply(is_nan.op(), x, type="f32[2]")
-    g.set_outputs(y)
-    assert len(g.build()) == 2, "the refused node is not in the graph"
+        g.apply(isnan.op(), x, type="f32[2]")
 
 
 def test_an_unknown_op_names_the_nearest(g):
@@ -104,10 +103,10 @@ def test_an_unknown_op_names_the_nearest(g):
         (lambda g: g.param("x", "f32[3]"), FormatError, "two inputs or params called 'x'"),
         (lambda g: g.input("y", "f33[3]"), DtypeError, "'f33'"),
         (lambda g: g.input("y", "f32[-3]"), ShapeError, "-3"),
-        (lambda g: g.matmul(g.input("y", "f32[2, 4]"), np.ones((3, 4), np.float32)), ShapeError, "4 != 3"),
+        (lambda g: g.matmul(g.constant(np.zeros((2, 4))), np.ones((3, 4))), ShapeError, "4 != 3"),
         (lambda g: g.softmax(np.ones(3, np.float32), axes=1), UnknownNameError, "not axes="),
         (lambda g: g.build(), FormatError, "it has no outputs"),
-        (lambda g: g.set_outputs(np.ones(3)), TraceError, "output 0 is a ndarray"),
+        (lambda g: g.set_outputs(np.ones(3)), TraceError, "output 0 is ndarray, not a value"),
         (lambda g: g.set_outputs(GraphBuilder("other").input("z", "f32[1]")), TraceError, "graph other cannot be used"),
     ],
     ids=lambda p: p if isinstance(p, str) else "",
@@ -137,5 +136,5 @@ def test_values_of_two_builders_do_not_mix(g):
 
 def test_private_names_are_no_ops(g):
     with pytest.raises(AttributeError):
-        g._softmax  # noqa: B018
+        g._softmax
     assert not hasattr(g, "__dlpack__")

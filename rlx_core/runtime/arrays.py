@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from attrs import frozen
 
 from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, ShapeError, TraceError

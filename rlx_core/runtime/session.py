@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, RlxError, WrongInputCountError
+from rlx_core.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceUnavailableError,
+    Fact,
+    RlxError,
+    UnknownNameError,
+    WrongInputCountError,
+    nearest,
+)
 from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
@@ -55,7 +64,7 @@ class Session:
         self,
         program: Graph | Module | Callable[..., Any],
         *args: Any,
-        binding: DimBinding | None = None,
+        binding: DimBinding | Mapping[str, int] | None = None,
         donations: Mapping[str, int | None] | None = None,
     ) -> Any:
         """The `Executable` of a graph or a module, or the `CompiledFunction` of a function with its arguments.
@@ -65,11 +74,13 @@ class Session:
         Args:
             program: What to compile.
             args: For a function, as for `rlx.compile`: arrays to bind and `rlx.spec`s to feed.
-            binding: For a graph or a module: sizes of symbols that are known now.
+            binding: For a graph or a module: sizes of symbols that are known now, by name.
             donations: For a graph or a module: inputs that runs may overwrite, each with the output that is its next value.
 
         Raises:
             WrongStageError: The module is LIR, whose plan is made already.
+            UnknownNameError: The program has no symbol of that name.
+            GuardError, ShapeError: The sizes do not fit it.
         """
         if not isinstance(program, Graph | Module):
             if binding is not None or donations is not None:
@@ -81,7 +92,7 @@ class Session:
         if args:
             raise WrongInputCountError(f"session: a {type(program).__name__} takes no arguments, not {len(args)}")
         graph, config = (program, {}) if isinstance(program, Graph) else _opened(program)
-        graph = graph if binding is None else bind(graph, binding)[0]
+        graph = graph if binding is None else bind(graph, _binding_for(graph, binding))[0]
         compiled = compile_graph(
             graph,
             target=self.device,
@@ -105,6 +116,20 @@ def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
     if module.stage is Stage.HIR:
         return module.hir, {"fusion.policy": module.policy}
     return module.mir, {}
+
+
+def _binding_for(graph: Graph, binding: DimBinding | Mapping[str, int]) -> DimBinding:
+    if isinstance(binding, DimBinding):
+        return binding
+    known = sorted(symbol.name for symbol in graph.symbols)
+    for name in binding:
+        if name not in known:
+            raise UnknownNameError(
+                f"session: {graph.name} has no symbol {name!r}",
+                Fact("symbols", ", ".join(known) or "none"),
+                hint=nearest(name, known),
+            )
+    return DimBinding.of(**binding)
 
 
 def available_devices(host: PluginHost | None = None) -> list[str]:

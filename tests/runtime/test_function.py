@@ -111,7 +111,7 @@ def test_many_variants_are_warned_of_with_the_reason():
 def test_the_report_is_the_latest_variants(traced):
     double, _ = traced
     with pytest.raises(ConfigError, match="double was not called yet"):
-        double.report  # noqa: B018
+        double.report
     double(X)
     double(X[:2])
     assert "f32[2]" in str(double.report.graph.input_types)
@@ -213,7 +213,7 @@ def test_an_error_in_the_body_is_at_the_users_line_and_leaves_nothing():
     def f(x):
         return x + np.zeros(2, np.float32)
 
-    with pytest.raises(ShapeError, match="3 != 2|3 and 2|\\[3\\]") as caught:
+    with pytest.raises(ShapeError, match=r"add: .*3.*2") as caught:
         f(X)
     assert "test_function.py:" in str(caught.value)
     assert f.executables == []
@@ -358,7 +358,7 @@ def test_another_structure_of_an_input_is_refused_with_the_leaves():
 def test_scalars_among_the_inputs_are_constants_that_a_call_must_repeat():
     f = rlx.compile(lambda t: t["x"] * t["n"], {"x": rlx.spec("f32[3]"), "n": 3})
     np.testing.assert_array_equal(f({"x": X, "n": 3}), 3 * X)
-    with pytest.raises(ConfigError, match="t.n was compiled as 3, not 4"):
+    with pytest.raises(ConfigError, match=r"t\.n was compiled as 3, not 4"):
         f({"x": X, "n": 4})
 
 

@@ -92,4 +92,6 @@ def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> Si
 
 def no_convergence(op: str, index: tuple[int, ...]) -> NoConvergenceError:
     """The error for an iteration that did not end."""
-    return NoConvergenceError(f"{op}: the iteration for {which(index)} did not converge", Fact("batch index", list(index)))
+    return NoConvergenceError(
+        f"{op}: the iteration for {which(index)} did not converge", Fact("batch index", list(index))
+    )

@@ -3,10 +3,12 @@
 LAPACK factors whole matrices in an order of its own, so operands may be strided and each is copied once. `Inverse`, `Logdet`,
 `Pinv` and `Lstsq` have no kernel: they are replaced by their decompositions. The conventions (triangles, phases, what is
 refused) are those of the references; a test compares the two on every sample.
+Their names are prefixed because a table that several packages add to has each name once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,14 +36,26 @@ LAPACK = "f32 f64 c64 c128"
 NUMBER = {"none": 0, "transpose": 1, "adjoint": 2}  # what `trtrs` calls the operations
 
 
+def routine(name: str, *arrays: np.ndarray) -> Callable[..., Any]:
+    """The LAPACK routine for the dtype of the arrays."""
+    found: Any = get_lapack_funcs(name, arrays)  # typed as one routine or a list of them
+    return found
+
+
 @kernels.register(Cholesky, dtypes=LAPACK, accepts_strides=True)
-def potrf(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+def lapack_potrf(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """Blocked Cholesky."""
     a = hermitian_array(a)
     if a.size == 0:
         return
-    (factor,) = get_lapack_funcs(("potrf",), (a,))
+    factor = routine(
+        "potrf",
+        a,
+    )
     for index in stack(a):
+        if not is_finite(a[index]):
+            out[index] = np.nan
+            continue
         lower, info = factor(a[index], lower=True, clean=True)
         if info > 0:
             raise not_positive_definite("cholesky", index, info, a.shape[-1])
@@ -49,12 +63,12 @@ def potrf(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
 
 
 @kernels.register(TriangularSolve, dtypes=LAPACK, accepts_strides=True)
-def trtrs(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+def lapack_trtrs(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """Substitution, forwards or backwards."""
     op.check_diagonal(a)
     if b.size == 0:
         return
-    (substitute,) = get_lapack_funcs(("trtrs",), (a, b))
+    substitute = routine("trtrs", a, b)
     for index in stack(a):
         # SciPy hands `b` over in Fortran order and gets a copy back; `info` is 0 because the diagonal was checked.
         out[index] = substitute(
@@ -63,11 +77,11 @@ def trtrs(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: 
 
 
 @kernels.register(Solve, dtypes=LAPACK, accepts_strides=True)
-def gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+def lapack_gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """LU with partial pivoting, and two substitutions."""
     if b.size == 0:
         return
-    (solve,) = get_lapack_funcs(("gesv",), (a, b))
+    solve = routine("gesv", a, b)
     for index in stack(a):
         _, _, x, info = solve(a[index], b[index])
         if info > 0:
@@ -76,13 +90,16 @@ def gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: A
 
 
 @kernels.register(Slogdet, dtypes=LAPACK, accepts_strides=True)
-def getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+def lapack_getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
     """The diagonal of LU with partial pivoting."""
     signs, logarithms = out
     if a.size == 0:
         signs[...], logarithms[...] = 1, 0
         return
-    (factor,) = get_lapack_funcs(("getrf",), (a,))
+    factor = routine(
+        "getrf",
+        a,
+    )
     for index in stack(a):
         lu, pivots, _ = factor(a[index])  # `info` says that a pivot is 0, which is an answer here
         diagonal = np.diagonal(lu)
@@ -95,7 +112,7 @@ def getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspa
 
 
 @kernels.register(Qr, dtypes=LAPACK, accepts_strides=True)
-def geqrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+def lapack_geqrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
     """Householder reflections."""
     for index in stack(a):
         if is_finite(a[index]):
@@ -106,7 +123,7 @@ def geqrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspa
 
 
 @kernels.register(Eigh, dtypes=LAPACK, accepts_strides=True)
-def heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+def lapack_heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
     """Divide and conquer on the tridiagonal form."""
     a = hermitian_array(a)
     for index in stack(a):
@@ -121,7 +138,7 @@ def heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspa
 
 
 @kernels.register(Svd, dtypes=LAPACK, accepts_strides=True)
-def gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: Any) -> None:
+def lapack_gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: Any) -> None:
     """Divide and conquer on the bidiagonal form."""
     for index in stack(a):
         if not is_finite(a[index]):
@@ -137,7 +154,7 @@ def gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: Any
 
 
 @kernels.register(Expm, dtypes=LAPACK, accepts_strides=True)
-def expm(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+def scipy_expm(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """Scaling and squaring with a degree chosen by the norm (Al-Mohy & Higham 2010)."""
     for index in stack(a):
         out[index] = scipy.linalg.expm(a[index]) if is_finite(a[index]) else np.nan

@@ -16,6 +16,7 @@ from rlx_custom_ops.ops.matrices import (
     free_leading_axes,
     hermitian,
     hermitian_array,
+    is_finite,
     lower_half,
     stack,
 )
@@ -29,13 +30,14 @@ __rlx_library__ = True
 class Cholesky(Op):
     """The lower triangular L with a positive diagonal and L Lᴴ = a.
 
-    Only the Hermitian part (a + aᴴ) / 2 counts, so the gradient is Hermitian whatever the loss does.
+    Only the Hermitian part (a + aᴴ) / 2 counts, so the gradient is Hermitian whatever the loss does. A NaN or an infinity in
+    a matrix makes its factor NaN.
 
     Shapes:
         a: [..., n, n]    ->    l: [..., n, n]
 
     Raises:
-        NotPositiveDefiniteError: When the program runs, if a leading minor is not positive (a NaN is not).
+        NotPositiveDefiniteError: When the program runs, if a leading minor is not positive.
 
     Source:
         The derivatives: Murray 2016, "Differentiation of the Cholesky decomposition", arXiv:1602.07527, section 3.1;
@@ -48,8 +50,10 @@ class Cholesky(Op):
 
     def reference(self, a: np.ndarray) -> np.ndarray:
         a = hermitian_array(a)
-        lower = np.empty_like(a)
+        lower = np.full_like(a, np.nan)
         for index in stack(a):
+            if not is_finite(a[index]):
+                continue
             try:
                 lower[index] = np.linalg.cholesky(a[index])
             except np.linalg.LinAlgError:

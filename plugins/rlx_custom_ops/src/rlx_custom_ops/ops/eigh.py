@@ -56,8 +56,9 @@ class Eigh(Op):
     infinity in a matrix makes all its results NaN.
 
     Degenerate eigenvalues: within an eigenspace `v` is any orthonormal basis, and has no derivative. Its rules leave out the
-    terms of pairs of eigenvalues that are equal to rounding (closer than 4ε Σ|w|). That is finite, and exact for every loss
-    that depends on the space and not on the basis; `w` summed over the space has its exact derivative too.
+    terms of pairs of eigenvalues that are equal to rounding (closer than 4ε Σ|w|). That is finite, and exact for every loss of
+    the eigenspace as a whole: of its projection, of the sum of its eigenvalues. A loss in which each vector stands beside its
+    own eigenvalue, as in v diag(f(w)) vᴴ, has a derivative of which the pair's own term, f'(w), is then missing.
 
     Shapes:
         a: [..., n, n]    ->    w: real [..., n]    v: [..., n, n]
@@ -87,7 +88,7 @@ class Eigh(Op):
             v[index] = vectors * phases.phases(vectors)
         return w, v
 
-    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value, ...]:
+    def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value | Zero, ...]:
         # herm(v (f ∘ (vᴴ g_v) + diag(g_w)) vᴴ) with f = 1 / (w_j - w_i).
         w, v = y
         inner = diagonal_of(0.5 * g[0] if v.dtype.is_complex else g[0], v) if not isinstance(g[0], Zero) else None

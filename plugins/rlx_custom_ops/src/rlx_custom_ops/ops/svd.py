@@ -56,8 +56,8 @@ class Svd(Op):
 
     Degenerate singular values: vectors of equal singular values are any orthonormal basis, and have no derivative; nor have
     vectors of a singular value 0, whose own derivative is taken as that of the branch u₀ᴴ a v₀. The rules leave out the
-    terms of differences and sums that are 0 to rounding (below 4ε Σs): that is finite, and exact for every loss that depends
-    on the spaces and not on the bases.
+    terms of differences and sums that are 0 to rounding (below 4ε Σs): that is finite, and exact for every loss of the space
+    as a whole, as `Eigh` says. `Pinv` and `Lstsq` have rules of their own, which need no differences.
 
     Shapes:
         a: [..., m, n]    ->    u: [..., m, k]    s: real [..., k]    vh: [..., k, n], with k = min(m, n)

@@ -25,7 +25,6 @@ from rlx_core.ops import (
     field,
     matmul,
     matrix_transpose,
-    op_function,
     promoted,
     tril,
     triu,
@@ -83,8 +82,7 @@ class TriangularSolve(Op):
         self.check_diagonal(a)
         triangle = np.tril(a) if self.lower else np.triu(a)
         if self.unit_diagonal:
-            eye = np.eye(a.shape[-1], dtype=a.dtype)
-            triangle = triangle * (1 - eye) + eye
+            triangle = np.where(np.eye(a.shape[-1], dtype=bool), 1, triangle)  # chosen, because it may hold a NaN
         if self.operation != "none":
             triangle = triangle.swapaxes(-1, -2)
         return np.linalg.solve(triangle.conj() if self.operation == "adjoint" else triangle, b)
@@ -131,8 +129,8 @@ class TriangularSolve(Op):
             for operation in ("none", "transpose", "adjoint"):
                 for unit, dtype in ((False, "c128"), (True, "f64")):
                     make = maker(anything if unit else triangular, [(3, 3), (3, 2)], dtype == "c128")
-                    attributes = {"lower": lower, "operation": operation, "unit_diagonal": unit}
-                    yield Sample(f"{dtype}[3, 3]", f"{dtype}[3, 2]", make=make, **attributes)
+                    types = (f"{dtype}[3, 3]", f"{dtype}[3, 2]")
+                    yield Sample(*types, make=make, lower=lower, operation=operation, unit_diagonal=unit)
         yield Rejected("f32[2, 3]", "f32[2, 1]", error=ShapeError, says="a must be square")
         yield Rejected("f32[2, 2]", "f32[3, 1]", error=ShapeError, says="b must be [2, 1], not f32[3, 1]")
         yield Rejected("f32[2, 2]", "f32[2]", error=ShapeError, says="b must have 2 or more axes")
@@ -159,20 +157,18 @@ class TriangularSolve(Op):
         return matrix_transpose(x) if self.operation == "transpose" else x
 
 
-_triangular_solve = op_function(TriangularSolve)
-
-
 def triangular_solve(
     a: Any, b: Any, *, lower: bool = True, operation: Operation = "none", unit_diagonal: bool = False
 ) -> Any:
     """The x with op(a) x = b for a triangular `a`; see `TriangularSolve`. Leading dims broadcast; a `b` with one axis is one
     column.
 
+    >>> import numpy as np
     >>> triangular_solve(np.array([[2.0, 9.0], [1.0, 4.0]]), np.array([2.0, 9.0]))
     array([1., 2.])
     """
-    attributes = {"lower": lower, "operation": operation, "unit_diagonal": unit_diagonal}
-    return of_systems(lambda a, b: _triangular_solve(a, b, **attributes), a, b)
+    op = TriangularSolve(lower, operation, unit_diagonal)
+    return of_systems(op, a, b)
 
 
 OPS = (TriangularSolve,)
