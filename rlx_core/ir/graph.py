@@ -426,6 +426,11 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.nodes)} nodes, {len(self.outputs)} outputs)"
 
+    def __str__(self) -> str:
+        from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
+
+        return print_graph(self).rstrip("\n")
+
 
 def leaf_name(value: Value) -> str:
     """The name of an input or param."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -30,9 +30,10 @@ from rlx_core.ir.text_lir import print_lir
 from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
-from rlx_core.pipeline.config_reading import load_config, load_plugin_config
+from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
 from rlx_core.pipeline.dispatch import DispatchReport
 from rlx_core.pipeline.dynamic import specialize
+from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.legalize import survey
 from rlx_core.pipeline.lower import PlanOptions, make_lir
@@ -130,13 +131,25 @@ def compile_graph(
     plugins, configuration = set_up(config, host)
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
-    if cache is None or configuration.printing.ir_dump:
-        return show(evolve(job.compile(), sources=sources_of(graph)), configuration.printing)
-    source = "memory"
+    job.events.tell("compile-start", key=job.key)
+    found, source = find_or_compile(job, None if configuration.printing.ir_dump else cache)
+    job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
+    report = evolve(found.report, name=graph.name, cache=source)
+    return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
+
+
+def find_or_compile(
+    job: Job, cache: Callable[[Configuration], ProgramCache] | None
+) -> tuple[Compiled, Literal["compiled", "memory", "disk"]]:
+    """The result of a job, and where it came from; a new one is kept in the cache."""
+    if cache is None:
+        return job.compile(), "compiled"
+    source: Literal["compiled", "memory", "disk"] = "memory"
 
     def compile_now() -> Compiled:
         nonlocal source
         source = "compiled"
+        job.events.tell("cache-miss", key=job.key)
         return job.compile()
 
     def read(data: bytes) -> Compiled:
@@ -144,9 +157,11 @@ def compile_graph(
         source = "disk"
         return job.restore(data)
 
-    found = cache(configuration).get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
-    report = evolve(found.report, name=graph.name, cache=source)
-    return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
+    kept = cache(job.plan.configuration)
+    found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
+    if source != "compiled":
+        job.events.tell("cache-hit", key=job.key, source=source)
+    return found, source
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
@@ -171,6 +186,7 @@ class Job:
     target: Target
     backend: Backend
     host: PluginHost
+    events: Events
     donations: Mapping[str, int | None]
     output_names: Sequence[str] | None
     key: str
@@ -184,7 +200,7 @@ class Job:
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
         with self.timed("passes"):
-            run = self.plan.run(self.graph, watch_for(self.plan.configuration.printing))
+            run = self.plan.run(self.graph, watch_for(self.plan.configuration.printing, self.events))
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -271,7 +287,7 @@ def prepare_job(
             "outputs": list(output_names or ()),
         },
     )
-    return Job(graph, plan, device, backend, host, donations, output_names, key)
+    return Job(graph, plan, device, backend, host, Events(registry, graph.name, name), donations, output_names, key)
 
 
 def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
@@ -284,7 +300,10 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
     plugins = host or host_for(load_plugin_config(path, overrides))
-    return plugins, load_config(path, overrides, options=plugins.registry().options.values())
+    registry = plugins.activate_for("target")
+    if not named_options(path, overrides) <= registry.options.keys():
+        registry = plugins.activate_all()  # somebody that was not needed so far may offer it
+    return plugins, load_config(path, overrides, options=registry.options.values())
 
 
 def host_for(config: PluginConfig) -> PluginHost:
@@ -301,13 +320,15 @@ def host_for(config: PluginConfig) -> PluginHost:
     return host_with(PluginPolicy.from_environment() + policy)
 
 
-def watch_for(printing: PrintingConfig) -> Watch:
-    """How a run of passes is observed: graphs printed around the passes that the configuration names."""
+def watch_for(printing: PrintingConfig, events: Events) -> Watch:
+    """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
 
     def show_graph(heading: str, graph: Graph) -> None:
         print(f"== {heading}\n{print_graph(graph)}")
 
-    return Watch(show=show_graph, before=frozenset(printing.before), after=frozenset(printing.after))
+    return Watch(
+        listeners=(events.on_pass,), show=show_graph, before=frozenset(printing.before), after=frozenset(printing.after)
+    )
 
 
 def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
@@ -367,11 +388,11 @@ def preferred_target(registry: Registry) -> str:
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
     """The target with the kernels that other plugins bring for it, in a table of its own."""
-    tables: Iterable[KernelTable] = (registry.load("kernels", spec.name) for spec in registry.kernels_for(name))
-    contributed = list(tables)
-    if not contributed:
+    specs = registry.kernels_for(name)
+    if not specs:
         return target
     table = KernelTable(name)
-    for each in (target.kernels, *contributed):
-        table.merge(each)
+    table.merge(target.kernels)
+    for spec in specs:
+        table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
     return evolve(target, kernels=table)

@@ -28,7 +28,7 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.pipeline.config import Configuration, Entry, PluginConfig, UnknownSetting, freeze
 from rlx_core.pipeline.settings import read_settings
 
-__all__ = ["find_config", "load_config", "load_plugin_config", "read_table", "structure"]
+__all__ = ["find_config", "load_config", "load_plugin_config", "named_options", "read_table", "structure"]
 
 T = TypeVar("T")
 
@@ -97,6 +97,15 @@ def load_plugin_config(
     layers, _ = gather(path, overrides, {}, None, [])
     tables = [({"plugins": table["plugins"]}, source) for table, source in layers if "plugins" in table]
     return read_layers(tables).plugins
+
+
+def named_options(
+    path: str | os.PathLike[str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> frozenset[str]:
+    """The names in the `[options]` table, known or not."""
+    layers, _ = gather(path, overrides, {}, None, [])
+    tables = [table.get("options", {}) for table, _ in layers]
+    return frozenset(name for table in tables if isinstance(table, Mapping) for name in table)
 
 
 Layer = tuple[Mapping[str, Any], str]

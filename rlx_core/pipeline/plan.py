@@ -320,7 +320,9 @@ def kind_of(registry: Registry, full: str, where: str, source: str) -> str:
         if full in registry.table(kind) or (kind, full) in registry.refused:
             return kind
     with suppress(UnknownNameError):
-        registry.require("passes", full)  # raises the cause if the plugin of its domain failed, is blocked, or does not fit
+        registry.require(
+            "passes", full
+        )  # raises the cause if the plugin of its domain failed, is blocked, or does not fit
     known = [*registry.passes, *registry.rulesets]
     short = [k.removeprefix(f"{CORE}.") for k in known]
     raise UnknownNameError(
