@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import runpy
 import subprocess
 import sys
@@ -39,6 +40,14 @@ def test_it_can_be_read_whole_and_needs_numpy_alone() -> None:
     modules = {alias.name for n in nodes if isinstance(n, ast.Import) for alias in n.names}
     modules |= {n.module for n in nodes if isinstance(n, ast.ImportFrom)}
     assert {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names) == {"numpy"}
+
+
+def test_it_names_modules_of_rlx_that_exist() -> None:
+    root = FILE.parents[1]
+    named = re.findall(r"^# -+ .*\((.*rlx_core.*)\)$", FILE.read_text(encoding="utf-8"), re.MULTILINE)
+    places = [place for names in named for place in names.split(", ")]
+    assert len(places) == 7
+    assert [p for p in places if not ((root / p).is_dir() or (root / f"{p}.py").is_file())] == []
 
 
 def test_as_a_script_it_prints_each_stage_and_learns() -> None:
@@ -118,8 +127,13 @@ def test_the_rule_that_is_written_agrees_with_the_derived_one(small, monkeypatch
 
 
 def test_tanh_is_right_where_exp_overflows(small: ModuleType) -> None:
-    run = small.compile(small.trace(lambda x: small.Tanh()(x), x=(3,)))
-    np.testing.assert_array_equal(run(x=[-1000, 0, 1000])[0], [-1, 0, 1])
+    def f(x):
+        y = small.Tanh()(x)
+        return y, *small.gradient(y, [x])
+
+    y, derivative = small.compile(small.trace(f, x=(3,)))(x=[-1000, 0, 1000])
+    np.testing.assert_array_equal(y, [-1, 0, 1])
+    np.testing.assert_array_equal(derivative, [0, 1, 0])
 
 
 @pytest.mark.parametrize(
