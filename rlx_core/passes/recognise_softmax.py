@@ -9,7 +9,7 @@ import rlx_core.ops.operators  # noqa: F401  gives pattern variables their opera
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import divide, subtract
-from rlx_core.ops.reduction import ReduceMax, max_axes
+from rlx_core.ops.reduction import Max, max_axes
 from rlx_core.ops.softmax import Softmax, softmax
 from rlx_core.ops.structural import Sum, expand, sum_axes
 from rlx_core.passes.chains import kept_dims
@@ -47,7 +47,7 @@ def as_softmax(match: Match) -> Value | Declined | None:
         return None
     for axis in range(x.ndim):
         summed = kept_dims(total, Sum, (axis,), x.ndim)
-        largest = kept_dims(shift, ReduceMax, (axis,), x.ndim)
+        largest = kept_dims(shift, Max, (axis,), x.ndim)
         if summed is None or summed.operands[0] is not weights:
             continue
         if largest is None or largest.operands[0] is not x:
