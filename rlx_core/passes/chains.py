@@ -12,11 +12,11 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from rlx_core.ir.graph import Node, Value
-from rlx_core.ops.arithmetic import divide, multiply, negative, pow, square
+from rlx_core.ops.arithmetic import divide, multiply, pow, square
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.patterns import scalar_of
 
-__all__ = ["Factors", "constant_of", "factors_of", "is_constant", "kept_dims", "power_of"]
+__all__ = ["Factors", "between", "constant_of", "factors_of", "is_constant", "kept_dims", "power_of"]
 
 
 def constant_of(value: Value | None) -> float | None:
@@ -101,11 +101,6 @@ def whole_power(value: Value, x: Value) -> int | None:
     return None
 
 
-def is_negation(value: Value, of: Value) -> bool:
-    """Whether `value` is `-of`."""
-    return type(value.node.op) is negative.op and value.node.operands[0] is of
-
-
 def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -> Node | None:
     """The node of a reduction over `axes` that `value` broadcasts back along them; through reshapes and expansions.
 
@@ -121,3 +116,12 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     aligned = (*(1,) * (rank - value.ndim), *value.shape)
     return node if found == axes and aligned in (kept, shape) else None
+
+def between(value: Value, end: Node) -> tuple[Node, ...]:
+    """The nodes from the one that gives `value` down to `end`, through first operands, `end` included."""
+    nodes = [value.node]
+    while nodes[-1] is not end:
+        first = nodes[-1].operands[0]
+        assert first is not None, "movement ops have an operand"
+        nodes.append(first.node)
+    return tuple(nodes)

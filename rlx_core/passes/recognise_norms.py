@@ -19,7 +19,7 @@ from rlx_core.ops.arithmetic import add, divide, multiply, subtract
 from rlx_core.ops.normalization import LayerNorm, RmsNorm, layer_norm, rms_norm
 from rlx_core.ops.reduction import Mean, Var, mean_axes
 from rlx_core.ops.structural import Expand, Reshape
-from rlx_core.passes.chains import constant_of, factors_of, kept_dims, power_of
+from rlx_core.passes.chains import between, constant_of, factors_of, kept_dims, power_of
 from rlx_core.passes.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.patterns import some
 from rlx_core.passes.rules import Declined, Match, Rule, rewrite, ruleset
@@ -123,9 +123,8 @@ def norm_of(match: Match, data: Value, root: Root) -> Value | Declined | None:
 def layer_norm_unless_kept(
     match: Match, x: Value, inner: Sequence[Node], axes: tuple[int, ...], eps: float
 ) -> Value | Declined:
-    # The mean may be read elsewhere: it stays for that reader, and the norm computes its own.
-    centring = [n for n in inner if not isinstance(n.op, Mean) or match.graph.uses[n.result]]
-    vanishing = [n for n in centring if not is_shared_mean(match.graph, n, {*inner, match.root})]
+    # A mean that others read as well stays for them, and the norm computes its own.
+    vanishing = [n for n in inner if not is_shared_mean(match.graph, n, {*inner, match.root})]
     kept = declined_if_kept(match.graph, vanishing, {*inner, match.root})
     return kept or layer_norm(match.new(x), axes=axes, eps=eps)
 
@@ -175,16 +174,6 @@ def centred_from(data: Value, axes: tuple[int, ...]) -> tuple[Value, tuple[Node,
     if mean is None or mean.operands[0] is not x:
         return None
     return x, between(centre, mean)
-
-
-def between(value: Value, end: Node) -> tuple[Node, ...]:
-    """The nodes from the one that gives `value` down to `end`, through first operands, `end` included."""
-    nodes = [value.node]
-    while nodes[-1] is not end:
-        first = nodes[-1].operands[0]
-        assert first is not None, "movement ops have an operand"
-        nodes.append(first.node)
-    return tuple(nodes)
 
 
 # ----------------------------------------------------------------------------------- affine part

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
-from rlx_core.ir.graph import Node, Value
+from rlx_core.ir.graph import Value
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import divide, subtract
 from rlx_core.ops.reduction import Max, max_axes
 from rlx_core.ops.softmax import Softmax, softmax
 from rlx_core.ops.structural import Sum, expand, sum_axes
-from rlx_core.passes.chains import kept_dims
+from rlx_core.passes.chains import between, kept_dims
 from rlx_core.passes.fusion import declined_if_kept, fusion_of
 from rlx_core.passes.rules import Declined, Match, Rule, rewrite, ruleset
 
@@ -52,7 +52,7 @@ def as_softmax(match: Match) -> Value | Declined | None:
             continue
         if largest is None or largest.operands[0] is not x:
             return Declined(f"the shift {shift!r} is not the maximum of {x!r} along axis {axis}", "AxisNotLast")
-        inner = [difference, weights.node, *path(total, summed), *path(shift, largest)]
+        inner = [difference, weights.node, *between(total, summed), *between(shift, largest)]
         kept = declined_if_kept(match.graph, inner, [*inner, match.root])
         return kept or softmax(match.new(x), axis=axis)
     return None
@@ -61,16 +61,6 @@ def as_softmax(match: Match) -> Value | Declined | None:
 def operand_of(value: Value, op: type) -> Value | None:
     """The first operand of the node that gives `value`, if it is of `op`."""
     return value.node.operands[0] if type(value.node.op) is op else None
-
-
-def path(value: Value, end: Node) -> list[Node]:
-    """The nodes from the one that gives `value` down to `end`, through first operands."""
-    found = [value.node]
-    while found[-1] is not end:
-        first = found[-1].operands[0]
-        assert first is not None, "movement ops have an operand"
-        found.append(first.node)
-    return found
 
 
 RecogniseSoftmax = fusion_of(recognise_softmax, (Softmax,))
