@@ -78,7 +78,7 @@ PLUGIN_KIT = _table(
 
 CORE = _table(
     {
-        "rlx_core.runtime.function": "jit",
+        "rlx_core.runtime.function": "compile jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
         "rlx_core.runtime.files": "load save",
         "rlx_core.runtime.session": "Session available_devices is_available",
@@ -89,7 +89,7 @@ CORE = _table(
         "rlx_core.ir.dims": "symbol",
         "rlx_core.ir.dtypes": "bf16 c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     }
-) | {"compile": "rlx_core.runtime.function:compile_function", "bool_": "rlx_core.ir.dtypes"}
+) | {"bool_": "rlx_core.ir.dtypes"}
 
 
 def lazy_names(

@@ -177,12 +177,13 @@ def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]
 def operator(name: str) -> Callable[..., Any]:
     """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
     if name not in Value.operators:
-        importlib.import_module(OPERATORS)
+        for module in OPERATORS:
+            importlib.import_module(module)
     return Value.operators[name]
 
 
-OPERATORS: Final = "rlx_core.ops.array_api"
-"""The module that fills `Value.operators` when it is imported; named here, because this layer imports no op."""
+OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
+"""The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
 class Value:
@@ -288,6 +289,9 @@ class Value:
 
     # NumPy must leave `array + value` to us instead of making an object array of values.
     __array_ufunc__ = None
+
+    def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
+        self._refuse(f"numpy.{function.__name__}")
 
     def _refuse(self, wanted: str) -> NoReturn:
         raise TraceError(
@@ -420,6 +424,11 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.nodes)} nodes, {len(self.outputs)} outputs)"
+
+    def __str__(self) -> str:
+        from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
+
+        return print_graph(self).rstrip("\n")
 
 
 def leaf_name(value: Value) -> str:

@@ -20,10 +20,11 @@ FAMILIES: Final[Mapping[str, str]] = {
     "along_axis": "take_along_axis put_along_axis",
     "arithmetic": "add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp",
     "attention": "attention attention_backward",
-    "batch_norm": (
-        "batch_norm_inference batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
+    "batch_norm": "batch_norm_inference batch_norm",
+    "batch_norm_backward": (
+        "batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
         "batch_norm_inference_backward_beta batch_norm_inference_backward_mean "
-        "batch_norm_inference_backward_var batch_norm"
+        "batch_norm_inference_backward_var"
     ),
     "bitwise": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
     "blocks": (

@@ -79,6 +79,27 @@ def test_a_blocked_plugin_is_not_imported_for_the_help(bench, words) -> None:
     assert "Commands of plugins" not in bench(*words).out
 
 
+def test_the_help_works_while_the_configuration_cannot_be_read(bench) -> None:
+    (bench.place / "rlx.toml").write_text("[plugins")
+    ran = bench("--help")
+    assert ran.out.startswith(HELP)
+    assert "configuration:" in ran.out
+    assert bench("bench").code == 2
+
+
+@pytest.mark.parametrize("command", ["plugins", "ops", "passes", "why", "plan", "doctor", "explain", "show", "demo"])
+def test_the_help_of_a_command_begins_with_its_line_in_the_list(rlx, command) -> None:
+    ran = rlx(command, "--help")
+    line = next(each.split(maxsplit=1)[1] for each in HELP.splitlines() if each.startswith(f"  {command} "))
+    assert ran.code == 0
+    assert line.rstrip(".") in " ".join(ran.out.split())
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_the_kinds_of_why_are_listed_whole(rlx) -> None:
+    assert "..." not in rlx("why", "--help").out.partition("Commands:")[2]
+
+
 def test_a_command_of_a_plugin_runs_with_its_own_options(bench) -> None:
     assert bench("bench", "--times", "3").out == "measured 3 times\n"
     assert "How often." in bench("bench", "--help").out

@@ -15,7 +15,7 @@ def test_every_kind_of_broken_plugin_is_a_row_with_its_reason(broken, kinds) -> 
     for name, (_, _, state, reason) in kinds.items():
         assert set(rows[name]) == KEYS
         assert (rows[name]["state"], reason in rows[name]["reason"]) == (state, True), name
-        assert rows[name]["mend"] or state == "unavailable", name
+        assert (rows[name]["mend"] is None) == (state == "unavailable"), name
 
 
 def test_what_a_plugin_provides_is_listed_by_kind(acme) -> None:

@@ -72,6 +72,7 @@ class NumpyProgram(Program):
             for v, a in lir.aliases.items()
             if a.root in per_run
         ]
+        self._lent = [*self._inputs, *(f[0] for f in self._fresh), *(v[0] for v in self._per_run_views)]
         self._deliveries = self._plan_deliveries()
         self._frames: list[tuple[int, Frame]] = []
         self._lock = threading.Lock()
@@ -164,9 +165,9 @@ class NumpyProgram(Program):
                 arrays[place] = view(root, shape, dtype, alias.byte_offset, alias.strides)
         for instruction in self._instructions:
             if instruction.workspace is not None:
-                slot = instruction.step.workspace
-                assert slot is not None, "an instruction has a workspace because its step has"
-                arrays[instruction.workspace] = arena[slot.offset : slot.end]
+                scratch = instruction.step.workspace
+                assert scratch is not None, "an instruction has a workspace because its step has"
+                arrays[instruction.workspace] = arena[scratch.offset : scratch.end]
         return Frame(arrays)
 
     def _take_frame(self) -> tuple[int, Frame]:
@@ -179,9 +180,7 @@ class NumpyProgram(Program):
         return version, self._new_frame()
 
     def _give_back(self, version: int, frame: Frame) -> None:
-        for place in self._inputs:
-            frame.arrays[place] = None
-        for place, *_ in (*self._fresh, *self._per_run_views):
+        for place in self._lent:
             frame.arrays[place] = None
         with self._lock:
             self._frames.append((version, frame))
