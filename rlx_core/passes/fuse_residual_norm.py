@@ -57,7 +57,7 @@ class FuseResidualNorm(Pass):
             if isinstance(found, Group) and not grouping.add(found):
                 found = Declined("an operand of the norm depends on the sum", "NotFused")
             if isinstance(found, Declined):
-                misses.append(Miss(self.name.removeprefix("rlx."), node.label, found.reason, found.kind))
+                misses.append(Miss("fuse-residual-norm/residual-norm", node.label, found.reason, found.kind))
         result = regroup(grouping, self.name)
         return Result(result.graph, result.values, result.counts, misses)
 

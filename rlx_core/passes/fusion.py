@@ -23,9 +23,9 @@ __all__ = ["Accepted", "claims", "declined_if_kept", "fusion_of", "refusal_of", 
 
 
 def claims(context: Context, ops: Collection[type[Op]]) -> bool:
-    """Whether the target has kernels of its own for every one of `ops`; without a target, or kernels, everything is claimed."""
+    """Whether the target has kernels of its own for any of `ops`; without a target, or kernels, everything is claimed."""
     claimed = frozenset() if context.target is None else context.target.kernels.claimed
-    return not claimed or all(op.name in claimed for op in ops)
+    return not claimed or any(op.name in claimed for op in ops)
 
 
 def refusal_of(context: Context, node: Node) -> Declined | None:
