@@ -40,7 +40,7 @@ class RegionStep:
     """One op of a region. `reads` are numbers of values: inputs first, then earlier steps."""
 
     op: Op
-    reads: tuple[int, ...] = field(converter=tuple)
+    reads: tuple[int, ...]
 
 
 def may_be_step(op: Op) -> bool:
@@ -106,7 +106,9 @@ class ElementwiseRegion(Op):
             raise WrongInputCountError(f"has {len(self.access)} access maps and {len(x)} inputs")
         for place, (found, access) in enumerate(zip(x, self.access, strict=True)):
             if broadcast_shapes(found.shape, self.shape) != self.shape or access != access_of(found.shape, self.shape):
-                raise ShapeError(f"x{place} {found} is not read by strides {list(access)} in a region {list(self.shape)}")
+                raise ShapeError(
+                    f"x{place} {found} is not read by strides {list(access)} in a region {list(self.shape)}"
+                )
         types = self.types(*x)[len(x) :]
         chosen = tuple(types[r] for r in self.results)
         return chosen[0] if len(chosen) == 1 else chosen

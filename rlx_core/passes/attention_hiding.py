@@ -7,12 +7,15 @@ softmax NaN, a large finite fill makes all keys equal. Where every query provabl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from attrs import frozen
 
 from rlx_core.ir.dtypes import bool_, f16
 from rlx_core.ir.graph import Constant, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ops.arithmetic import add, multiply, negative, subtract
 from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.comparison import greater, greater_equal, less, less_equal, logical_not
 from rlx_core.ops.creation import Full, Iota
@@ -33,6 +36,7 @@ class Hiding:
         scores: What is selected from.
         mask: bool, broadcast against the scores; true (or false, if `is_inverted`) where a key is visible.
         empty_row: What a query gives whose keys are all hidden.
+        declined: Why this selection hides nothing after all.
     """
 
     node: Node
@@ -40,10 +44,11 @@ class Hiding:
     mask: Value
     is_inverted: bool
     empty_row: EmptyRow
+    declined: Declined | None = None
 
 
-def hiding_of(value: Value) -> Hiding | Declined | None:
-    """`value` as hidden scores; `None` if it is no selection, `Declined` if its fill does not hide."""
+def hiding_of(value: Value) -> Hiding | None:
+    """`value` as hidden scores; `None` if it is no selection with a constant."""
     node = value.node
     if not isinstance(node.op, Where):
         return None
@@ -55,13 +60,14 @@ def hiding_of(value: Value) -> Hiding | Declined | None:
         fill = constant_of(filler)
         if fill is None:
             continue
+        least = float(np.finfo(np.float16).min) if value.dtype is f16 else -1e9
+        empty_row: EmptyRow = "nan" if fill == -math.inf else "uniform"
+        declined = None
         if mask.dtype is not bool_ or scores.type != value.type:
-            return Declined(f"the mask {mask.type} does not broadcast to the scores {scores.type}", "DtypeMismatch")
-        if fill == -math.inf:
-            return Hiding(node, scores, mask, is_inverted, "nan")
-        if fill <= (float(np.finfo(np.float16).min) if value.dtype is f16 else -1e9):
-            return Hiding(node, scores, mask, is_inverted, "uniform")
-        return Declined(f"a fill of {fill:g} leaves hidden keys a weight; hiding takes -1e9 or less", "NotFused")
+            declined = Declined(f"the mask {mask.type} does not broadcast to the scores {scores.type}", "DtypeMismatch")
+        elif fill > least:
+            declined = Declined(f"a fill of {fill:g} leaves hidden keys a weight; {least:g} or less hides them")
+        return Hiding(node, scores, mask, is_inverted, empty_row, declined)
     return None
 
 
@@ -102,8 +108,8 @@ def shows_up_to_own_position(node: Node, is_inverted: bool) -> bool:
         return False
     left, right = (None if v is None else counted_axis(v) for v in node.operands)
     query, key = -2, -1
-    shown = {less_equal.op: (key, query), greater_equal.op: (query, key)}
-    hidden = {greater.op: (key, query), less.op: (query, key)}
+    shown: dict[type[Op], tuple[int, int]] = {less_equal.op: (key, query), greater_equal.op: (query, key)}
+    hidden: dict[type[Op], tuple[int, int]] = {greater.op: (key, query), less.op: (query, key)}
     return (hidden if is_inverted else shown).get(type(node.op)) == (left, right) != (None, None)
 
 
@@ -163,13 +169,15 @@ def magnitude(value: Value, depth: int = 16) -> float | None:
         return float(np.max(np.abs(array), initial=0.0)) if np.isfinite(array).all() else None
     if isinstance(node.op, Cast) and node.operands[0] is not None and node.operands[0].dtype is bool_:
         return 1.0
-    combine = {"rlx.mul": math.prod, "rlx.add": sum, "rlx.sub": sum, "rlx.where": max, "rlx.neg": sum}
+    combine: dict[type[Op], Callable[[Iterable[float]], float]] = {
+        multiply.op: math.prod, add.op: sum, subtract.op: sum, negative.op: sum, Where: max,
+    }  # fmt: skip
     moves = isinstance(node.op, Reshape | Expand | Full | Cast)
-    if depth == 0 or not (moves or node.op.name in combine):
+    if depth == 0 or not (moves or type(node.op) in combine):
         return None
     read = [v for v in node.present() if v.dtype is not bool_]
     bounds = [magnitude(v, depth - 1) for v in read]
     known = [b for b in bounds if b is not None]
     if len(known) < len(bounds) or not known:
         return None
-    return known[0] if moves else float(combine[node.op.name](known))
+    return known[0] if moves else float(combine[type(node.op)](known))

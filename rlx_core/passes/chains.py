@@ -47,9 +47,7 @@ class Factors:
     nodes: tuple[Node, ...] = field(default=())
 
     def __add__(self, other: Factors) -> Factors:
-        return Factors(
-            (*self.constants, *other.constants), (*self.values, *other.values), (*self.nodes, *other.nodes)
-        )
+        return Factors((*self.constants, *other.constants), (*self.values, *other.values), (*self.nodes, *other.nodes))
 
     @property
     def constant(self) -> float:
@@ -116,6 +114,7 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
     aligned = (*(1,) * (rank - value.ndim), *value.shape)
     return node if found == axes and aligned in (kept, shape) else None
+
 
 def between(value: Value, end: Node) -> tuple[Node, ...]:
     """The nodes from the one that gives `value` down to `end`, through first operands, `end` included."""

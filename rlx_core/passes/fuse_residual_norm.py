@@ -25,10 +25,10 @@ from rlx_core.passes.splice import draft
 
 __all__ = ["FuseResidualNorm"]
 
-FUSED: dict[type[Op], type[FusedResidualLN | FusedResidualRmsNorm]] = {
-    LayerNorm: FusedResidualLN,
-    RmsNorm: FusedResidualRmsNorm,
-}
+Fused = type[FusedResidualLN] | type[FusedResidualRmsNorm]
+Kinds = dict[type[Op], Fused]
+
+FUSED: Kinds = {LayerNorm: FusedResidualLN, RmsNorm: FusedResidualRmsNorm}
 
 
 @define_pass("fuse-residual-norm")
@@ -48,7 +48,7 @@ class FuseResidualNorm(Pass):
         kinds = {norm: fused for norm, fused in FUSED.items() if claims(context, (fused,))}
         return each_graph(graph, lambda g: self.fuse(g, kinds, context)) if kinds else Result.unchanged(graph)
 
-    def fuse(self, graph: Graph, kinds: dict[type[Op], type], context: Context) -> Result:
+    def fuse(self, graph: Graph, kinds: Kinds, context: Context) -> Result:
         grouping, misses = Grouping(graph), []
         for node in graph.nodes:
             if type(node.op) not in kinds:
@@ -61,21 +61,21 @@ class FuseResidualNorm(Pass):
         result = regroup(grouping, self.name)
         return Result(result.graph, result.values, result.counts, misses)
 
-    def find(self, graph: Graph, norm: Node, fused: type, context: Context) -> Group | Declined | None:
+    def find(self, graph: Graph, norm: Node, fused: Fused, context: Context) -> Group | Declined | None:
         """The group that ends in `norm`; the first way to read its operand as a residual sum that the target runs."""
         declined: Declined | None = None
         for form in residual_sums(graph, norm):
             if normalize_axes(norm.op.attributes()["axes"], norm.type.rank) != (norm.type.rank - 1,):
-                return Declined(f"the norm is over axes {norm.op.attributes()['axes']}, not the last alone", "AxisNotLast")
+                return Declined(
+                    f"the norm is over axes {norm.op.attributes()['axes']}, not the last alone", "AxisNotLast"
+                )
             found = self.group(graph, norm, form, fused, context)
             if isinstance(found, Group):
                 return found
             declined = declined or found
         return declined
 
-    def group(
-        self, graph: Graph, norm: Node, form: Sum, fused: type, context: Context
-    ) -> Group | Declined:
+    def group(self, graph: Graph, norm: Node, form: Sum, fused: Fused, context: Context) -> Group | Declined:
         total = form.nodes[-1].result
         is_kept = total in graph.output_set or len(graph.uses[total]) > 1
         if is_kept and not self.with_sum:
@@ -123,9 +123,9 @@ def residual_sums(graph: Graph, norm: Node) -> Iterator[Sum]:
             assert bias is not None, "a sum has two operands"
             # (x + bias) + residual is not x + residual + bias to the last bit, so the sum must not be seen by others.
             is_seen = outer.result in graph.output_set or len(graph.uses[outer.result]) > 1
-            if x.type == norm.type and bias.shape == norm.type.shape[-1:] and not is_seen:
-                if inner_value not in graph.output_set:
-                    yield Sum((inner, outer), x, residual, bias)
+            fits = x.type == norm.type and bias.shape == norm.type.shape[-1:]
+            if fits and not is_seen and inner_value not in graph.output_set:
+                yield Sum((inner, outer), x, residual, bias)
     x, residual = outer.operands
     if x is not None and residual is not None and x.type == residual.type == norm.type:
         yield Sum((outer,), x, residual)

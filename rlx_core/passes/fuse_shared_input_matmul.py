@@ -58,7 +58,9 @@ class FuseSharedInputMatMul(Pass):
             if len(joined) < self.least:
                 if len(members) >= self.least and joined:
                     said = f"{len(joined)} of {len(members)} products of one value have bound weights"
-                    misses.append(Miss("fuse-shared-input-matmul/shared-input", members[0].label, said, "SharedMatmulCount"))
+                    misses.append(
+                        Miss("fuse-shared-input-matmul/shared-input", members[0].label, said, "SharedMatmulCount")
+                    )
                 continue
             self.add(grouping, joined)
         result = regroup(grouping, self.name)

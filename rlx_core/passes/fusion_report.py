@@ -1,7 +1,7 @@
 """What fusion came to: which ops a program had before and has now, how often each rule fired, and where one nearly did.
 
-A near miss is a place that matched the core of a pattern and failed one condition. It names the value that was in the way, so that
-the person who wrote the model can move it; `assert_fusion_clean` makes that a test.
+A near miss is a place that matched the core of a pattern and failed one condition. It names the value that was in the way,
+so that the person who wrote the model can move it; `assert_fusion_clean` makes that a test.
 """
 
 from __future__ import annotations

@@ -71,9 +71,7 @@ def is_step(node: Node) -> bool:
     return is_complete and len(node.types) == 1 and may_be_step(node.op)
 
 
-def grown(
-    grouping: Grouping, last: Node, limits: tuple[int | None, int | None], shares: bool
-) -> list[Node]:
+def grown(grouping: Grouping, last: Node, limits: tuple[int | None, int | None], shares: bool) -> list[Node]:
     """The largest region that ends in `last` within the limits, in program order."""
     graph, shape = grouping.graph, last.type.shape
     inside = {last}

@@ -39,8 +39,11 @@ SWAP_HEADS = (0, 2, 1, 3)
 @ruleset("recognise-attention")
 def recognise_attention() -> Iterator[Rule]:
     """Recognise attention in products around a softmax, with its scale, cap, bias, mask and what an empty row gives."""
-    yield rewrite("attention", MatMul).to(as_attention).giving_up("the last bits").sampled(
-        q="f32[1, 2, 3, 4]", k="f32[1, 2, 5, 4]", v="f32[1, 2, 5, 4]", make=written_out
+    yield (
+        rewrite("attention", MatMul)
+        .to(as_attention)
+        .giving_up("the last bits")
+        .sampled(q="f32[1, 2, 3, 4]", k="f32[1, 2, 5, 4]", v="f32[1, 2, 5, 4]", make=written_out)
     )
     yield rewrite("heads-in-place", Transpose).to(heads_in_place).sampled(x="f32[2, 3, 2, 4]", make=turned_heads)
     yield rewrite("features-in-place", Reshape).to(features_in_place).sampled(x="f32[2, 3, 8]", make=split_features)
@@ -130,7 +133,7 @@ def read(weights: Value) -> Found | Declined | None:
     scores = weights.node.operands[0]
     assert scores is not None, "softmax has an operand"
     hiding = hiding_of(reading.through_casts(scores))
-    if isinstance(hiding, Hiding):
+    if hiding is not None:
         reading.nodes.append(hiding.node)
         scores = hiding.scores
     for bias, inner in summands(scores):
@@ -140,8 +143,8 @@ def read(weights: Value) -> Found | Declined | None:
         found = below_bias(inner_reading, inner)
         if found is None:
             continue
-        if isinstance(hiding, Declined):
-            return hiding
+        if hiding is not None and hiding.declined is not None:
+            return hiding.declined
         q, k, scale, softcap = found
         if normalize_axis(softmax.axis, weights.ndim) != weights.ndim - 1:
             return Declined(f"the softmax is over axis {softmax.axis}, not over the keys", "AxisNotLast")

@@ -41,7 +41,7 @@ class Group:
 
 
 class Grouping:
-    """Disjoint groups of one graph that can all be replaced at once: none depends on its own result, directly or through others."""
+    """Disjoint groups of one graph that can all be replaced at once: none depends on its own result, even through others."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
