@@ -9,6 +9,8 @@ import pytest
 
 from rlx_core.plugins import PluginHost, set_default_host
 
+import pytest
+
 pytest_plugins = ["rlx_core.testing.plugin"]
 
 
@@ -31,3 +33,7 @@ def a_backend_is_there() -> Iterator[None]:
     before = set_default_host(PluginHost([rlx_cpu.plugin]))
     yield
     set_default_host(before)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write what pages of the documentation print into them")

@@ -133,7 +133,7 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     job.events.tell("compile-start", key=job.key)
-    found, source = find_or_compile(job, None if configuration.printing.ir_dump else cache)
+    found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ALLOWANCE = 60e6  # bytes for everything else: the compiler's own code and graphs, the tokenizer, the caches of allocators
+ALLOWANCE = (
+    60e6  # bytes for everything else: the compiler's own code and graphs, the tokenizer, the caches of allocators
+)
 
 PEAK = """
 import resource, sys
@@ -59,4 +61,6 @@ def test_minilm_needs_its_weights_its_arena_and_little_more(tmp_path: Path, cach
     allowed = found["weights"] + found["arena"] + ALLOWANCE
     numbers = {name: f"{count / 1e6:.1f} MB" for name, count in {**found, "baseline": baseline}.items()}
     assert found["arena"] > 0, "the plan of the sizes that ran is reported"
-    assert beyond <= allowed, f"{beyond / 1e6:.1f} MB beyond the interpreter with NumPy, {allowed / 1e6:.1f} allowed: {numbers}"
+    assert beyond <= allowed, (
+        f"{beyond / 1e6:.1f} MB beyond the interpreter with NumPy, {allowed / 1e6:.1f} allowed: {numbers}"
+    )
