@@ -21,7 +21,7 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def backend() -> Iterator[None]:
+def a_backend_is_there() -> Iterator[None]:
     """A default host with the backend of this checkout, unless one is installed."""
     if PluginHost().activate_all().backends or importlib.util.find_spec("rlx_cpu") is None:
         yield

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
@@ -584,7 +585,8 @@ class Builder:
                 hint="pass it in as an operand; a value belongs to the trace it was made in",
             )
         if value not in self.captures:
-            label = f"captured{len(self.captures)}"
+            labels = (f"captured{i}" for i in count(len(self.captures)))
+            label = next(each for each in labels if each not in self._leaf_names)
             self.captures[value] = self.input(label, value.type, origin=value.node.origin)
         return self.captures[value]
 

@@ -23,7 +23,7 @@ from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single
+from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
@@ -71,12 +71,16 @@ class Call:
         return leaves
 
     def inline(self, graph: Graph, added: Sequence[Any] = (), leaves: Mapping[str, Value] | None = None) -> Results:
-        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order."""
+        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order.
+
+        They go to the innermost trace, which need not be the one of the call: a pullback may be mapped.
+        """
+        builder = ambient_builder() or self.builder
         own = self.traced.graph.input_types
         extra = [name for name in graph.input_types if name not in own]
         bindings = {**self.values, **(leaves or {}), **self.traced.captures}
-        bindings |= {n: as_value(self.builder, a) for n, a in zip(extra, added, strict=True)}
-        return inline(self.builder, graph, bindings)
+        bindings |= {n: as_value(builder, a) for n, a in zip(extra, added, strict=True)}
+        return inline(builder, graph, bindings)
 
     def returned(self, outputs: Sequence[Any]) -> Any:
         """What the function returns, with these leaves."""
@@ -287,12 +291,9 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
 
 
 def _axes_of(axis: Any, argument: Any) -> list[int | None]:
-    leaves, tree = flatten(argument)
-    if axis is None or isinstance(axis, int):
-        return [None if is_static_leaf(leaf) else axis for leaf in leaves]
-    flat, given = flatten(axis)
-    same_structure("vmap in_axes", tree, given)
-    return list(flat)
+    """The mapped axis of each leaf; Python scalars have none, whatever `axis` says."""
+    axes = spread("vmap in_axes", axis, argument)
+    return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
 
 
 def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]]) -> Dim:
@@ -325,8 +326,4 @@ def _drop_axis(leaf: Any, axis: int | None) -> Any:
 
 
 def _out_axes(out_axes: Any, results: Tree) -> list[int | None]:
-    if out_axes is None or isinstance(out_axes, int):
-        return [out_axes] * len(results.names)
-    flat, tree = flatten(out_axes, "result")
-    same_structure("vmap out_axes", results, tree)
-    return list(flat)
+    return spread("vmap out_axes", out_axes, results.unflatten(range(len(results.names))))
