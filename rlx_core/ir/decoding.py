@@ -46,7 +46,9 @@ def find_op(name: str, ops: OpTable) -> type[Op]:
     Raises:
         UnknownNameError: Nothing provides it.
     """
-    found = ops.get(name) or LEAVES.get(name)
+    found = LEAVES.get(name) or ops.get(
+        name
+    )  # leaves first: asking plugins for a name nobody has would import them all
     if found is None:
         raise UnknownNameError(
             f"op {name}: no active plugin provides it", hint=nearest(name, ops) or f"rlx why op {name}"

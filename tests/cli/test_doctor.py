@@ -66,8 +66,8 @@ def test_a_variable_that_means_nothing_is_noted_with_the_nearest(acme, monkeypat
 
 
 def test_a_variable_that_cannot_be_read_is_wrong(acme, monkeypatch) -> None:
-    monkeypatch.setenv("RLX_SDPA_THRESHOLD", "many")
-    assert checks(acme)["environment", "RLX_SDPA_THRESHOLD"]["verdict"] == "wrong"
+    monkeypatch.setenv("RLX_KERNEL_DISPATCH", "many")
+    assert checks(acme)["environment", "RLX_KERNEL_DISPATCH"]["verdict"] == "wrong"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such modes")

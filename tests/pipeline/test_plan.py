@@ -217,7 +217,7 @@ class TestHash:
             {"passes": {"fold-constants": {"limit": 7}}},
             {"dispatch": {"policy": "force-common"}},
             {"fusion": {"policy": "fusable"}},
-            {"precision": {"policy": "auto-mixed"}},
+            {"memory": {"alignment": 256}},
             {"memory": {"alignment": 128}},
         ],
     )

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Backend, Target
+from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_cpu.kernels import kernels
+from rlx_cpu.oracle import OracleProgram
 from rlx_cpu.program import NumpyProgram
 
 __all__ = ["CpuBackend"]
@@ -28,8 +29,9 @@ class CpuBackend(Backend):
             properties={"tier": "numpy"},
         )
 
-    def compile(self, lir: Lir, options: Mapping[str, Any]) -> NumpyProgram:
-        return NumpyProgram(lir, self.target.kernels)
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        chosen = options.get("options", {})
+        return OracleProgram(lir) if chosen.get("cpu.oracle") else NumpyProgram(lir, target.kernels)
 
     def devices(self) -> list[str]:
         return [platform.processor() or platform.machine()]
