@@ -79,7 +79,7 @@ def _read(kernel: Kernel, load: Load, values: Sequence[np.ndarray], data: np.nda
 
 def _write(kernel: Kernel, store: Store, value: np.ndarray, data: np.ndarray | None) -> None:
     assert data is not None, "results are there"
-    varies = kernel.varies[store.value]
+    varies = kernel.varies[store.value] or any(store.strides[a] for a in kernel.row_axes)
     extents = [n if varies or a < kernel.grid else 1 for a, n in enumerate(kernel.extents)]
     at = np.broadcast_to(_places(store.strides, store.offset, extents), extents)
     cells = np.ascontiguousarray(np.broadcast_to(value, extents)).reshape(-1, 1).view(np.uint8)

@@ -68,8 +68,10 @@ def schedule(kernel: Kernel) -> Schedule:
     """The loops of a kernel; without rows there is one, of one pass."""
     level, varies = levels(kernel), kernel.varies
     reduces = [i for i, v in enumerate(kernel.values) if isinstance(v, Reduce)]
-    inside = tuple(i for i, s in enumerate(kernel.stores) if varies[s.value])
-    finish = tuple(i for i, s in enumerate(kernel.stores) if not varies[s.value])
+    # What is one a row may still be stored along it: a mean that is broadcast back, say.
+    along = [varies[s.value] or any(s.strides[a] for a in kernel.row_axes) for s in kernel.stores]
+    inside = tuple(i for i, is_along in enumerate(along) if is_along)
+    finish = tuple(i for i, is_along in enumerate(along) if not is_along)
     depths = sorted({level[kernel.values[r].arg] for r in reduces})  # type: ignore[union-attr]
     groups = [tuple(r for r in reduces if level[r] == depth + 1) for depth in depths]
     plan: list[tuple[tuple[int, ...], tuple[int, ...]]] = [(group, ()) for group in groups]

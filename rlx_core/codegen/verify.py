@@ -99,5 +99,3 @@ def _store_faults(kernel: Kernel, store: Store) -> Iterator[str]:
         yield f"{buffer.name} is an operand"
     if buffer.dtype is not kernel.values[store.value].dtype:
         yield f"stores {kernel.values[store.value].dtype} into a buffer of {buffer.dtype}"
-    if not kernel.varies[store.value] and any(store.strides[a] for a in kernel.row_axes):
-        yield "a value that is one a row is stored along the row"
