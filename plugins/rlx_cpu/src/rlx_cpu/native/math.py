@@ -95,14 +95,18 @@ def scaled_by(b: ir.IRBuilder, x: ir.Value, whole: ir.Value, n: ir.Value) -> ir.
     return b.fmul(b.fmul(x, power_of_two(b, half, x)), power_of_two(b, b.sub(n, half), x))
 
 
-def exponential(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """e^x; 0 below -104 and infinity above 88.73."""
-    x = held(b, x, -104.0, 89.0)
+def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """(e^r - 1, n as a float, n) with x = r + n·ln 2, for |x| < 2^20."""
     whole, n = rounded(b, b.fmul(x, constant(x.type, math.log2(math.e))))
     negated = b.fneg(whole)
     r = fma(b, negated, constant(x.type, LN2_HIGH), x)
     r = fma(b, negated, constant(x.type, LN2_LOW), r)
-    tail = fma(b, polynomial(b, r, EXP), b.fmul(r, r), r)
+    return fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), whole, n
+
+
+def exponential(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """e^x; 0 below -104 and infinity above 88.73."""
+    tail, whole, n = reduced(b, held(b, x, -104.0, 89.0))
     return scaled_by(b, b.fadd(tail, constant(x.type, 1.0)), whole, n)
 
 
@@ -123,12 +127,7 @@ def exp2(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 @vector(activation.expm1.op)
 def expm1(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     small = x
-    x = held(b, x, -20.0, 89.0)
-    whole, n = rounded(b, b.fmul(x, constant(x.type, math.log2(math.e))))
-    negated = b.fneg(whole)
-    r = fma(b, negated, constant(x.type, LN2_HIGH), x)
-    r = fma(b, negated, constant(x.type, LN2_LOW), r)
-    tail = fma(b, polynomial(b, r, EXP), b.fmul(r, r), r)
+    tail, _, n = reduced(b, held(b, x, -20.0, 89.0))
     # Half the power, so that 2^128 does not appear where the result is still finite.
     scale = power_of_two(b, b.sub(n, constant(n.type, 1)), x)
     result = fma(b, tail, scale, b.fsub(scale, constant(x.type, 0.5)))
@@ -209,14 +208,27 @@ def erf(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 @vector(activation.erfc.op)
 def erfc(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    # e^(-a²)·P(q)/(1 + 2a). What each rounding of P, of the divisor, of the quotient and of a² lost is carried along and
+    # added at the end: they are four, and would cost as many ulp.
+    one, three = constant(x.type, 1.0), constant(x.type, 3.0)
     a = held(b, intrinsic(b, "llvm.fabs", x), None, 10.1)
-    q = b.fdiv(b.fsub(a, constant(x.type, 3.0)), b.fadd(a, constant(x.type, 3.0)))
-    shape = b.fdiv(polynomial(b, q, ERFC), fma(b, a, constant(x.type, 2.0), constant(x.type, 1.0)))
+    q = b.fdiv(b.fsub(a, three), b.fadd(a, three))
+    slope = polynomial(b, q, ERFC[1:])
+    p = fma(b, slope, q, constant(x.type, ERFC[0]))
+    p_lost = fma(b, slope, q, b.fsub(constant(x.type, ERFC[0]), p))
+    twice = b.fadd(a, a)
+    d = b.fadd(twice, one)
+    held_one = b.fsub(d, twice)
+    d_lost = b.fadd(b.fsub(twice, b.fsub(d, held_one)), b.fsub(one, held_one))
+    inverse = b.fdiv(one, d)
+    shape = b.fmul(p, inverse)
+    left = b.fadd(fma(b, b.fneg(shape), d, p), fma(b, b.fneg(shape), d_lost, p_lost))
     square = b.fmul(a, a)
+    tail, whole, n = reduced(b, b.fneg(square))
     lost = fma(b, a, a, b.fneg(square))
-    bell = exponential(b, b.fneg(square))
-    # e^-(square + lost) to first order in what squaring lost.
-    right = fma(b, b.fmul(bell, shape), b.fneg(lost), b.fmul(bell, shape))
+    tail = b.fsub(tail, fma(b, lost, tail, lost))
+    low = fma(b, shape, tail, b.fmul(left, inverse))
+    right = scaled_by(b, b.fadd(shape, low), whole, n)
     is_left = b.fcmp_ordered("<", x, constant(x.type, 0.0))
     outer = b.select(is_left, b.fsub(constant(x.type, 2.0), right), right)
     # Near 0 nothing cancels in 1 - erf x, and the quotients above would cost more digits.
