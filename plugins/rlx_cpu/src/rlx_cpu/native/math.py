@@ -39,6 +39,9 @@ ERFC = (
     *(0.0025307995, 0.0019508287, -0.0007431189, -0.00018492942, 3.456989e-05),
 )
 
+# What its first coefficient lost when it was rounded to f32.
+ERFC_LOW = 5.0909e-8
+
 
 def fma(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """x·y + z with one rounding."""
@@ -102,6 +105,20 @@ def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]
     r = fma(b, negated, constant(x.type, LN2_HIGH), x)
     r = fma(b, negated, constant(x.type, LN2_LOW), r)
     return fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), whole, n
+
+
+def exponential_times(b: ir.IRBuilder, x: ir.Value, x_lost: ir.Value, y: ir.Value, y_lost: ir.Value) -> ir.Value:
+    """e^(x + x_lost)·(y + y_lost) for -105 < x <= 0, with hardly more than the last rounding."""
+    whole, n = rounded(b, b.fmul(x, constant(x.type, math.log2(math.e))))
+    negated = b.fneg(whole)
+    first = fma(b, negated, constant(x.type, LN2_HIGH), x)
+    r = fma(b, negated, constant(x.type, LN2_LOW), first)
+    r_lost = b.fadd(fma(b, negated, constant(x.type, LN2_LOW), b.fsub(first, r)), x_lost)
+    # e^(r + r_lost) - 1 = r + (r² P(r) + r_lost e^r): the first term alone, so that it is rounded once, with y.
+    square = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
+    rest = b.fadd(square, fma(b, r_lost, b.fadd(r, square), r_lost))
+    low = fma(b, y, r, fma(b, y, rest, y_lost))
+    return scaled_by(b, b.fadd(y, low), whole, n)
 
 
 def exponential(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -215,7 +232,7 @@ def erfc(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     q = b.fdiv(b.fsub(a, three), b.fadd(a, three))
     slope = polynomial(b, q, ERFC[1:])
     p = fma(b, slope, q, constant(x.type, ERFC[0]))
-    p_lost = fma(b, slope, q, b.fsub(constant(x.type, ERFC[0]), p))
+    p_lost = b.fadd(fma(b, slope, q, b.fsub(constant(x.type, ERFC[0]), p)), constant(x.type, ERFC_LOW))
     twice = b.fadd(a, a)
     d = b.fadd(twice, one)
     held_one = b.fsub(d, twice)
@@ -224,13 +241,10 @@ def erfc(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     shape = b.fmul(p, inverse)
     left = b.fadd(fma(b, b.fneg(shape), d, p), fma(b, b.fneg(shape), d_lost, p_lost))
     square = b.fmul(a, a)
-    tail, whole, n = reduced(b, b.fneg(square))
-    lost = fma(b, a, a, b.fneg(square))
-    tail = b.fsub(tail, fma(b, lost, tail, lost))
-    low = fma(b, shape, tail, b.fmul(left, inverse))
-    right = scaled_by(b, b.fadd(shape, low), whole, n)
+    lost = b.fneg(fma(b, a, a, b.fneg(square)))
+    right = exponential_times(b, b.fneg(square), lost, shape, b.fmul(left, inverse))
     is_left = b.fcmp_ordered("<", x, constant(x.type, 0.0))
     outer = b.select(is_left, b.fsub(constant(x.type, 2.0), right), right)
     # Near 0 nothing cancels in 1 - erf x, and the quotients above would cost more digits.
     inner = b.fsub(constant(x.type, 1.0), fma(b, x, polynomial(b, b.fmul(x, x), ERF), x))
-    return b.select(b.fcmp_ordered("<", intrinsic(b, "llvm.fabs", x), constant(x.type, 0.5)), inner, outer)
+    return b.select(b.fcmp_ordered("<", intrinsic(b, "llvm.fabs", x), constant(x.type, 0.625)), inner, outer)
