@@ -199,6 +199,9 @@ from rlx_core.runtime.api import trace as trace
 from rlx_core.runtime.api import value_and_grad as value_and_grad
 from rlx_core.runtime.api import vjp as vjp
 from rlx_core.runtime.api import vmap as vmap
+from rlx_core.runtime.files import load as load
+from rlx_core.runtime.files import save as save
+from rlx_core.runtime.function import compile as compile
 from rlx_core.runtime.function import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices

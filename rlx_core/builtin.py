@@ -1,4 +1,4 @@
-"""rlx's own plugin: the standard ops, passes, rule sets and pipelines, through the same hooks as anyone's.
+"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as anyone's.
 
 Everything here is a name and an address; nothing is imported before it is used.
 """
@@ -7,11 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlx_core.contributions import OpFamily, PassSpec, PipelineSpec, RuleSetSpec
+from rlx_core.contributions import (
+    BlockSpec,
+    ExporterSpec,
+    ImporterSpec,
+    LazyRef,
+    OpFamily,
+    PassSpec,
+    PipelineSpec,
+    RuleSetSpec,
+)
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
 
-__all__ = ["rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+__all__ = [
+    "rlx_blocks",
+    "rlx_exporters",
+    "rlx_importers",
+    "rlx_ops",
+    "rlx_passes",
+    "rlx_pipelines",
+    "rlx_rulesets",
+]
 
 
 @hookimpl
@@ -19,6 +36,13 @@ def rlx_ops() -> Iterator[OpFamily]:
     """The standard ops, a family a module."""
     for module, names in FAMILIES.items():
         yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+
+
+@hookimpl
+def rlx_blocks() -> Iterator[BlockSpec]:
+    """The blocks that models are built of; they are ops as well, in a HIR graph."""
+    for name in FAMILIES["blocks"].split():
+        yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
 
 
 @hookimpl
@@ -59,6 +83,24 @@ def rlx_rulesets() -> list[RuleSetSpec]:
     return [
         RuleSetSpec("rlx.algebra", "rlx_core.passes.algebra:algebra", summary="Identities that keep every bit."),
         RuleSetSpec("rlx.fast-math", "rlx_core.passes.fast_math:fast_math", summary="Identities of the reals only."),
+    ]
+
+
+@hookimpl
+def rlx_importers() -> list[ImporterSpec]:
+    """Readers of files."""
+    return [
+        ImporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:import_file", suffixes=[".safetensors"]),
+        ImporterSpec("rlx.program", "rlx_core.formats.program:import_file", suffixes=[".rlx"]),
+    ]
+
+
+@hookimpl
+def rlx_exporters() -> list[ExporterSpec]:
+    """Writers of files."""
+    return [
+        ExporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:export_file", suffixes=[".safetensors"]),
+        ExporterSpec("rlx.program", "rlx_core.formats.program:export_file", suffixes=[".rlx"]),
     ]
 
 

@@ -19,11 +19,11 @@ from rlx_core.ops.activation import gelu as _gelu
 from rlx_core.ops.activation import gelu_approx, relu, sigmoid, silu, softplus, tanh
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.array_api import shape_of
-from rlx_core.ops.attention import EmptyRow
 from rlx_core.ops.attention import attention as _attention
 from rlx_core.ops.attention_masks import AttentionLayout, MaskKind
+from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.comparison import equal, not_equal
-from rlx_core.ops.creation import iota, size_scalar
+from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.loss import (
@@ -32,6 +32,7 @@ from rlx_core.ops.loss import (
     softmax_cross_entropy_with_logits,
 )
 from rlx_core.ops.piecewise import elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
+from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.rope import RopeLayout, RopeStyle
 from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.statistics import as_axes
@@ -85,8 +86,8 @@ def linear(x: Any, w: Any, b: Any = None, *, activation: Any = None, name: str |
         activation: An op of one operand, its function or its name ("gelu").
         name: A name for the block, which every op it becomes inherits.
 
-    >>> linear(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)).tolist()
-    [[3.0], [3.0]]
+    >>> linear([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
+    [[11.0]]
     """
     operands = (x, w) if b is None else (x, w, b)
     return blocks.linear(*operands, activation=activation, has_bias=b is not None, name=name)
@@ -283,13 +284,11 @@ def cross_entropy(logits: Any, labels: Any, *, ignore_index: int | None = None, 
     )
     if reduction == "none":
         return reshape(losses, shape)
+    if reduction == "mean" and ignore_index is None:
+        return mean_axes(losses, axes=(0,))
     total = sum_axes(losses, axes=(0,))
-    return total if reduction == "sum" else total / _counted_rows(targets, ignore_index, total.dtype)
-
-
-def _counted_rows(labels: Any, ignore_index: int | None, like: Any) -> Any:
-    """How many rows count, at least 1 so that a batch of nothing but ignored rows has loss 0."""
-    if ignore_index is None:
-        return size_scalar(product(tuple(labels.shape)), as_dtype(like))
-    counted = sum_axes(not_equal(labels, ignore_index), axes=tuple(range(len(labels.shape))))
-    return cast(maximum(counted, 1), to=as_dtype(like))
+    if reduction == "sum":
+        return total
+    # At least 1, so that a batch of nothing but ignored rows has loss 0.
+    counted = maximum(sum_axes(not_equal(targets, ignore_index), axes=tuple(range(len(shape)))), 1)
+    return total / cast(counted, to=as_dtype(total.dtype))

@@ -12,7 +12,7 @@ import typer
 from attrs import frozen
 
 from rlx_core.cli.session import Session
-from rlx_core.errors import PluginError, RlxError
+from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginHost, Provenance, Registry
 
@@ -93,22 +93,36 @@ def rows(host: PluginHost, pattern: str) -> list[OpRow]:
     registry = host.activate_all()
     found = sorted(name for name in registry.ops if pattern in name or fnmatchcase(name, pattern))
     if pattern and not found:
-        registry.require("ops", pattern)  # says who failed that might have it, and what is near
+        full_name(host, pattern)  # raises
     return [row_of(registry, name) for name in found]
 
 
 def exact_name(host: PluginHost, word: str) -> str | None:
     """The full name of the one op that a word means: itself, or `softmax` for `rlx.softmax`."""
     registry = host.activate_all()
-    if word in registry.ops or ("ops", word) in registry.refused:
+    known = {*registry.ops, *(name for kind, name in registry.refused if kind == "ops")}
+    if word in known:
         return word
-    named = [name for name in registry.ops if name.partition(".")[2] == word]
+    named = [name for name in known if name.partition(".")[2] == word]
     return named[0] if len(named) == 1 else None
 
 
 def full_name(host: PluginHost, word: str) -> str:
-    """The name of an op as the registry has it; a word it does not know is returned for it to refuse."""
-    return exact_name(host, word) or word
+    """The name of the op that a word means, usable or not.
+
+    Raises:
+        RlxError: There is none; the error says who failed that might have it, and what is near.
+    """
+    found = exact_name(host, word)
+    if found is not None:
+        return found
+    try:
+        host.require("ops", word)
+    except UnknownNameError as error:
+        # A word without its domain is too far from every full name to be near one.
+        error.hint = error.hint or nearest(word, (name.partition(".")[2] for name in host.registry().ops))
+        raise
+    return word
 
 
 def required_row(host: PluginHost, name: str) -> OpRow:
@@ -117,6 +131,7 @@ def required_row(host: PluginHost, name: str) -> OpRow:
     Raises:
         RlxError: It is not; the plugin's own cause is in the message.
     """
+    host.require("ops", name)
     found = row_of(host.activate_all(), name)
     if found.op is None:
         op = host.load("ops", name)
@@ -152,11 +167,12 @@ def derivation(rule: str, present: Mapping[str, str]) -> str:
 
 def default_of(attribute: attrs.Attribute[Any]) -> str | None:
     """How a default reads; a value that is made anew each time is shown as what it is made of."""
-    if attribute.default is attrs.NOTHING:
+    default: Any = attribute.default
+    if default is attrs.NOTHING:
         return None
-    if isinstance(attribute.default, attrs.Factory):  # type: ignore[arg-type]
-        return "…" if attribute.default.takes_self else repr(attribute.default.factory())
-    return repr(attribute.default)
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time, a function to type checkers
+        return "…" if default.takes_self else repr(default.factory())
+    return repr(default)
 
 
 # --------------------------------------------------------------------------------------------------- output
@@ -206,20 +222,22 @@ def source_of(row: OpRow) -> str | None:
 
 def letters(row: OpRow) -> str:
     """The rules in five letters: capital if written, small if derived, `+` if contributed, a dot if missing."""
-    shown = {"written": str.upper, "derived": str.lower, "none": lambda _: "·"}
-    return "".join(shown.get(state, lambda _: "+")(rule[0]) for rule, state in row.rules.items()) or "?"
+    return "".join(
+        {"written": rule[0].upper(), "derived": rule[0], "none": "·"}.get(state, "+")
+        for rule, state in row.rules.items()
+    )
 
 
 def list_layout(found: list[OpRow]) -> Iterator[Any]:
     """Two lines an op: the call and who provides it, then what it is."""
-    from rlx_core.cli.tables import cell, entry, listing
+    from rlx_core.cli.tables import cell, counted, entry, listing
 
     lines = []
     for row in found:
         about = cell(row.summary, "red" if row.op is None else "")
         lines.append((entry(row.signature, about), letters(row), row.owner.plugin))
     yield listing(("op(operands; attributes)", "rules", "plugin"), lines, whole=0)
-    yield f"\n{len(found)} ops. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
+    yield f"\n{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
     yield "written, a small letter derived, + contributed by another plugin, · missing."
 
 

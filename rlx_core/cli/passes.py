@@ -1,4 +1,7 @@
-"""`rlx passes`: the passes there are, with their options and what they require and ensure."""
+"""`rlx passes`: the passes there are, with their options and what they require and ensure.
+
+A set of rewrite rules stands in a pipeline like a pass, so it is listed as the pass that applies it.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from attrs import frozen
 
 from rlx_core.cli.ops import default_of
 from rlx_core.cli.session import Session
-from rlx_core.contributions import PassSpec
+from rlx_core.contributions import PassSpec, RuleSetSpec
 from rlx_core.errors import RlxError
+from rlx_core.passes.apply_rules import pass_of
 from rlx_core.passes.base import PassRecord
+from rlx_core.passes.rules import RuleSet
 from rlx_core.plugins import PluginHost, Provenance, Registry
 
 __all__ = ["PassRow", "passes", "row_of"]
@@ -29,7 +34,7 @@ class PassRow:
         record: The class; `None` if it cannot be imported, and then `fault` says why.
     """
 
-    spec: PassSpec
+    spec: PassSpec | RuleSetSpec
     owner: Provenance
     record: type[PassRecord] | None
     fault: str | None = None
@@ -37,7 +42,9 @@ class PassRow:
     @property
     def stage(self) -> str:
         """The level of program it works on."""
-        return (self.record.stage if self.record else None) or self.spec.stage or "mir"
+        if self.record is not None:
+            return self.record.stage
+        return (self.spec.stage if isinstance(self.spec, PassSpec) else None) or "mir"
 
     @property
     def options(self) -> dict[str, str | None]:
@@ -87,19 +94,22 @@ def rows(host: PluginHost, pattern: str = "") -> list[PassRow]:
         UnknownNameError: There is none.
     """
     registry = host.activate_all()
-    found = [name for name in registry.passes if pattern in name or fnmatchcase(name, pattern)]
+    named = [(kind, name) for kind in ("passes", "rulesets") for name in registry.table(kind)]
+    found = [(kind, name) for kind, name in named if pattern in name or fnmatchcase(name, pattern)]
     if pattern and not found:
         registry.require("passes", pattern)
-    return [row_of(registry, name) for name in found]
+    return [row_of(registry, kind, name) for kind, name in found]
 
 
-def row_of(registry: Registry, name: str) -> PassRow:
-    """The row of one pass that is registered."""
-    spec, owner = registry.require("passes", name), registry.owner("passes", name)
+def row_of(registry: Registry, kind: str, name: str) -> PassRow:
+    """The row of one pass or set of rules that is registered."""
+    spec, owner = registry.require(kind, name), registry.owner(kind, name)
     try:
-        record = registry.load("passes", name)
+        record = registry.load(kind, name)
     except RlxError as error:
         return PassRow(spec, owner, None, error.message)
+    if isinstance(record, RuleSet):
+        record = pass_of(record)
     if not (isinstance(record, type) and issubclass(record, PassRecord)):
         return PassRow(spec, owner, None, f"{record!r} is no pass")
     return PassRow(spec, owner, record)
@@ -109,6 +119,7 @@ def pass_json(row: PassRow) -> dict[str, Any]:
     """One pass with stable keys."""
     return {
         "name": row.spec.name,
+        "kind": "rules" if isinstance(row.spec, RuleSetSpec) else "pass",
         "stage": row.stage,
         "plugin": row.owner.plugin,
         "distribution": row.owner.distribution,
@@ -127,14 +138,14 @@ def list_json(found: list[PassRow]) -> dict[str, Any]:
 
 def layout(found: list[PassRow]) -> Iterator[Any]:
     """A block a pass: its name, what it does, its options, its relations."""
-    from rlx_core.cli.tables import cell, entry, facts, listing
+    from rlx_core.cli.tables import cell, counted, entry, facts, listing
 
     lines = []
     for row in found:
-        below = [cell(row.summary, "red" if row.record is None else ""), facts(details(row), indent=0)]
-        lines.append((entry(row.spec.name, *below), row.stage, row.owner.plugin))
+        about = cell(row.summary, "red" if row.record is None else "")
+        lines.append((entry(row.spec.name, about, facts(details(row), indent=0)), row.stage, row.owner.plugin))
     yield listing(("pass", "stage", "plugin"), lines, whole=0)
-    yield f"\n{len(found)} passes." if len(found) != 1 else "\n1 pass."
+    yield f"\n{counted({'passes': len(found)})}."
 
 
 def details(row: PassRow) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ Words are folded, not cut: what is piped to another program must be complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,7 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlx_core.pipeline.report import Report, human_bytes
+if TYPE_CHECKING:
+    from rlx_core.pipeline.report import Report
 
 __all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]
 
@@ -101,22 +102,29 @@ def one_of(kind: str) -> str:
 # ----------------------------------------------------------------------------------------- compile reports
 
 
-def report_tables(report: Report) -> Iterator[Table]:
+def report_tables(report: Report) -> Iterator[Padding]:
     """What a compilation came to: stages and memory, then passes, then which kernel of which plugin serves which op."""
-    yield listing(("compiled", ""), summary_rows(report), title=f"{report.name} on {report.target}")
-    changed = [
+    yield below(heading(f"{report.name} on {report.target}"), facts(summary_rows(report), indent=0))
+    passes = [
         (run.name, f"{run.nodes_before} → {run.nodes_after}", f"{run.seconds * 1e3:.1f} ms") for run in report.passes
     ]
-    if changed:
-        yield listing(("pass", "nodes>", "time>"), changed)
+    if passes:
+        yield below(listing(("pass", "nodes>", "time>"), passes))
     kernels = [
         (op, kernel, plugin or "(unknown)", count) for (op, kernel, plugin), count in report.kernels.most_common()
     ]
-    yield listing(("op", "kernel", "plugin", "steps>"), kernels)
+    yield below(listing(("op", "kernel", "plugin", "steps>"), kernels))
+
+
+def below(*parts: RenderableType) -> Padding:
+    """These, after an empty line."""
+    return Padding(Group(*parts), (1, 0, 0, 0))
 
 
 def summary_rows(report: Report) -> Iterator[tuple[str, str]]:
     """The numbers of a compilation, each with its name."""
+    from rlx_core.pipeline.report import human_bytes  # listings of names need no graphs
+
     yield "stages", ", ".join(f"{count} {stage}" for stage, count in report.stages.items())
     parts = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in report.seconds.items())
     yield "time", f"{parts} ({report.cache})" if parts else report.cache

@@ -31,6 +31,7 @@ class Account:
 
     Args:
         owner: Who provides it; `None` while nobody may, and then `refusal` says why.
+        address: What is imported when it is first used.
         source: Where the class itself is written, which need not be the plugin's own file.
         rivals: Others that claim it too.
         overrides: Those that the configuration took it from, each with the place that says so.
@@ -41,6 +42,7 @@ class Account:
     kind: str
     name: str
     owner: Provenance | None
+    address: str | None
     source: str | None
     fault: str | None
     refusal: str | None
@@ -57,7 +59,7 @@ def why_op(
     name: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say who provides an op, who else claims it, and who adds rules to it."""
+    """Say who provides an op, who else claims it, and who adds rules."""
     session = Session.of(ctx)
 
     def gather() -> Account:
@@ -72,7 +74,7 @@ def why_pass(
     name: Annotated[str, typer.Argument(help="A pass or a set of rewrite rules; rlx. may be left out.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say who provides a pass, who else claims it, and which pipelines use it."""
+    """Say who provides a pass, and which pipelines use it."""
     session = Session.of(ctx)
 
     def gather() -> Account:
@@ -86,7 +88,9 @@ def why_pass(
 def why_kernel(
     ctx: typer.Context,
     op: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
-    target: Annotated[str | None, typer.Option(help="The device; by default what the configuration says.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The device; by default what the configuration says.")
+    ] = None,
     types: Annotated[
         str | None,
         typer.Option(metavar="TYPES", help='Operand types such as "f32[4, 8], f32[8]"; by default those of a sample.'),
@@ -96,7 +100,7 @@ def why_kernel(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which kernel runs an op on some operands, and why not another one."""
+    """Say which kernel runs an op, and why not another one."""
     from rlx_core.cli import why_kernel as choice  # compiles a little program, which the other two need not import
 
     session = Session.of(ctx)
@@ -129,6 +133,7 @@ def account(host: PluginHost, kind: str, name: str) -> Account:
         kind,
         name,
         won.provenance if won else None,
+        str(registry.require(kind, name).load) if won else None,
         source,
         fault,
         refusal.message if refusal else None,
@@ -146,12 +151,10 @@ def located(registry: Registry, kind: str, name: str) -> tuple[str | None, str |
         found = registry.load(kind, name)
     except RlxError as error:
         return error.message, None
-    written = inspect.unwrap(found) if callable(found) else type(found)
     try:
-        return None, f"{inspect.getsourcefile(written)}:{inspect.getsourcelines(written)[1]}"
-    except (OSError, TypeError):  # made by a factory, so that it is a row of a table and not a block of source
-        module = inspect.getmodule(written)
-        return None, getattr(module, "__file__", None)
+        return None, f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}"
+    except (OSError, TypeError):  # made by a factory: a row of a table, or a set of rules, is no block of source
+        return None, None
 
 
 def pass_name(registry: Registry, word: str) -> tuple[str, str]:
@@ -200,6 +203,7 @@ def account_json(found: Account) -> dict[str, Any]:
         "name": found.name,
         "usable": found.refusal is None and found.fault is None,
         "owner": provenance_json(found.owner),
+        "address": found.address,
         "source": found.source,
         "fault": found.fault,
         "refused": found.refusal,
@@ -219,7 +223,8 @@ def layout(found: Account) -> Iterator[Any]:
     rows: list[tuple[str, object]] = []
     if found.owner is not None:
         rows += [("plugin", f"{found.owner.plugin} ({found.owner.distribution} {found.owner.version})")]
-        rows += [("registered", declared(found.owner)), ("source", found.source), ("fault", found.fault)]
+        rows += [("registered", declared(found.owner)), ("imports", found.address)]
+        rows += [("source", found.source), ("fault", found.fault)]
     rows += [("claimed by", f"{each.plugin} ({each})") for each in found.rivals]
     rows += [("taken from", f"{loser.plugin} ({loser}) by {said}") for loser, said in found.overrides]
     rows += [(f"{rule} rule", f"{owner.plugin} ({owner})") for rule, owner in found.rules]

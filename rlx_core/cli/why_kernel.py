@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlx_core.cli.ops import full_name
+from rlx_core.cli.ops import full_name, required_row
 from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import Session
 from rlx_core.errors import ConfigError, Fact, RlxError, nearest
@@ -61,7 +61,8 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
         ConfigError: Types or attributes are missing, or are no types or attributes of the op.
     """
     name = full_name(session.host, word)
-    op: type[Op] = session.host.load("ops", name)
+    op = required_row(session.host, name).op
+    assert op is not None, "an op that cannot be imported is refused"
     configuration = configuration_of(session, target)
     device, registry = target_of(session, configuration)
     tables = tuple(load_table(registry, each.name) for each in registry.legalizations_for(device.name))
@@ -90,9 +91,10 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
 
 
 def first_sample(op: type[Op]) -> Sample | None:
-    """The first call that the op's author promises to work."""
-    cases = op.samples() if op.samples is not None else ()
-    return next((each for each in cases if isinstance(each, Sample)), None)
+    """The first call that the op's author promises to work, in f32 if there is one, because that is what most ask about."""
+    cases = [each for each in (op.samples() if op.samples is not None else ()) if isinstance(each, Sample)]
+    usual = (each for each in cases if any(t is not None and t.dtype.name == "f32" for t in each.types))
+    return next(usual, cases[0] if cases else None)
 
 
 def listed_types(text: str) -> list[TensorType | None]:
@@ -185,7 +187,7 @@ def layout(found: Choice) -> Iterator[Any]:
     if found.kernel is not None:
         rows += [("does", found.kernel.doc), ("plugin", found.kernel.plugin)]
     rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
-    rows += [("after it", f"{each.name}: less preferred") for each in found.later]
+    rows += [("less preferred", ", ".join(each.name for each in found.later))]
     rows += [("because", found.answer.reason)]
     yield facts(rows)
     if found.becomes:

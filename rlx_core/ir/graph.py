@@ -8,11 +8,13 @@ apart by identity (they are safe as dictionary keys).
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from itertools import count
+from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 from attrs import define, field, frozen
@@ -168,9 +170,21 @@ class Node:
 
 def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]:
     def method(self: Value, other: Any) -> Any:
-        return Value.operators[name](other, self) if reflected else Value.operators[name](self, other)
+        return operator(name)(other, self) if reflected else operator(name)(self, other)
 
     return method
+
+
+def operator(name: str) -> Callable[..., Any]:
+    """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
+    if name not in Value.operators:
+        for module in OPERATORS:
+            importlib.import_module(module)
+    return Value.operators[name]
+
+
+OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
+"""The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
 class Value:
@@ -212,35 +226,35 @@ class Value:
     @property
     def T(self) -> Any:
         """The transpose of a matrix."""
-        return Value.operators["matrix_transpose"](self)
+        return operator("matrix_transpose")(self)
 
     mT = T
 
     def astype(self, to: Any) -> Any:
         """This value in another dtype."""
-        return Value.operators["astype"](self, to)
+        return operator("astype")(self, to)
 
     def reshape(self, *shape: Any) -> Any:
         """This value with other dims; one of them may be -1."""
         dims = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        return Value.operators["reshape"](self, tuple(dims))
+        return operator("reshape")(self, tuple(dims))
 
     def transpose(self, *axes: Any) -> Any:
         """This value with its axes permuted; reversed if none are given."""
         perm = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
-        return Value.operators["permute_dims"](self, tuple(perm) or tuple(reversed(range(self.ndim))))
+        return operator("permute_dims")(self, tuple(perm) or tuple(reversed(range(self.ndim))))
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return Value.operators["sum"](self, axis=axis, keepdims=keepdims)
+        return operator("sum")(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return Value.operators["mean"](self, axis=axis, keepdims=keepdims)
+        return operator("mean")(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return Value.operators["max"](self, axis=axis, keepdims=keepdims)
+        return operator("max")(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return Value.operators["min"](self, axis=axis, keepdims=keepdims)
+        return operator("min")(self, axis=axis, keepdims=keepdims)
 
     __add__, __radd__ = _operator("add"), _operator("add", True)
     __sub__, __rsub__ = _operator("subtract"), _operator("subtract", True)
@@ -261,21 +275,24 @@ class Value:
     __getitem__ = _operator("getitem")
 
     def __neg__(self) -> Any:
-        return Value.operators["negative"](self)
+        return operator("negative")(self)
 
     def __pos__(self) -> Value:
         return self
 
     def __abs__(self) -> Any:
-        return Value.operators["abs"](self)
+        return operator("abs")(self)
 
     def __invert__(self) -> Any:
-        return Value.operators["bitwise_invert"](self)
+        return operator("bitwise_invert")(self)
 
     __hash__ = object.__hash__
 
     # NumPy must leave `array + value` to us instead of making an object array of values.
     __array_ufunc__ = None
+
+    def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
+        self._refuse(f"numpy.{function.__name__}")
 
     def _refuse(self, wanted: str) -> NoReturn:
         raise TraceError(
@@ -408,6 +425,11 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.nodes)} nodes, {len(self.outputs)} outputs)"
+
+    def __str__(self) -> str:
+        from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
+
+        return print_graph(self).rstrip("\n")
 
 
 def leaf_name(value: Value) -> str:
@@ -563,7 +585,8 @@ class Builder:
                 hint="pass it in as an operand; a value belongs to the trace it was made in",
             )
         if value not in self.captures:
-            label = f"captured{len(self.captures)}"
+            labels = (f"captured{i}" for i in count(len(self.captures)))
+            label = next(each for each in labels if each not in self._leaf_names)
             self.captures[value] = self.input(label, value.type, origin=value.node.origin)
         return self.captures[value]
 

@@ -1,169 +1,40 @@
 """Attention with every mask, grouped heads, softcap and bias, and its cotangents as one op.
 
 Per head: `u = s·q·kᵀ`, `w = c·tanh(u/c)` with a softcap c (else u), `z = w + bias`, hidden keys removed, `p = softmax(z)`,
-`o = p·v`. Both ops are built on the same `Scores`, so forward and backward cannot disagree about a mask or a scale.
+`o = p·v`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-from attrs import field, frozen
-from attrs.validators import ge, gt, in_, optional
+from attrs import field
 
-from rlx_core.errors import DtypeError, ShapeError, WrongInputCountError
+from rlx_core.errors import ConfigError, DtypeError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS, bool_
+from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import Shape, TensorType, broadcast_shapes, expect_dtype, expect_shape, same_dim
-from rlx_core.ops.activation import tanh
+from rlx_core.ir.types import TensorType, expect_shape
 from rlx_core.ops.attention_masks import (
     AttentionLayout,
     MaskKind,
     aligned_shape,
     from_heads,
-    heads_shape,
     mask_shape,
-    operand_visibility,
-    positional_visibility,
     repeat_heads,
     to_heads,
 )
-from rlx_core.ops.kinds import promoted
+from rlx_core.ops.attention_scores import AttentionOp, EmptyRow, attention_operands
 from rlx_core.ops.linalg import as_dtype, mat_mul, reshaped, swap_last
 from rlx_core.ops.selection import where
-from rlx_core.ops.softmax import row_max, row_sum, softmax
+from rlx_core.ops.softmax import row_sum
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import expand, reshape, sum_axes, sum_to
-
-EmptyRow = Literal["zero", "uniform", "nan"]
-
-
-@frozen(eq=False)
-class Scores:
-    """What both passes compute first.
-
-    Attributes:
-        weights: p, `[batch, heads, queries, keys]`, wide.
-        slope: `∂w/∂u` of the softcap, or `None` without one.
-        is_empty: Queries that see no key, where that has to be known; `[batch, heads, queries, 1]`.
-    """
-
-    weights: Value
-    slope: Value | None
-    is_empty: Value | None
-
-
-class AttentionOp(Op):
-    """What attention and its backward op share: attributes, checks, and the attention weights."""
-
-    num_heads: int
-    head_dim: int
-    num_kv_heads: int | None
-    layout: AttentionLayout
-    mask_kind: MaskKind
-    window: int | None
-    score_scale: float | None
-    attn_logit_softcap: float | None
-    empty_row: EmptyRow
-
-    @property
-    def kv_heads(self) -> int:
-        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
-
-    @property
-    def scale(self) -> float:
-        return 1 / math.sqrt(self.head_dim) if self.score_scale is None else self.score_scale
-
-    def check(
-        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None, bias: TensorType | None
-    ) -> Shape:
-        """The dims `[batch, heads, queries, value features]` of the result, after every check."""
-        self._check_attributes(mask, bias)
-        expect_dtype("q", q, FLOATS, "float")
-        for name, x in (("k", k), ("v", v)):
-            expect_dtype(name, x, (q.dtype,))
-            if x.rank != q.rank:
-                raise ShapeError(f"{name} has {x.rank} axes and q has {q.rank}")
-        batch, heads, queries, _ = heads_shape("q", q, self.layout, self.num_heads, self.head_dim)
-        k_batch, _, keys, _ = heads_shape("k", k, self.layout, self.kv_heads, self.head_dim)
-        v_batch, _, v_keys, width = heads_shape("v", v, self.layout, self.kv_heads, None)
-        if not same_dim(keys, v_keys):
-            raise ShapeError(f"k has {keys} keys and v has {v_keys}")
-        if not (same_dim(batch, k_batch) and same_dim(batch, v_batch)):
-            raise ShapeError(f"batch sizes differ: q {batch}, k {k_batch}, v {v_batch}")
-        scores = (batch, heads, queries, keys)
-        if mask is not None:
-            expect_dtype("mask", mask, (bool_, *FLOATS), "bool or float")
-            expect_broadcast("mask", mask, mask_shape(mask), scores)
-        if bias is not None:
-            expect_dtype("bias", bias, (q.dtype, q.dtype.accumulator))
-            expect_broadcast("bias", bias, aligned_shape(bias), scores)
-        return batch, heads, queries, width
-
-    def _check_attributes(self, mask: TensorType | None, bias: TensorType | None) -> None:
-        if self.num_heads % self.kv_heads:
-            raise ShapeError(f"num_kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}")
-        if (self.window is not None) != (self.mask_kind == "sliding_window"):
-            raise ShapeError(f"window {self.window} with mask_kind {self.mask_kind!r}: each needs the other")
-        for kind, found in (("custom", mask), ("bias", bias)):
-            if self.mask_kind == kind and found is None:
-                raise WrongInputCountError(
-                    f"mask_kind {kind!r} needs the operand {'mask' if kind == 'custom' else 'bias'}"
-                )
-
-    def scores(self, q: Value, k: Value, mask: Value | None, bias: Value | None) -> Scores:
-        """The attention weights of wide `q` and `k` in `[b, h, s, d]`, with equal numbers of heads."""
-        z = mat_mul(q, swap_last(k)) * self.scale
-        slope = None
-        if self.attn_logit_softcap is not None:
-            capped = tanh(z / self.attn_logit_softcap)
-            z, slope = capped * self.attn_logit_softcap, 1 - capped * capped
-        if bias is not None:
-            z = z + reshaped(wide(bias), aligned_shape(bias.type))
-        positional = positional_visibility(self.mask_kind, self.window, q.shape[2], k.shape[2])
-        shown = [positional] if positional is not None else []
-        if mask is not None:
-            shown.append(operand_visibility(mask))
-        for visible in shown:
-            z = where(visible, z, -np.inf)
-        is_hideable = bool(shown) or bias is not None
-        if k.shape[2] == 0 or not is_hideable or self.empty_row == "nan":
-            return Scores(softmax(z, axis=3), slope, None)
-        if self.empty_row == "zero":
-            return Scores(softmax(z, axis=3, empty_row="zero"), slope, None)
-        is_empty = row_max(z, 3) == -np.inf
-        return Scores(softmax(where(is_empty, 0, z), axis=3), slope, is_empty)
-
-    def cost_of(self, q: TensorType, k: TensorType, v: TensorType) -> Dim:
-        """Floating-point operations of the two products."""
-        batch, heads, queries, features = heads_shape("q", q, self.layout, self.num_heads, None)
-        _, _, keys, width = heads_shape("v", v, self.layout, self.kv_heads, None)
-        return 2 * batch * heads * queries * keys * (features + width)
-
-
-def expect_broadcast(name: str, found: TensorType, shape: Shape, scores: Shape) -> None:
-    """Require that an operand broadcasts to the scores without enlarging them."""
-    if broadcast_shapes(shape, scores) != scores:
-        raise ShapeError(f"{name} {found} does not broadcast to the scores {list(scores)}")
-
-
-def attention_operands(
-    q: Value, k: Value, v: Value, mask: Value | None, bias: Value | None
-) -> tuple[Value | None, ...]:
-    """Operands of one dtype; a mask may be a number (visible where at least 0.5), a bias may be wide."""
-    q, k, v = promoted(q, k, v)  # type: ignore[assignment]
-    if mask is not None and mask.dtype.is_integer:
-        mask = as_dtype(mask, bool_)
-    if bias is not None and bias.dtype not in (q.dtype, q.dtype.accumulator):
-        bias = as_dtype(bias, q.dtype.accumulator)
-    return q, k, v, mask, bias
+from rlx_core.ops.validators import number, one_of, whole
 
 
 @define_op
@@ -197,15 +68,15 @@ class Attention(AttentionOp):
         Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2.
     """
 
-    num_heads: int = field(validator=ge(1))
-    head_dim: int = field(validator=ge(1))
-    num_kv_heads: int | None = field(default=None, validator=optional(ge(1)))
-    layout: AttentionLayout = field(default="bsd", validator=in_(("bsd", "bshd", "bhsd")))
-    mask_kind: MaskKind = field(default="none", validator=in_(("none", "causal", "sliding_window", "custom", "bias")))
-    window: int | None = field(default=None, validator=optional(ge(0)))
+    num_heads: int = field(validator=whole(1))
+    head_dim: int = field(validator=whole(1))
+    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
+    layout: AttentionLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
+    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom", "bias"))
+    window: int | None = field(default=None, validator=whole(0, optional=True))
     score_scale: float | None = None
-    attn_logit_softcap: float | None = field(default=None, validator=optional(gt(0)))
-    empty_row: EmptyRow = field(default="zero", validator=in_(("zero", "uniform", "nan")))
+    attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
+    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
 
     def prepare(
         self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None
@@ -259,6 +130,10 @@ class Attention(AttentionOp):
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
         yield from attention_samples()
+        yield Rejected(
+            *["f32[1, 3, 4]"] * 3, num_heads=0, head_dim=2, error=ConfigError, says="num_heads must be an integer"
+        )
+        yield Rejected(*["f32[1, 3, 4]"] * 3, num_heads=2, head_dim=2, layout="sbd", error=ConfigError, says="'bsd'")
         yield Rejected("f32[1, 3, 6]", "f32[1, 3, 6]", "f32[1, 3, 6]", num_heads=4, head_dim=2, error=ShapeError,
                        says="6 features do not split into 4 heads")  # fmt: skip
         yield Rejected("f32[1, 3, 6]", "f32[1, 3, 6]", "f32[1, 3, 6]", num_heads=2, head_dim=2, error=ShapeError,
@@ -308,15 +183,15 @@ class AttentionBackward(AttentionOp):
     `dq = s·du·k`, `dk = s·duᵀ·q`; with grouped heads dk and dv are summed over each group.
     """
 
-    num_heads: int = field(validator=ge(1))
-    head_dim: int = field(validator=ge(1))
-    num_kv_heads: int | None = field(default=None, validator=optional(ge(1)))
-    layout: AttentionLayout = field(default="bsd", validator=in_(("bsd", "bshd", "bhsd")))
-    mask_kind: MaskKind = field(default="none", validator=in_(("none", "causal", "sliding_window", "custom", "bias")))
-    window: int | None = field(default=None, validator=optional(ge(0)))
+    num_heads: int = field(validator=whole(1))
+    head_dim: int = field(validator=whole(1))
+    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
+    layout: AttentionLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
+    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom", "bias"))
+    window: int | None = field(default=None, validator=whole(0, optional=True))
     score_scale: float | None = None
-    attn_logit_softcap: float | None = field(default=None, validator=optional(gt(0)))
-    empty_row: EmptyRow = field(default="zero", validator=in_(("zero", "uniform", "nan")))
+    attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
+    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
 
     def prepare(
         self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None

@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 from attrs import field
-from attrs.validators import ge, in_, optional
 
 from rlx_core.errors import MissingBiasError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
@@ -33,6 +32,7 @@ from rlx_core.ops.linalg import matmul
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.normalization import rms_norm
 from rlx_core.ops.rope import rope
+from rlx_core.ops.validators import number, one_of, whole
 
 
 @define_block
@@ -107,7 +107,7 @@ class SharedLinearPairBlock(Block):
         x: [.., k]    w1: [k, n1]    w2: [k, n2]    ->    y: [.., n1] in slot 0, [.., n2] in slot 1
     """
 
-    slot: Literal[0, 1] = field(default=0, validator=in_((0, 1)))
+    slot: Literal[0, 1] = field(default=0, validator=one_of(0, 1))
 
     def fusable(self, x: Value, w1: Value, w2: Value) -> Value:
         both = matmul(x, concat([w1, w2], axis=1))
@@ -163,7 +163,7 @@ class ResidualRmsNormBlock(Block):
         x, residual: [.., d]    gamma: [d]    beta?: [d]    ->    y: [.., d]
     """
 
-    eps: float = field(default=1e-6, validator=ge(0))
+    eps: float = field(default=1e-6, validator=number(0))
 
     def fusable(self, x: Value, residual: Value, gamma: Value, beta: Value | None = None) -> Value:
         return rms_norm(x + residual, gamma, beta, eps=self.eps)
@@ -201,12 +201,12 @@ class LlamaDecoderBlock(Block):
         Touvron et al. 2023, "LLaMA", arXiv:2302.13971, section 2.2.
     """
 
-    num_heads: int = field(validator=ge(1))
-    head_dim: int = field(validator=ge(2))
-    num_kv_heads: int | None = field(default=None, validator=optional(ge(1)))
-    eps: float = field(default=1e-6, validator=ge(0))
-    mask_kind: MaskKind = field(default="causal", validator=in_(("none", "causal", "sliding_window", "custom")))
-    window: int | None = None
+    num_heads: int = field(validator=whole(1))
+    head_dim: int = field(validator=whole(2))
+    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
+    eps: float = field(default=1e-6, validator=number(0))
+    mask_kind: MaskKind = field(default="causal", validator=one_of("none", "causal", "sliding_window", "custom"))
+    window: int | None = field(default=None, validator=whole(0, optional=True))
 
     def fusable(
         self,

@@ -269,6 +269,13 @@ class Cummin(CumulativeExtreme):
 cummax, cummin = op_function(Cummax), op_function(Cummin)
 
 
+def log_or_minus_infinity(total: Value) -> Value:
+    """The logarithm of a sum of exponentials; where all of them vanished it is -inf, with derivative 0."""
+    # The operand is made safe too: 0/0 in the derivative of a branch that is not taken would still be NaN.
+    is_nothing = total == 0
+    return where(is_nothing, -float("inf"), log(where(is_nothing, 1, total)))
+
+
 @define_op
 class CumLogSumExp(Cumulative):
     """log of the running sum of exponentials along an axis, without overflow; exclusive starts at -inf.
@@ -292,7 +299,7 @@ class CumLogSumExp(Cumulative):
         safe = where(abs(peak) == float("inf"), 0, peak)
         decay = where(before == -float("inf"), 0, exp(where(before == -float("inf"), 0, before) - safe))
         total = LinearRecurrence(axis, self.reverse)(decay, exp(wide - safe))
-        y = log(total) + safe
+        y = log_or_minus_infinity(total) + safe
         return rounded(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
 
 

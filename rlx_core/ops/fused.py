@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import field
-from attrs.validators import ge
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction, op_function
@@ -28,6 +27,7 @@ from rlx_core.ops.linalg import as_dtype, mat_mul
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
 from rlx_core.ops.statistics import affine_prepare, expect_affine
+from rlx_core.ops.validators import number, optional_dtype
 
 STANDARD: tuple[type[Op], ...] = (*activations.OPS, *piecewise.OPS)
 
@@ -156,7 +156,7 @@ class FusedResidual(Op):
 class FusedResidualLN(FusedResidual):
     """`LayerNorm(x + residual [+ bias])` over the last axis; `with_sum` also returns the sum, for pre-norm blocks."""
 
-    eps: float = field(default=1e-5, validator=ge(0))
+    eps: float = field(default=1e-5, validator=number(0))
     with_sum: bool = False
 
 
@@ -164,7 +164,7 @@ class FusedResidualLN(FusedResidual):
 class FusedResidualRmsNorm(FusedResidual):
     """`RmsNorm(x + residual [+ bias])` over the last axis; `with_sum` also returns the sum, for pre-norm blocks."""
 
-    eps: float = field(default=1e-6, validator=ge(0))
+    eps: float = field(default=1e-6, validator=number(0))
     with_sum: bool = False
 
 
@@ -191,7 +191,7 @@ class FusedSwiGLU(Op):
     """
 
     gate_first: bool = False
-    cast_to: DType | None = None
+    cast_to: DType | None = field(default=None, converter=optional_dtype)
 
     def infer(self, packed: TensorType) -> TensorType:
         expect_dtype("packed", packed, FLOATS, "float")

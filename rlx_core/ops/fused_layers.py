@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import field
-from attrs.validators import ge, gt, in_, optional
 
 from rlx_core.errors import ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
@@ -18,13 +17,15 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
-from rlx_core.ops.attention import EmptyRow, attention
+from rlx_core.ops.attention import attention
 from rlx_core.ops.attention_masks import MaskKind
+from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.fused import activated, as_activation, expect_projection, fused_matmul_bias_act, fused_residual_ln
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.rope import rope
+from rlx_core.ops.validators import number, one_of, whole
 
 
 def projected(x: Value, w: Value, b: Value | None, activation: Op | None = None) -> Value:
@@ -49,14 +50,14 @@ class FusedAttentionBlock(Op):
         num_heads, head_dim, num_kv_heads, mask_kind, window, score_scale, attn_logit_softcap, empty_row: As for `Attention`.
     """
 
-    num_heads: int = field(validator=ge(1))
-    head_dim: int = field(validator=ge(1))
-    num_kv_heads: int | None = field(default=None, validator=optional(ge(1)))
-    mask_kind: MaskKind = field(default="none", validator=in_(("none", "causal", "sliding_window", "custom")))
-    window: int | None = None
+    num_heads: int = field(validator=whole(1))
+    head_dim: int = field(validator=whole(1))
+    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
+    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom"))
+    window: int | None = field(default=None, validator=whole(0, optional=True))
     score_scale: float | None = None
-    attn_logit_softcap: float | None = field(default=None, validator=optional(gt(0)))
-    empty_row: EmptyRow = field(default="zero", validator=in_(("zero", "uniform", "nan")))
+    attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
+    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
 
     def prepare(
         self,
@@ -168,11 +169,11 @@ class FusedTransformerLayer(Op):
         activation: Between the two products.
     """
 
-    num_heads: int = field(validator=ge(1))
-    head_dim: int = field(validator=ge(1))
-    intermediate_size: int = field(validator=ge(1))
-    eps1: float = field(default=1e-5, validator=ge(0))
-    eps2: float = field(default=1e-5, validator=ge(0))
+    num_heads: int = field(validator=whole(1))
+    head_dim: int = field(validator=whole(1))
+    intermediate_size: int = field(validator=whole(1))
+    eps1: float = field(default=1e-5, validator=number(0))
+    eps2: float = field(default=1e-5, validator=number(0))
     activation: Op | None = field(default=None, converter=as_activation)
 
     def prepare(self, *x: Value | None) -> tuple[Value | None, ...]:

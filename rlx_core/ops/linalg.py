@@ -33,6 +33,7 @@ from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
 from rlx_core.ops.operators import install
 from rlx_core.ops.structural import cast, conjugate, reshape, sum_axes, sum_to, transpose
+from rlx_core.ops.validators import optional_dtype
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -81,7 +82,7 @@ class MatMul(Op):
         ShapeError: An operand has fewer than two axes, the contracted dims differ, or the batch dims do not broadcast.
     """
 
-    acc_dtype: DType | None = None
+    acc_dtype: DType | None = field(default=None, converter=optional_dtype)
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
@@ -187,7 +188,7 @@ class DotGeneral(Op):
     rhs_contracting: tuple[int, ...] = field(default=(), converter=tuple)
     lhs_batch: tuple[int, ...] = field(default=(), converter=tuple)
     rhs_batch: tuple[int, ...] = field(default=(), converter=tuple)
-    acc_dtype: DType | None = None
+    acc_dtype: DType | None = field(default=None, converter=optional_dtype)
 
     def prepare(self, lhs: Value, rhs: Value) -> tuple[Value | None, ...]:
         return promoted(lhs, rhs)

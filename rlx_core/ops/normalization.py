@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import evolve, field
-from attrs.validators import ge
 
-from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
@@ -43,6 +42,7 @@ from rlx_core.ops.statistics import (
     standardize,
     wide,
 )
+from rlx_core.ops.validators import number, whole
 
 
 def affine_cotangents(
@@ -71,7 +71,7 @@ class LayerNorm(Op):
     """
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-    eps: float = field(default=1e-5, validator=ge(0))
+    eps: float = field(default=1e-5, validator=number(0))
 
     def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
         return affine_prepare(x, gamma, beta)
@@ -112,6 +112,7 @@ class LayerNorm(Op):
         yield Rejected("f32[4, 9]", "f32[8]", "f32[9]", error=ShapeError, says="gamma must be [9]")
         yield Rejected("i32[4, 9]", error=DtypeError, says="x must be float")
         yield Rejected("f32[4, 9]", axes=(2,), error=AxisError, says="outside")
+        yield Rejected("f32[4, 9]", eps=-1.0, error=ConfigError, says="eps must be a number of at least 0, not -1.0")
 
 
 layer_norm = op_function(LayerNorm)
@@ -133,7 +134,7 @@ class RmsNorm(Op):
     """
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-    eps: float = field(default=1e-6, validator=ge(0))
+    eps: float = field(default=1e-6, validator=number(0))
 
     def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
         return affine_prepare(x, gamma, beta)
@@ -193,8 +194,8 @@ class GroupNorm(Op):
         Wu, He 2018, "Group Normalization", arXiv:1803.08494, section 3.1.
     """
 
-    groups: int = field(validator=ge(1))
-    eps: float = field(default=1e-5, validator=ge(0))
+    groups: int = field(validator=whole(1))
+    eps: float = field(default=1e-5, validator=number(0))
 
     def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
         return affine_prepare(x, gamma, beta)
@@ -247,7 +248,7 @@ class LayerNorm2d(Op):
         x: f[n, c, h, w]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, h, w]
     """
 
-    eps: float = field(default=1e-6, validator=ge(0))
+    eps: float = field(default=1e-6, validator=number(0))
 
     def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
         return affine_prepare(x, gamma, beta)

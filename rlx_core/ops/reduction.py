@@ -20,10 +20,10 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
-from rlx_core.ops.activation import exp, log, sqrt
+from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.creation import full, size_scalar
-from rlx_core.ops.cumulative import cumprod
+from rlx_core.ops.cumulative import cumprod, log_or_minus_infinity
 from rlx_core.ops.kinds import conjugate_if_complex
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import (
@@ -225,7 +225,7 @@ class LogSumExp(Reduction):
         # The shift cancels in the result, so it carries no derivative. Rows of one infinity are left unshifted.
         peak = stop_gradient(Max(self.axes, keep_dim=True)(wide))
         safe = where(abs(peak) == float("inf"), 0, peak)
-        total = log(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
+        total = log_or_minus_infinity(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
         return rounded(reshape(total, self.reduced(x.type).shape), x.dtype)
 
     def _softmax(self, x: Value, y: Value) -> Value:

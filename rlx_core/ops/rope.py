@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from attrs import field
-from attrs.validators import ge, in_
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -25,6 +24,7 @@ from rlx_core.ops.linalg import as_dtype, reshaped
 from rlx_core.ops.movement import concat, narrow, pad_axis
 from rlx_core.ops.statistics import operands_of, wide
 from rlx_core.ops.structural import expand, reshape, sum_axes
+from rlx_core.ops.validators import one_of, whole
 
 RopeLayout = Literal["bsd", "bshd", "bhsd"]
 RopeStyle = Literal["half", "interleaved"]
@@ -199,10 +199,10 @@ class Rope(Rotation):
         Su et al. 2021, "RoFormer", arXiv:2104.09864, section 3.4.2.
     """
 
-    head_dim: int = field(validator=ge(2))
-    n_rot: int | None = None
-    layout: RopeLayout = field(default="bsd", validator=in_(("bsd", "bshd", "bhsd")))
-    style: RopeStyle = field(default="half", validator=in_(("half", "interleaved")))
+    head_dim: int = field(validator=whole(2))
+    n_rot: int | None = field(default=None, validator=whole(0, optional=True))
+    layout: RopeLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
+    style: RopeStyle = field(default="half", validator=one_of("half", "interleaved"))
 
     def decompose(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> Value:
         return self._rotated(x, cos, sin, positions)
@@ -275,10 +275,10 @@ class RopeBackward(Rotation):
     `dx1 = dy1·cos + dy2·sin`, `dx2 = dy2·cos - dy1·sin`.
     """
 
-    head_dim: int = field(validator=ge(2))
-    n_rot: int | None = None
-    layout: RopeLayout = field(default="bsd", validator=in_(("bsd", "bshd", "bhsd")))
-    style: RopeStyle = field(default="half", validator=in_(("half", "interleaved")))
+    head_dim: int = field(validator=whole(2))
+    n_rot: int | None = field(default=None, validator=whole(0, optional=True))
+    layout: RopeLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
+    style: RopeStyle = field(default="half", validator=one_of("half", "interleaved"))
 
     def decompose(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> Value:
         return rope(x, cos, -sin, positions, **self.attributes())

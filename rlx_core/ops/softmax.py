@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 from attrs import evolve, field
-from attrs.validators import in_
 
 from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
@@ -27,6 +26,7 @@ from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.selection import where
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import sum_axes
+from rlx_core.ops.validators import one_of
 
 EmptyRow = Literal["nan", "zero"]
 
@@ -56,7 +56,7 @@ class Softmax(Op):
     """
 
     axis: int = -1
-    empty_row: EmptyRow = field(default="nan", validator=in_(("nan", "zero")))
+    empty_row: EmptyRow = field(default="nan", validator=one_of("nan", "zero"))
 
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, FLOATS, "float")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 import rlx_core.ops.operators  # noqa: F401  gives pattern variables their operators
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.ir.dtypes import DType, bool_, f16, f32, i8, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.arithmetic import maximum, minimum, pow
@@ -24,9 +26,7 @@ __all__ = ["algebra", "holds_all_values"]
 
 
 @ruleset("algebra")
-def algebra(
-    x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, start: Any, length: Any, inner_start: Any, axis: Any
-) -> Iterator[Rule]:
+def algebra(x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, axis: Any, n: Any) -> Iterator[Rule]:
     """Identities that hold for every value, NaN, infinities and signed zeros included."""
     yield rewrite("neg-neg", -(-x)).to(x)
     yield rewrite("conj-conj", conjugate(conjugate(x))).to(x)
@@ -38,40 +38,60 @@ def algebra(
     yield rewrite("max-same", maximum(x, x)).to(x)
     yield rewrite("min-same", minimum(x, x)).to(x)
     yield rewrite("int-add-zero", x + 0).to(x).when(is_integer)
-    yield rewrite("int-mul-zero", x * 0).to(lambda match: zeros_of(match)).when(is_integer)
-    yield rewrite("int-sub-same", x - x).to(lambda match: zeros_of(match)).when(is_integer)
+    yield rewrite("int-mul-zero", x * 0).to(zeros_of).when(is_integer)
+    yield rewrite("int-sub-same", x - x).to(zeros_of).when(is_integer)
 
-    yield rewrite("cast-same", some(Cast, to=a)(x)).to(lambda x, a: x if x.dtype is a else None).sampled(a="f32")
-    yield rewrite("cast-cast", some(Cast, to=b)(some(Cast, to=a)(x))).to(merge_casts).sharing()
+    same = rewrite("cast-same", some(Cast, to=a)(x)).to(lambda x, a: x if x.dtype is a else None)
+    yield same.sampled(x="f32[3]", a=f32)
+    merged = rewrite("cast-cast", some(Cast, to=b)(some(Cast, to=a)(x))).to(merge_casts).sharing()
+    yield merged.sampled(x="i8[9]", a=f32, b=f16).sampled(x="f16[16]", a=f32, b=i8).sampled(x="u8[5]", a=i32, b=i8)
 
-    yield rewrite("transpose-identity", some(Transpose, perm=p)(x)).to(drop_transpose)
-    yield rewrite("transpose-transpose", some(Transpose, perm=q)(some(Transpose, perm=p)(x))).to(merge_perms).sharing()
-    yield rewrite("reshape-identity", some(Reshape)(x)).to(lambda x, match: unchanged(x, match))
+    identity = rewrite("transpose-identity", some(Transpose, perm=p)(x)).to(drop_transpose)
+    yield identity.sampled(x="f32[2, 3]", p=(0, -1))
+    turned = rewrite("transpose-transpose", some(Transpose, perm=q)(some(Transpose, perm=p)(x))).to(merge_perms)
     yield (
-        rewrite("reshape-reshape", some(Reshape)(some(Reshape)(x)))
-        .to(lambda x, match: reshape(x, match.root.types[0].shape))
-        .sharing()
+        turned.sharing().sampled(x="f32[2, 3, 4]", p=(2, 0, 1), q=(-1, 1, 0)).sampled(x="f32[2, 3]", p=(1, 0), q=(1, 0))
     )
-    yield rewrite("expand-identity", some(Expand)(x)).to(lambda x, match: unchanged(x, match))
-    yield (
-        rewrite("expand-expand", some(Expand)(some(Expand)(x)))
-        .to(lambda x, match: expand(x, match.root.types[0].shape))
-        .sharing()
-    )
-    yield rewrite("narrow-identity", some(Narrow)(x)).to(lambda x, match: unchanged(x, match))
-    yield rewrite("narrow-narrow", Narrow).to(merge_narrows)
-    yield rewrite("narrow-of-concat", Narrow).to(narrow_of_concat)
-    yield rewrite("concat-of-one", Concat).to(lambda match: match.operands[0] if len(match.operands) == 1 else None)
+    unshaped = rewrite("reshape-identity", some(Reshape, new_shape=s)(x)).to(unchanged)
+    yield unshaped.sampled(x="f32[2, 3]", s=(2, -1))
+    reshaped = rewrite("reshape-reshape", some(Reshape, new_shape=t)(some(Reshape, new_shape=s)(x))).to(reshape_once)
+    yield reshaped.sharing().sampled(x="f32[2, 3]", s=(6,), t=(3, -1))
+    unexpanded = rewrite("expand-identity", some(Expand, target=s)(x)).to(unchanged)
+    yield unexpanded.sampled(x="f32[2, 3]", s=(-1, 3))
+    expanded = rewrite("expand-expand", some(Expand, target=t)(some(Expand, target=s)(x))).to(expand_once)
+    yield expanded.sharing().sampled(x="f32[3]", s=(2, 3), t=(4, 2, 3)).sampled(x="f32[1, 3]", s=(1, 3), t=(2, -1))
+    whole = rewrite("narrow-identity", some(Narrow, axis=axis, start=0, length=n, step=1)(x)).to(unchanged)
+    yield whole.sampled(x="f32[4]", axis=0, n=4)
+    sliced = rewrite("narrow-narrow", Narrow).to(merge_narrows)
+    yield sliced.sampled(x="f32[12]", make=lambda x: Narrow(0, 1, 2, 2)(Narrow(-1, 1, 5, 2)(x)))
+    part = rewrite("narrow-of-concat", Narrow).to(narrow_of_concat)
+    yield part.sampled(x="f32[3]", a="f32[4]", make=lambda x, a: Narrow(0, 4, 2)(Concat(0)(x, a)))
+    alone = rewrite("concat-of-one", Concat).to(lambda match: match.operands[0] if len(match.operands) == 1 else None)
+    yield alone.sampled(x="f32[3]", make=lambda x: Concat(0)(x))
 
-    yield rewrite("where-same", Where()(x, a, a)).to(lambda a, match: broadcast(a, match))
-    yield rewrite("where-constant", Where()(x, a, b)).to(chosen_branch)
+    yield rewrite("where-same", Where()(x, a, a)).to(broadcast_a).sampled(x="bool[2, 1]", a="f32[3]")
+    chosen = rewrite("where-constant", Where()(x, a, b)).to(chosen_branch)
+    yield chosen.sampled(a="f32[3]", b="f32[2, 1]", make=lambda a, b: Where()(np.True_, a, b))
 
-    yield rewrite("transposes-around", Transpose).to(transpose_around_elementwise)
+    around = rewrite("transposes-around", Transpose).to(transpose_around_elementwise)
+    yield around.sampled(x="f32[2, 3]", make=lambda x: transpose(-transpose(x, (1, 0)), (1, 0)))
 
 
 def unchanged(x: Value, match: Match) -> Value | None:
     """A movement whose result has its operand's type moves nothing (a transposition is decided by its axes instead)."""
     return x if x.type == match.root.types[0] else None
+
+
+def reshape_once(x: Value, match: Match) -> Value:
+    return reshape(x, match.root.types[0].shape)
+
+
+def expand_once(x: Value, match: Match) -> Value:
+    return expand(x, match.root.types[0].shape)
+
+
+def broadcast_a(a: Value, match: Match) -> Value:
+    return broadcast(a, match)
 
 
 def zeros_of(match: Match) -> Value:

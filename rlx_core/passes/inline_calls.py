@@ -34,7 +34,8 @@ def inline_calls(graph: Graph) -> Result:
         op = node.op
         if not isinstance(op, Call):
             return None
-        made = draft(lambda: op.decompose(*operands), op.body.name)
+        given = [v for v in operands if v is not None]
+        made = draft(lambda: op.decompose(*given), op.body.name)
         assert made is not None, "a call's decomposition is its body"
         return made.place(node)
 

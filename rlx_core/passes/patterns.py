@@ -156,16 +156,16 @@ def match_attributes(wanted: Op, op: Op, found: Bindings) -> Bindings | None:
     """The bindings of attribute variables, or `None` if the ops differ."""
     if type(wanted) is not type(op):
         return None
-    result: Bindings | None = found
     for name, attribute in op.attributes().items():
         pattern = wanted.attributes()[name]
         if isinstance(pattern, Value) and isinstance(pattern.node.op, Input):
-            result = result.with_attribute(pattern.node.op.label, attribute)
+            bound = found.with_attribute(pattern.node.op.label, attribute)
+            if bound is None:
+                return None
+            found = bound
         elif pattern is not ANY and exact(pattern) != exact(attribute):
             return None
-        if result is None:
-            return None
-    return result
+    return found
 
 
 def scalar_of(value: Value) -> np.ndarray | None:

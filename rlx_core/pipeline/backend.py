@@ -66,8 +66,14 @@ class Backend(ABC):
         """What the device accepts; read before every compile, never mutated by it."""
 
     @abstractmethod
-    def compile(self, lir: Lir, options: Mapping[str, Any]) -> Program:
-        """A program for a planned LIR."""
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        """A program for a planned LIR.
+
+        Args:
+            lir: What to run; its steps name kernels of `target`.
+            target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
+            options: The resolved plan.
+        """
 
     def devices(self) -> list[str]:
         """Human-readable names of what is there; empty if nothing is."""

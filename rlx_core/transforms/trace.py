@@ -19,7 +19,7 @@ from rlx_core.ir.graph import Builder, Graph, Value, building
 from rlx_core.ir.types import TensorType
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments
 
-__all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "trace", "trace_flat"]
+__all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "not_an_array", "trace", "trace_flat"]
 
 Role = Literal["input", "param", "static"]
 
@@ -124,8 +124,15 @@ def _leaf(name: str, value: Any, params: Callable[[str, Any], bool]) -> Leaf:
     try:
         found = leaf_type(value)
     except TraceError as error:
-        raise TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=error.hint) from None
+        raise not_an_array(name, value, error) from None
     return Leaf(name, "param" if params(name, value) else "input", found)
+
+
+def not_an_array(name: str, value: Any, error: TraceError) -> TraceError:
+    """The error for a leaf of the arguments that is no array; a traced value keeps its own."""
+    if isinstance(value, Value):
+        return error
+    return TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=error.hint)
 
 
 def _stand_in(builder: Builder, leaf: Leaf) -> Any:

@@ -17,7 +17,7 @@ from rlx_core.contributions import (
     KernelSpec,
     OpSpec,
 )
-from rlx_core.errors import FormatError, PluginError, UnknownNameError
+from rlx_core.errors import PluginError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.plugins import (
     PluginHost,
@@ -248,7 +248,7 @@ def test_a_reader_is_chosen_by_suffix(make):
 
     assert host.importer_for(".acme").name == "two.reader"
     assert active(host) == {"two"}
-    with pytest.raises(FormatError, match="no plugin can import such files") as caught:
+    with pytest.raises(UnknownNameError, match="no plugin can import such files") as caught:
         host.importer_for(".acmee")
     assert caught.value.hint == "did you mean `.acme`?"
 
@@ -284,7 +284,8 @@ def test_every_third_party_plugin_broken_and_the_listing_still_works(site):
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
 
     assert ran.returncode == 0, ran.stderr
-    rows = ran.stdout.splitlines()
+    # Whatever else is installed beside them is nobody's business here.
+    rows = [row for row in ran.stdout.splitlines() if row.startswith("broken")]
     assert len(rows) == 10
     assert all(" failed python -m pip install --upgrade broken" in row for row in rows)
 
@@ -304,7 +305,7 @@ def test_of_a_hundred_idle_plugins_two_are_imported(site):
         "host.activate_for_compile('idle7')\n"
         "host.require('backends', 'idle7'); host.require('ops', 'idle42.op')\n"
         "print(*sorted(name for name in sys.modules if name.endswith('_rlx_plugin')))\n"
-        "print(len(host.survey(load=False)))\n"
+        "print(sum(row.name.startswith('idle') for row in host.survey(load=False)))\n"
     )
     environment = {"PYTHONPATH": f"{ROOT}:{site.path}", "RLX_CACHE_DIR": str(site.path.parent / "cache")}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)

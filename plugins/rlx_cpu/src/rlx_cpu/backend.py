@@ -11,6 +11,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_cpu import tier
 from rlx_cpu.kernels import kernels
+from rlx_cpu.oracle import OracleProgram
 from rlx_cpu.program import NumpyProgram
 
 __all__ = ["CpuBackend"]
@@ -30,11 +31,12 @@ class CpuBackend(Backend):
             properties=tier.properties(),
         )
 
-    def compile(self, lir: Lir, options: Mapping[str, Any]) -> Program:
-        """A program for a planned LIR; `options` is the resolved plan, of which those of this backend count."""
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
         chosen = options.get("options", {})
-        found = tier.native_program(lir, self.target.kernels, chosen)
-        return NumpyProgram(lir, self.target.kernels) if found is None else found
+        if chosen.get("cpu.oracle"):
+            return OracleProgram(lir)
+        found = tier.native_program(lir, target.kernels, chosen)
+        return NumpyProgram(lir, target.kernels) if found is None else found
 
     def devices(self) -> list[str]:
         return [platform.processor() or platform.machine()]

@@ -1,0 +1,124 @@
+"""`rlx doctor`: what is wrong with this installation, and what mends it.
+
+Each check stands alone, and one that breaks is itself a finding: this command must work when nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from rlx_core.cli import checks
+from rlx_core.cli.checks import Finding
+from rlx_core.cli.session import Session, quietly
+from rlx_core.errors import RlxError
+from rlx_core.plugins import PluginHost
+from rlx_core.plugins.states import attempt
+
+__all__ = ["doctor", "findings"]
+
+
+def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Check this installation and say what mends it; exits with 1 if something is wrong."""
+    session = Session.of(ctx)
+    found = session.answer(lambda: findings(session), findings_json if as_json else None, layout)
+    if any(each.verdict == "wrong" for each in found):
+        raise typer.Exit(1)
+
+
+# ------------------------------------------------------------------------------------------------ gathering
+
+
+def findings(session: Session) -> list[Finding]:
+    """Everything that was looked at, in the order in which one thing rests on another."""
+    host, configuration = usable_host(session)
+    may_load = configuration.verdict == "ok"
+    sections: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("python", checks.python),
+        ("dependencies", checks.dependencies),
+        ("configuration", lambda: iter([configuration])),
+        ("plugins", lambda: checks.plugins(host, may_load)),
+        ("targets", lambda: checks.targets(host, may_load)),
+        ("cache", checks.caches),
+        ("environment", lambda: checks.environment(host, may_load)),
+    )
+    found: list[Finding] = []
+    for section, check in sections:
+        outcome = attempt(lambda check=check: quietly(lambda: list(check())))  # type: ignore[misc]
+        if outcome.failure is not None:
+            summary = f"could not be finished: {outcome.failure.summary}"
+            found.append(Finding(section, "(check)", "wrong", summary))
+        found += outcome.value or []
+    return found
+
+
+def usable_host(session: Session) -> tuple[PluginHost, Finding]:
+    """A host in any case, and what is to be said about the configuration.
+
+    If the file that may block plugins cannot be read, the host has the other policies, and nothing may be imported.
+    """
+    file = session.config_path
+    try:
+        host = session.host
+        if file is None:
+            return host, Finding("configuration", "file", "ok", "none from here upwards; the defaults hold")
+        from rlx_core.pipeline.config_reading import load_config
+
+        options = quietly(lambda: host.activate_for("option")).options.values()
+        load_config(file, options=options, environ={})
+        return host, Finding("configuration", "file", "ok", str(file))
+    except RlxError as error:
+        facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts if fact.label != "file")
+        said = f"{error.message} ({facts})" if facts and len(error.facts) > 1 else error.message
+        finding = Finding("configuration", "file", "wrong", f"{file}: {said}", error.hint)
+        return session.make_host(session.policy_without_file), finding
+
+
+# --------------------------------------------------------------------------------------------------- output
+
+
+def findings_json(found: list[Finding]) -> dict[str, Any]:
+    """Everything with stable keys."""
+    rows = [
+        {"section": f.section, "name": f.name, "verdict": f.verdict, "found": f.found, "mend": f.mend} for f in found
+    ]
+    return {"ok": all(each.verdict != "wrong" for each in found), "checks": rows}
+
+
+def layout(found: list[Finding]) -> Iterator[Any]:
+    """A block a section, its columns in line with the others', and at the end what is to be done."""
+    from rlx_core.cli.tables import facts, heading
+
+    width = max(len(each.name) for each in found)
+    for section in dict.fromkeys(each.section for each in found):
+        yield heading(section)
+        yield block([each for each in found if each.section == section], width)
+    wrong = [each for each in found if each.verdict == "wrong"]
+    yield ""
+    if not wrong:
+        yield "Nothing is wrong."
+        return
+    yield heading(f"{len(wrong)} {'thing is' if len(wrong) == 1 else 'things are'} wrong")
+    yield facts((f"{each.section} {each.name}", each.mend or each.found) for each in wrong)
+
+
+def block(found: list[Finding], width: int) -> Any:
+    """The findings of one section: the verdict, the name, what was found and below it what mends it."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from rlx_core.cli.tables import cell
+
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    table.add_column(width=7, no_wrap=True)
+    table.add_column(width=min(width, 24), overflow="fold")
+    table.add_column(overflow="fold")
+    for each in found:
+        lines = [cell(each.found)]
+        if each.mend and each.verdict != "ok":
+            lines.append(cell(f"mend: {each.mend}", "cyan"))
+        mark = cell(f"  {each.verdict}", {"ok": "green", "note": "yellow", "wrong": "bold red"}[each.verdict])
+        table.add_row(mark, cell(each.name), Group(*lines))
+    return table

@@ -1,0 +1,121 @@
+"""Indexing values as NumPy indexes arrays: same elements, same dims, and refusals where NumPy would need the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlx_core.errors import DtypeError, IndexRangeError, RlxError, ShapeError
+from rlx_core.ir.graph import Builder, building
+from rlx_core.ir.interpret import interpret
+from rlx_core.ir.types import spec
+from rlx_core.ops import array_api
+
+assert array_api.getitem, "values are indexed through the installed operator"
+
+X = np.arange(24.0).reshape(2, 3, 4)
+I = np.array([[0, 2], [1, -1]])  # noqa: E741  (the index array, as in NumPy's manual)
+
+KEYS: dict[str, Any] = {
+    "an integer": np.s_[0],
+    "from the end": np.s_[-1, -1, -1],
+    "dots": np.s_[..., 1],
+    "new axes": np.s_[:, None, ::-1, None],
+    "a window": np.s_[1:, ::2, -3:-1],
+    "backwards by two": np.s_[:, ::-2],
+    "backwards from a place": np.s_[..., 2:0:-1],
+    "an empty window": np.s_[5:2],
+    "past the end": np.s_[:, 1:99],
+    "an index array": np.s_[:, I],
+    "index arrays side by side": np.s_[I % 2, I],
+    "index arrays that broadcast": np.s_[:, I, I[0]],
+    "index arrays apart": np.s_[I % 2, :, I],
+    "an integer apart from an array": np.s_[0, :, I],
+    "an integer beside an array": np.s_[:, 0, I],
+    "arrays parted by a new axis": np.s_[I % 2, None, I],
+    "dots between arrays": np.s_[I % 2, ..., I],
+    "an empty list": np.s_[[]],
+    "a list": np.s_[:, [2, 0]],
+    "unsigned": np.s_[:, np.array([1, 2], np.uint8)],
+    "a mask of an axis": np.s_[:, [True, False, True]],
+    "a mask of everything": np.s_[X > 10],
+    "a mask and an integer": np.s_[1, [True, False, True]],
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_selects_what_numpy_selects(name: str) -> None:
+    builder = Builder("getitem")
+    x = builder.input("x", spec("f64[2, 3, 4]"))
+    graph = builder.finish([x[KEYS[name]]])
+
+    (found,) = interpret(graph, {"x": X})
+
+    wanted = X[KEYS[name]]
+    assert graph.outputs[0].shape == wanted.shape
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["i64", "i32", "i8", "u8"])
+def test_a_computed_index_counts_from_the_end_where_it_is_negative(dtype: str) -> None:
+    index = np.abs(I) if dtype == "u8" else I
+    builder = Builder("getitem")
+    x, i = builder.input("x", spec("f64[2, 3, 4]")), builder.input("i", spec(f"{dtype}[2, 2]"))
+    with building(builder):
+        outputs = [x[:, i], x[I % 2, i], x[..., i, None]]
+
+    found = interpret(builder.finish(outputs), {"x": X, "i": index})
+
+    for ours, theirs in zip(found, [X[:, index], X[I % 2, index], X[..., index, None]], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_computed_index_outside_is_refused_when_the_program_runs() -> None:
+    """Each of several indices is checked against its own axis, not only their combination against the product."""
+    builder = Builder("getitem")
+    x, i = builder.input("x", spec("f64[2, 3, 4]")), builder.input("i", spec("i64[]"))
+    graph = builder.finish([x[i, i]])
+
+    with pytest.raises(IndexRangeError, match="outside an axis"):
+        interpret(graph, {"x": X, "i": np.asarray(2)})
+
+
+REFUSED: dict[str, tuple[Any, type[RlxError], str]] = {
+    "outside": (np.s_[2], IndexRangeError, "index 2 is outside an axis of 2"),
+    "outside, from the end": (np.s_[:, -4], IndexRangeError, "index -4 is outside an axis of 3"),
+    "an array outside": (np.s_[:, [0, 3]], IndexRangeError, "index 3 is outside an axis of 3"),
+    "too many": (np.s_[0, 0, 0, 0], IndexRangeError, "4 indices for 3 axes"),
+    "dots twice": (np.s_[..., 0, ...], IndexRangeError, "once, not twice"),
+    "a float": (np.s_[:, [0.5]], DtypeError, "must be an integer, not float64"),
+    "a single bool": (np.s_[True], DtypeError, "single bool"),
+    "a mask of another size": (np.s_[:, [True, False]], IndexRangeError, "2 elements, its axis 3"),
+    "step 0": (np.s_[::0], ShapeError, "cannot be 0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_key_says_what_was_wrong(name: str) -> None:
+    key, error, says = REFUSED[name]
+    x = Builder("getitem").input("x", spec("f64[2, 3, 4]"))
+
+    with pytest.raises(error, match=says):
+        x[key]
+
+
+def test_a_computed_mask_is_refused_with_what_to_use_instead() -> None:
+    x = Builder("getitem").input("x", spec("f64[3]"))
+
+    with pytest.raises(DtypeError, match="only known when the program runs") as caught:
+        x[x > 0]
+    assert "rlx.where" in str(caught.value.hint)
+
+
+def test_a_step_over_an_unknown_size_is_refused() -> None:
+    x = Builder("getitem").input("x", spec("f64[n]"))
+
+    assert x[::-1].type == spec("f64[n]")
+    assert x[1:-1].type == spec("f64[n - 2]")
+    with pytest.raises(ShapeError, match="no known length"):
+        x[::2]
