@@ -26,6 +26,13 @@ def rlx_options() -> list[OptionSpec]:
             env="RLX_CPU_ORACLE",
         ),
         OptionSpec(
+            "cpu.tier",
+            str,
+            "auto",
+            doc="Which kernels run programs: native (needs llvmlite), numpy, or auto for the best that is there.",
+            env="RLX_CPU_TIER",
+        ),
+        OptionSpec(
             "cpu.threads",
             int,
             0,
