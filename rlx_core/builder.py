@@ -22,6 +22,7 @@ from rlx_core.ir.apply import apply, as_array, op_function
 from rlx_core.ir.dtypes import DType, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import Shape, TensorType, spec
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.public import FUNCTIONS
@@ -66,7 +67,7 @@ class GraphBuilder:
         function = self._function(name)
 
         def call(*operands: Any, **attributes: Any) -> Any:
-            with building(self._builder):
+            with building(self._builder), locating():
                 return function(*operands, **attributes)
 
         call.__name__, call.__doc__ = function.__name__, function.__doc__

@@ -72,6 +72,66 @@ def rlx_passes() -> list[PassSpec]:
             summary="Broadcasting is written out for targets that want equal shapes.",
         ),
         PassSpec(
+            "rlx.recognise-softmax",
+            "rlx_core.passes.recognise_softmax:RecogniseSoftmax",
+            summary="Exponentials over their sum are a softmax.",
+        ),
+        PassSpec(
+            "rlx.recognise-norms",
+            "rlx_core.passes.recognise_norms:RecogniseNorms",
+            summary="Statistics and roots are norms.",
+        ),
+        PassSpec(
+            "rlx.recognise-gelu",
+            "rlx_core.passes.recognise_gelu:RecogniseGelu",
+            summary="The two formulas of GELU, and silu.",
+        ),
+        PassSpec(
+            "rlx.recognise-attention",
+            "rlx_core.passes.recognise_attention:RecogniseAttention",
+            summary="Products around a softmax are attention.",
+        ),
+        PassSpec(
+            "rlx.fuse-matmul-bias-act",
+            "rlx_core.passes.fuse_matmul_bias_act:FuseMatMulBiasAct",
+            summary="A product, its bias and its activation.",
+        ),
+        PassSpec(
+            "rlx.fuse-residual-norm",
+            "rlx_core.passes.fuse_residual_norm:FuseResidualNorm",
+            summary="A residual sum and its norm.",
+        ),
+        PassSpec(
+            "rlx.fuse-swiglu",
+            "rlx_core.passes.fuse_swiglu:FuseSwiGLU",
+            summary="The gated unit of halves or of two products.",
+        ),
+        PassSpec(
+            "rlx.fuse-shared-input-matmul",
+            "rlx_core.passes.fuse_shared_input_matmul:FuseSharedInputMatMul",
+            summary="Products of one value with several weights.",
+        ),
+        PassSpec(
+            "rlx.fuse-softmax-cross-entropy",
+            "rlx_core.passes.fuse_softmax_cross_entropy:FuseSoftmaxCrossEntropy",
+            summary="A log-softmax read at labels.",
+        ),
+        PassSpec(
+            "rlx.mark-elementwise-regions",
+            "rlx_core.passes.mark_elementwise_regions:MarkElementwiseRegions",
+            summary="Chains of element-wise ops become one op.",
+        ),
+        PassSpec(
+            "rlx.unfuse-regions",
+            "rlx_core.passes.unfuse_regions:UnfuseRegions",
+            summary="Element-wise regions become chains again.",
+        ),
+        PassSpec(
+            "rlx.clip-regions",
+            "rlx_core.passes.unfuse_regions:ClipRegions",
+            summary="Regions above the limits become chains again.",
+        ),
+        PassSpec(
             "rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."
         ),
     ]
@@ -106,6 +166,18 @@ def rlx_exporters() -> list[ExporterSpec]:
 
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
+FUSE = (
+    *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
+    *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
+    *("fuse-softmax-cross-entropy", *CLEAN),
+)
+"""Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
+
+REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
+
+LEGAL = ("legalize", "fold-constants", "cse", "dead-code", *REGIONS)
+"""Regions once more at the end, because decompositions are element-wise for the most part."""
+
 
 @hookimpl
 def rlx_pipelines() -> list[PipelineSpec]:
@@ -115,7 +187,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             "rlx.inference",
             {
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, "legalize", "fold-constants", "cse", "dead-code"],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
             summary="Everything that keeps results and makes them faster.",
         ),
@@ -123,7 +195,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             "rlx.training",
             {
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, "legalize", "fold-constants", "cse", "dead-code"],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
             summary="The same for a step of training, whose parameters change on every run.",
         ),

@@ -21,7 +21,7 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def backend() -> Iterator[None]:
+def a_backend_is_there() -> Iterator[None]:
     """A default host with the backend of this checkout, unless one is installed."""
     if PluginHost().activate_all().backends or importlib.util.find_spec("rlx_cpu") is None:
         yield
@@ -31,3 +31,7 @@ def backend() -> Iterator[None]:
     before = set_default_host(PluginHost([rlx_cpu.plugin]))
     yield
     set_default_host(before)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write what pages of the documentation print into them")

@@ -57,6 +57,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "products": "lora_matmul grouped_matmul",
     "rearrange": "roll tile repeat tril triu diagonal diag",
     "reduction": "mean reduce_max reduce_min prod log_sum_exp var std",
+    "region": "elementwise_region",
     "rope": "rope rope_backward",
     "scatter": "scatter",
     "selection": "where clip stop_gradient straight_through optimization_barrier",

@@ -27,6 +27,7 @@ from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import load, save
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
+from rlx_core.passes.fusion_report import FusionReport, fusion_report
 from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
 from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
@@ -132,7 +133,7 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     job.events.tell("compile-start", key=job.key)
-    found, source = find_or_compile(job, None if configuration.printing.ir_dump else cache)
+    found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
@@ -216,7 +217,8 @@ class Job:
             lir = self.plan.refine(lir)
         stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
-        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes)
+        fusion = fusion_report(self.graph, run, [p.made for p in self.plan.passes])
+        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes, fusion)
 
     def stored(self, compiled: Compiled) -> bytes:
         """The bytes of a compiled program that another process can go on from."""
@@ -241,6 +243,7 @@ class Job:
         passes: tuple[PassRun, ...],
         dispatch: DispatchReport,
         prepared_nbytes: int,
+        fusion: FusionReport | None = None,
     ) -> Compiled:
         report = Report(
             self.graph.name,
@@ -252,6 +255,7 @@ class Job:
             self.plan.hash,
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
+            fusion=fusion,
         )
         return Compiled(lir, self.backend, self.target, self.options, report)
 
@@ -339,6 +343,8 @@ def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
         print(compiled.report)
     if printing.dispatch_report:
         print(compiled.report.dispatch)
+    if printing.fusion_report and compiled.report.fusion is not None:
+        print(compiled.report.fusion)
     if printing.ir_dump:
         dump(compiled, Path(printing.ir_dump))
     return compiled

@@ -165,6 +165,11 @@ class PrintingConfig:
     after: tuple[str, ...] = ()
     ir_dump: str | None = None
 
+    @property
+    def shows_passes(self) -> bool:
+        """Whether passes have to run for what is asked: a program from a cache has none to show."""
+        return self.verbose or bool(self.before or self.after) or self.ir_dump is not None
+
 
 @frozen
 class UnknownSetting:

@@ -16,6 +16,7 @@ from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, Value, building
+from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments
 
@@ -109,7 +110,7 @@ def trace_flat(
 ) -> tuple[Graph, Tree, dict[str, Value]]:
     """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured."""
     builder = Builder(name, capturing=capturing)
-    with building(builder):
+    with building(builder), locating():
         stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
         returned, results = flatten(call(stand_ins), "result")
         outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
