@@ -61,7 +61,7 @@ def target_of(session: Session, configuration: Configuration) -> tuple[Target, R
     """The target with everybody's kernels for it, and the registry of a compilation for it."""
     activate_pipeline(session.host, configuration)
     name, backend, registry = find_target(session.host, configuration.target)
-    return with_contributed_kernels(backend.target, registry, name), registry
+    return with_contributed_kernels(backend.target_for(configuration.options), registry, name), registry
 
 
 def said_by(found: Plan) -> dict[str, str]:

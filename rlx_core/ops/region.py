@@ -59,6 +59,15 @@ def access_of(shape: Shape, region: Shape) -> Access:
     return (*(0,) * (len(region) - len(shape)), *repeated)
 
 
+def reads_as(access: Access, shape: Shape, region: Shape) -> bool:
+    """Whether `access` visits an input as `access_of` says, but for axes of size 1, whose stride is never followed.
+
+    A size that was unknown when the region was made may turn out to be 1.
+    """
+    wanted = access_of(shape, region)
+    return len(access) == len(region) and all(d == 1 or a == w for d, a, w in zip(region, access, wanted, strict=True))
+
+
 def as_steps(given: Sequence[RegionStep]) -> tuple[RegionStep, ...]:
     return tuple(given)
 
@@ -105,7 +114,7 @@ class ElementwiseRegion(Op):
         if len(x) != len(self.access):
             raise WrongInputCountError(f"has {len(self.access)} access maps and {len(x)} inputs")
         for place, (found, access) in enumerate(zip(x, self.access, strict=True)):
-            if broadcast_shapes(found.shape, self.shape) != self.shape or access != access_of(found.shape, self.shape):
+            if broadcast_shapes(found.shape, self.shape) != self.shape or not reads_as(access, found.shape, self.shape):
                 raise ShapeError(
                     f"x{place} {found} is not read by strides {list(access)} in a region {list(self.shape)}"
                 )

@@ -65,6 +65,14 @@ class Backend(ABC):
     def target(self) -> Target:
         """What the device accepts; read before every compile, never mutated by it."""
 
+    def target_for(self, options: Mapping[str, Any]) -> Target:
+        """The target under the values that a configuration gives to options; most targets do not depend on any.
+
+        Raises:
+            ConfigError: An option has a value that this device cannot meet.
+        """
+        return self.target
+
     @abstractmethod
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
         """A program for a planned LIR.

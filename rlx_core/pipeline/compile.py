@@ -279,7 +279,7 @@ def prepare_job(
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
     name, backend, registry = find_target(host, target or configuration.target)
-    device = with_contributed_kernels(backend.target, registry, name)
+    device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
     plan = resolve_plan(configuration, registry, device)
     key = fingerprint(
         graph,

@@ -156,7 +156,7 @@ class KernelTable:
         """What tells it from the tables of others: `acme.cpu`."""
         return f"{self.plugin}.{self.target}" if self.plugin else self.target
 
-    def merge(self, other: KernelTable, *, plugin: str | None = None) -> None:
+    def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
         """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say).
 
         Args:

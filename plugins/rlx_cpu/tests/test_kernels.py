@@ -22,7 +22,7 @@ from rlx_core.testing.laws import near_oracle
 from rlx_cpu.kernels import kernels
 
 HOST = PluginHost([rlx_cpu.plugin])
-AS_WRITTEN = {"use": "none"}  # no rewriting, so that each op meets its own kernel
+TIERS = ("native", "numpy")
 
 CASES = [p for p in programs(standard_ops()) if p.is_static]
 
@@ -30,14 +30,17 @@ NOT_REACHED_BY_SAMPLES: dict[str, str] = {}
 """Kernel → why no sample of any op reaches it."""
 
 
-def compiled(program: Program) -> Executable:
-    return Executable(compile_graph(program.graph, target="cpu", host=HOST, config=AS_WRITTEN))
+def compiled(program: Program, tier: str) -> Executable:
+    # No rewriting, so that each op meets its own kernel.
+    config = {"use": "none", "options": {"cpu.tier": tier}}
+    return Executable(compile_graph(program.graph, target="cpu", host=HOST, config=config))
 
 
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("program", CASES, ids=str)
-def test_every_sample_agrees_with_the_interpreter_whatever_the_strides(program: Program) -> None:
+def test_every_sample_agrees_with_the_interpreter_whatever_the_strides(program: Program, tier: str) -> None:
     arrays = program.draw()
-    executable = compiled(program)
+    executable = compiled(program, tier)
     found = executable.run(dict(zip(program.graph.input_types, arrays, strict=True)))
 
     for array, output in zip(found, program.graph.outputs, strict=True):
@@ -59,7 +62,7 @@ def strided(array: np.ndarray) -> np.ndarray:
 
 
 def test_every_kernel_is_reached_by_a_sample() -> None:
-    reached = Counter(step.kernel for program in CASES for step in compiled(program).lir.steps)
+    reached = Counter(step.kernel for program in CASES for step in compiled(program, "numpy").lir.steps)
     missed = {kernel.name for kernel in kernels} - reached.keys()
 
     assert missed == NOT_REACHED_BY_SAMPLES.keys()

@@ -12,11 +12,12 @@ import pytest
 
 import rlx_core as rlx
 import rlx_cpu.plugin
-import rlx_cpu.program
+import rlx_cpu.frames
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError, OutOfMemoryError
 from rlx_core.plugins import PluginHost
 from rlx_cpu.arena import allocate
+from rlx_cpu.frames import Frames
 
 HOST = PluginHost([rlx_cpu.plugin])
 
@@ -56,7 +57,7 @@ def allocations(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
         made.append(allocate(nbytes, alignment))
         return made[-1]
 
-    monkeypatch.setattr(rlx_cpu.program, "allocate", recorded)
+    monkeypatch.setattr(rlx_cpu.frames, "allocate", recorded)
     return made
 
 
@@ -109,19 +110,19 @@ def test_results_that_are_views_of_an_input_or_of_one_another_are_copied(functio
 
 
 def test_two_programs_share_the_weights_they_are_bound_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[rlx_cpu.program.NumpyProgram] = []
-    bind = rlx_cpu.program.NumpyProgram.bind
+    made: list[Frames] = []
+    bind = Frames.bind
 
-    def recorded(program: rlx_cpu.program.NumpyProgram, params: Any) -> None:
-        bind(program, params)
-        made.append(program)
+    def recorded(frames: Frames, params: Any) -> None:
+        bind(frames, params)
+        made.append(frames)
 
-    monkeypatch.setattr(rlx_cpu.program.NumpyProgram, "bind", recorded)
+    monkeypatch.setattr(Frames, "bind", recorded)
     for fast in (model(), model()):
         fast(rows(2))
         fast(rows(3))  # another size is another program of the same executable
 
-    held = [array for program in made for array in program._shared.params.values()]
+    held = [array for frames in made for array in frames.shared.params.values()]
     assert len(held) == 4 * len(WEIGHTS)
     assert all(any(np.shares_memory(array, weight) for weight in WEIGHTS.values()) for array in held)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Backend, Program, Target
-from rlx_cpu.kernels import kernels
+from rlx_cpu import tier
 from rlx_cpu.oracle import OracleProgram
 from rlx_cpu.program import NumpyProgram
 
@@ -17,21 +16,27 @@ __all__ = ["CpuBackend"]
 
 
 class CpuBackend(Backend):
-    """This machine's processor."""
+    """This machine's processor: native code where llvmlite is installed, NumPy for the rest."""
 
-    @cached_property
+    @property
     def target(self) -> Target:
+        return self.target_for({})
+
+    def target_for(self, options: Mapping[str, Any]) -> Target:
         return Target(
             name="cpu",
-            kernels=kernels,
+            kernels=tier.kernel_table(tier.is_native(options)),
             alignment=64,  # a cache line, and the widest vector of AVX-512
             accepts_views=True,
-            properties={"tier": "numpy"},
+            properties=tier.properties(options),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
         chosen = options.get("options", {})
-        return OracleProgram(lir) if chosen.get("cpu.oracle") else NumpyProgram(lir, target.kernels)
+        if chosen.get("cpu.oracle"):
+            return OracleProgram(lir)
+        found = tier.native_program(lir, target.kernels, chosen)
+        return NumpyProgram(lir, target.kernels) if found is None else found
 
     def devices(self) -> list[str]:
         return [platform.processor() or platform.machine()]
