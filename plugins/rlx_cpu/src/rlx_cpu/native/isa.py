@@ -1,0 +1,116 @@
+"""Instruction sets as data: how wide vectors are, how many there are, and what else code generation may count on.
+
+Kernels are written once for any `Isa`; the widest one that the machine has is taken unless the option `cpu.isa` forces
+another. NEON can be compiled for on any machine and run where it exists.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from attrs import frozen
+from llvmlite import binding as llvm
+
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.ir.dtypes import DType
+
+__all__ = ["ISAS", "Isa", "available", "host_features", "host_isa", "named"]
+
+
+@frozen
+class Isa:
+    """One instruction set.
+
+    Attributes:
+        name: What the option `cpu.isa` calls it.
+        arch: The architecture, as LLVM's triples begin.
+        vector_bytes: Bytes of a vector register.
+        registers: How many vector registers there are; what bounds a tile.
+        needs: Features without which it is not there, in LLVM's names.
+        without: Features that are switched off, so that a narrower set is really narrower.
+        pause: The intrinsic that a waiting loop calls.
+    """
+
+    name: str
+    arch: str
+    vector_bytes: int
+    registers: int
+    needs: tuple[str, ...]
+    without: tuple[str, ...]
+    pause: str | None
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of `dtype` in one vector."""
+        return self.vector_bytes // dtype.itemsize
+
+    @property
+    def has_avx512(self) -> bool:
+        return self.vector_bytes == 64
+
+    def features(self, host: Mapping[str, bool]) -> str:
+        """The feature string for LLVM: the host's, less what this set does without."""
+        if self.arch != _machine():
+            return ",".join(f"+{f}" for f in self.needs)
+        off = {f for f in host if any(f == w or (w.endswith("*") and f.startswith(w[:-1])) for w in self.without)}
+        return ",".join(f"{'+' if on and f not in off else '-'}{f}" for f, on in sorted(host.items()))
+
+
+_X86_PAUSE: Final = "llvm.x86.sse2.pause"
+
+ISAS: Final = (
+    Isa("avx512", "x86_64", 64, 32, ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma"), (), _X86_PAUSE),
+    Isa("avx2", "x86_64", 32, 16, ("avx2", "fma"), ("avx512*", "evex512", "avx10*"), _X86_PAUSE),
+    Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None),
+    # What every 64-bit x86 has: no fused product, so `fma` is emulated by LLVM where accuracy asks for it.
+    Isa("sse2", "x86_64", 16, 16, ("sse2",), ("avx*", "evex512", "fma*", "f16c", "xop"), _X86_PAUSE),
+)
+"""From the most to the least preferred."""
+
+
+def _machine() -> str:
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+
+
+@cache
+def host_features() -> Mapping[str, bool]:
+    """LLVM's feature names for this machine, each with whether it has it."""
+    try:
+        found = dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM does not know how to ask on this platform
+        found = {}
+    if not found and _machine() == "aarch64":
+        found = {"neon": True}
+    return found
+
+
+def available() -> tuple[Isa, ...]:
+    """The instruction sets that this machine can run, widest first."""
+    host = host_features()
+    return tuple(i for i in ISAS if i.arch == _machine() and all(host.get(f, False) for f in i.needs))
+
+
+def host_isa() -> Isa | None:
+    """The widest instruction set of this machine, or `None` if it has none of those known."""
+    return next(iter(available()), None)
+
+
+def named(name: str) -> Isa:
+    """The instruction set that the option `cpu.isa` asks for; `auto` is the widest there is.
+
+    Raises:
+        ConfigError: There is no such set, or this machine lacks it.
+    """
+    known = [i.name for i in ISAS]
+    found = host_isa() if name == "auto" else next((i for i in ISAS if i.name == name), None)
+    there = available()
+    if found is None:
+        raise ConfigError(f"cpu.isa: {name!r} is none of auto, {', '.join(known)}", hint=nearest(name, known))
+    if found not in there:
+        raise ConfigError(
+            f"cpu.isa: this machine has {', '.join(i.name for i in there) or 'none of them'}, not {name}",
+            Fact("machine", f"{llvm.get_host_cpu_name()} ({platform.machine()})"),
+        )
+    return found

@@ -1,0 +1,107 @@
+"""Native kernels: which op classes have an emitter, and what each accepts.
+
+A row here becomes a row of the target's one `KernelTable`, with a priority above the NumPy rows and a name that begins with
+`native_`: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is the op's own NumPy
+meaning, for whoever runs a step outside a native program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.graph import Node, as_results
+from rlx_core.ir.op import Op
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
+from rlx_cpu.native.contract import Emit
+
+__all__ = ["PREFIX", "PRIORITY", "NativeTable", "native"]
+
+PREFIX = "native_"
+PRIORITY = 100
+"""Above every NumPy row; among native rows a higher one is preferred as usual."""
+
+_E = TypeVar("_E", bound=Emit)
+
+
+class NativeTable:
+    """Emitters by kernel name, with the rows that announce them."""
+
+    def __init__(self) -> None:
+        self._rows = KernelTable("cpu", plugin="cpu")
+        self._emitters: dict[str, Emit] = {}
+
+    def register(
+        self,
+        *ops: type[Op],
+        dtypes: str | None = None,
+        when: Condition | tuple[Condition, ...] = (),
+        workspace: Callable[[Node], Dim] | None = None,
+        in_place: tuple[int, ...] = (),
+        accepts_strides: bool = True,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> Callable[[_E], _E]:
+        """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
+
+        Args:
+            name: Without the prefix; the function's own by default.
+            priority: Among native rows.
+        """
+
+        def add(emit: _E) -> _E:
+            doc = (emit.__doc__ or "").strip().split("\n")[0]
+            base = PREFIX + (name or getattr(emit, "__name__", "kernel"))
+            for op in ops:
+                unique = base if len(ops) == 1 else f"{base}[{op.name}]"
+                run = _meaning(doc)
+                self._rows.register(
+                    op,
+                    dtypes=dtypes,
+                    when=when,
+                    workspace=workspace,
+                    in_place=in_place,
+                    accepts_strides=accepts_strides,
+                    priority=PRIORITY + priority,
+                    name=unique,
+                )(run)
+                self._emitters[unique] = emit
+            return emit
+
+        return add
+
+    def emitter(self, kernel: str) -> Emit | None:
+        """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
+        return self._emitters.get(kernel)
+
+    def install(self, table: KernelTable) -> KernelTable:
+        """A table with the native rows beside those of `table`."""
+        whole = KernelTable(table.target, plugin=table.plugin)
+        for each in (table, self._rows):
+            whole.merge(each)
+        return whole
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+native = NativeTable()
+"""The rows of this package, filled by its modules of kernels."""
+
+
+def _meaning(doc: str) -> Callable[..., None]:
+    """A kernel function that computes what a native step does, by the op's own NumPy meaning."""
+
+    def run(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
+        results = as_results(op(*operands))
+        for place, result in zip(as_results(out), results, strict=True):
+            np.copyto(place, result, casting="unsafe")
+
+    run.__doc__ = doc
+    return run
