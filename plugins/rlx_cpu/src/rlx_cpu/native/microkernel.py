@@ -1,0 +1,238 @@
+"""The inner loop of every product: a tile of sums that stays in registers while k runs.
+
+For each k, one vector load for every column vector of B, one broadcast for every row of A, and a fused product for every
+pair. Everything that the loop needs to know (strides, sizes, what follows the last k) is fixed when it is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+from llvmlite import ir
+
+from rlx_cpu.native.epilogue import Epilogue, Spot
+from rlx_cpu.native.gemm_tiles import UNROLL
+from rlx_cpu.native.simd import BOOL, INDEX, POINTER, Simd, counting, index, offset
+
+__all__ = ["Microkernel"]
+
+Sums = list[list[ir.Value]]
+
+
+@frozen(eq=False)
+class Microkernel:
+    """A function that multiplies one tile: `c[rows, columns] = epilogue(a[rows, k] @ b[k, columns])`.
+
+    Attributes:
+        simd: The element type and the lanes.
+        rows: Rows of the tile.
+        vectors: Column vectors of the tile.
+        a_strides: Bytes from a row of A to the next, and from a k to the next.
+        b_stride: Bytes from a k of B to the next; columns are contiguous.
+        b_align: What is known of B's alignment, in bytes.
+        c_strides: Bytes from a row of C to the next, and from a column to the next.
+        columns: Columns of the whole result, where the last vector of a tile may reach beyond them.
+        masks_b: Whether B itself ends there, rather than being filled up with zeros.
+        accumulates: Whether K comes in several blocks, with partial sums waiting in C.
+        epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
+    """
+
+    simd: Simd
+    rows: int
+    vectors: int
+    a_strides: tuple[int, int]
+    b_stride: int
+    b_align: int
+    c_strides: tuple[int, int]
+    columns: int | None
+    masks_b: bool
+    accumulates: bool
+    epilogue: Callable[[ir.IRBuilder, ir.Value], Epilogue]
+
+    def emit(self, name: str) -> ir.Function:
+        """Add `void name(a, b, c, k, is_first, is_last, batch, row, column, buffers)` to the module.
+
+        `k` is how many steps this call takes; `row` and `column` say where the tile lies in the result.
+        """
+        operands = [POINTER, POINTER, POINTER, INDEX, BOOL, BOOL, INDEX, INDEX, INDEX, POINTER]
+        function = ir.Function(self.simd.module, ir.FunctionType(ir.VoidType(), operands), name)
+        function.linkage = "internal"
+        names = ("a", "b", "c", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
+        for argument, known in zip(function.args, names, strict=True):
+            argument.name = known
+        for pointer in function.args[:3]:
+            pointer.add_attribute("noalias")
+        self._build(ir.IRBuilder(function.append_basic_block("entry")), function.args)
+        return function
+
+    # ------------------------------------------------------------------------------------- the body
+
+    def _build(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+        a, panel, c, depth, is_first, is_last, batch, row, column, buffers = arguments
+        scratch = b.alloca(ir.ArrayType(self.simd.vector, self.rows * self.vectors))
+        scratch.align = self.simd.nbytes
+        starts = [b.add(column, index(j * self.simd.lanes)) for j in range(self.vectors)]
+        masks: list[ir.Value | None] = [None] * self.vectors
+        if self.columns is not None:
+            masks[-1] = self.simd.below(b, starts[-1], self.columns)
+        sums = self._initial(b, c, is_first, masks)
+        sums = self._products(b, a, panel, depth, sums, masks if self.masks_b else [None] * self.vectors)
+        if not self.accumulates:
+            self._finish(b, c, sums, scratch, (batch, row), starts, masks, buffers)
+        else:
+            with b.if_else(is_last) as (done, partial):
+                with done:
+                    self._finish(b, c, sums, scratch, (batch, row), starts, masks, buffers)
+                with partial:
+                    for i, line in enumerate(sums):
+                        for j, value in enumerate(line):
+                            self.simd.store(b, value, self._place(b, c, i, j), masks[j])
+        b.ret_void()
+
+    def _initial(self, b: ir.IRBuilder, c: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
+        """Zeros, or what earlier blocks of k left in C."""
+        zeros: Sums = [[self.simd.zero] * self.vectors for _ in range(self.rows)]
+        if not self.accumulates:
+            return zeros
+        again, ready = b.append_basic_block("again"), b.append_basic_block("ready")
+        before = b.block
+        b.cbranch(is_first, ready, again)
+        b.position_at_end(again)
+        found = [
+            [self.simd.load(b, self._place(b, c, i, j), masks[j]) for j in range(self.vectors)]
+            for i in range(self.rows)
+        ]
+        b.branch(ready)
+        b.position_at_end(ready)
+        return [
+            [_merge(b, self.simd.vector, (z, before), (f, again)) for z, f in zip(zs, fs, strict=True)]
+            for zs, fs in zip(zeros, found, strict=True)
+        ]
+
+    def _products(
+        self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, depth: ir.Value, sums: Sums, masks: list[ir.Value | None]
+    ) -> Sums:
+        """All of k: rounds of several steps, then the steps that are left."""
+        rest = b.and_(depth, index(UNROLL - 1))
+        a, panel, sums = self._rounds(b, a, panel, b.sub(depth, rest), sums, UNROLL, masks)
+        return self._rounds(b, a, panel, rest, sums, 1, masks)[2]
+
+    def _rounds(
+        self,
+        b: ir.IRBuilder,
+        a: ir.Value,
+        panel: ir.Value,
+        count: ir.Value,
+        sums: Sums,
+        unroll: int,
+        masks: list[ir.Value | None],
+    ) -> tuple[ir.Value, ir.Value, Sums]:
+        loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
+        before = b.block
+        b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
+        b.position_at_end(loop)
+        left = b.phi(INDEX, "left")
+        a_here, panel_here = b.phi(POINTER, "a"), b.phi(POINTER, "b")
+        running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
+        current: Sums = [list(line) for line in running]
+        for u in range(unroll):
+            self._step(b, offset(b, a_here, u * self.a_strides[1]), offset(b, panel_here, u * self.b_stride), current, masks)
+        a_next = offset(b, a_here, unroll * self.a_strides[1])
+        panel_next = offset(b, panel_here, unroll * self.b_stride)
+        remaining = b.sub(left, index(unroll))
+        after = b.block
+        for phi, first, again in (
+            (left, count, remaining),
+            (a_here, a, a_next),
+            (panel_here, panel, panel_next),
+            *((p, s, n) for ps, ss, ns in zip(running, sums, current, strict=True) for p, s, n in zip(ps, ss, ns, strict=True)),
+        ):  # fmt: skip
+            phi.add_incoming(first, before)
+            phi.add_incoming(again, after)
+        b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
+        b.position_at_end(done)
+        return (
+            _merge(b, POINTER, (a, before), (a_next, after)),
+            _merge(b, POINTER, (panel, before), (panel_next, after)),
+            [
+                [_merge(b, self.simd.vector, (s, before), (n, after)) for s, n in zip(ss, ns, strict=True)]
+                for ss, ns in zip(sums, current, strict=True)
+            ],
+        )
+
+    def _step(
+        self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]
+    ) -> None:
+        """One k: the outer product of a column of A and a row of B."""
+        simd = self.simd
+        line = [
+            simd.load(b, offset(b, panel, j * simd.nbytes), masks[j], align=self.b_align) for j in range(self.vectors)
+        ]
+        for i in range(self.rows):
+            factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0])))
+            for j, value in enumerate(line):
+                sums[i][j] = simd.multiply_add(b, factor, value, sums[i][j])
+
+    # ------------------------------------------------------------------------------------- the result
+
+    def _finish(
+        self,
+        b: ir.IRBuilder,
+        c: ir.Value,
+        sums: Sums,
+        scratch: ir.Value,
+        place: tuple[ir.Value, ir.Value],
+        starts: list[ir.Value],
+        masks: list[ir.Value | None],
+        buffers: ir.Value,
+    ) -> None:
+        """The epilogue and the stores; a long epilogue goes over the tile in memory, row by row."""
+        epilogue = self.epilogue(b, buffers)
+        batch, row = place
+
+        def spot(i: ir.Value, j: int) -> Spot:
+            return Spot(batch, b.add(row, i), starts[j], masks[j])
+
+        if not epilogue.is_long:
+            values = [
+                [epilogue.apply(b, value, spot(index(i), j)) for j, value in enumerate(line)]
+                for i, line in enumerate(sums)
+            ]
+            for i, line in enumerate(values):
+                for j, value in enumerate(line):
+                    self._store(b, value, self._place(b, c, i, j), starts[j], masks[j])
+            return
+        for i, line in enumerate(sums):
+            for j, value in enumerate(line):
+                self.simd.store(
+                    b, value, offset(b, scratch, (i * self.vectors + j) * self.simd.nbytes), align=self.simd.nbytes
+                )
+        with counting(b, 0, self.rows, name="row") as i:
+            line_start = offset(b, scratch, (i, self.vectors * self.simd.nbytes))
+            c_row = offset(b, c, (i, self.c_strides[0]))
+            for j in range(self.vectors):
+                value = self.simd.load(b, offset(b, line_start, j * self.simd.nbytes), align=self.simd.nbytes)
+                value = epilogue.apply(b, value, spot(i, j))
+                self._store(b, value, self._place(b, c_row, 0, j), starts[j], masks[j])
+
+    def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
+        return offset(b, c, i * self.c_strides[0] + j * self.simd.lanes * self.c_strides[1])
+
+    def _store(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, start: ir.Value, mask: ir.Value | None
+    ) -> None:
+        if self.c_strides[1] == self.simd.itemsize:
+            self.simd.store(b, value, place, mask)
+            return
+        count = None if mask is None else b.sub(index(self.columns or 0), start)
+        self.simd.store_spread(b, value, place, self.c_strides[1], count)
+
+
+def _merge(
+    b: ir.IRBuilder, kind: ir.Type, first: tuple[ir.Value, ir.Block], second: tuple[ir.Value, ir.Block]
+) -> ir.Value:
+    merged = b.phi(kind)
+    merged.add_incoming(*first)
+    merged.add_incoming(*second)
+    return merged
