@@ -18,7 +18,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.contract import ALIGNMENT, Emitted, Layout, Pack
 from rlx_cpu.native.epilogue import Epilogue
-from rlx_cpu.native.gemm_tiles import Blocks, Cut, blocks
+from rlx_cpu.native.gemm_tiles import FEWEST_TILES, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes, packer
@@ -100,6 +100,13 @@ class _Driver:
         return "direct" if is_read_once else "packed"
 
     @property
+    def sharers(self) -> int:
+        """How many tiles read a panel that streams by; 0 where there are enough of them to hide its coming."""
+        tiles = self.blocks
+        is_stream = self.panels == "ahead" and tiles.rows.pieces == tiles.row_tiles <= FEWEST_TILES
+        return tiles.row_tiles if is_stream and tiles.panel_group == 1 else 0
+
+    @property
     def panel_nbytes(self) -> int:
         """Bytes of a thread's packed panels: the widest group, over all of K."""
         if self.panels != "packed":
@@ -158,6 +165,7 @@ class _Driver:
                     columns=p.n if partial else None,
                     masks_b=partial and self.panels == "direct",
                     accumulates=tiles.depth < p.k,
+                    sharers=self.sharers,
                     epilogue=self.epilogue,
                 ).emit(f"{self.name}.tile{rows}x{vectors}")
         return found
@@ -260,9 +268,10 @@ class _Item:
                     a = self._rows(b, row, k0, count)
                     for rows in by_size(b, self.tiles.rows, tile):
                         for vectors in by_size(b, self.tiles.panels, panel):
+                            following = self._following(b, panel_place, tile, count, vectors)
                             b.call(
                                 self.kernels[rows, vectors],
-                                [a, panel_place, c, count, is_first, is_last, self.entry, row, column, self.buffers],
+                                [a, panel_place, c, following, count, is_first, is_last, self.entry, row, column, self.buffers],
                             )
 
     def _panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -274,6 +283,16 @@ class _Item:
             return offset(b, self.source, (column, p.b.by_column), (k0, p.b.by_row)), column
         width = b.sub(start_of(b, self.tiles.panels, b.add(panel, index(1))), first)
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, self.simd.nbytes))), column
+
+    def _following(
+        self, b: ir.IRBuilder, panel: ir.Value, tile: ir.Value, count: ir.Value, vectors: int
+    ) -> ir.Value:
+        """Where a tile's share of the next panel starts; that lies right behind this one."""
+        if not self.driver.sharers:
+            return panel
+        width = vectors * self.simd.nbytes
+        share_start = times(b, b.mul(tile, count), width // self.driver.sharers)
+        return offset(b, panel, (count, width), share_start)
 
     def _packed_panel(self, b: ir.IRBuilder, panel: ir.Value) -> ir.Value:
         """Where a packed panel starts: among all panels of its matrix, or among those of the item."""

@@ -165,6 +165,8 @@ def blocks(
     panel_nbytes = max(1, depth * panels.size * lanes * dtype.itemsize)
     row_tiles = max(1, min(rows.pieces, BLOCK_NBYTES // row_nbytes))
     panel_group = max(1, min(panels.pieces, BLOCK_NBYTES // panel_nbytes))
+    if rows.pieces <= FEWEST_TILES and not packs_rows:
+        panel_group = 1  # panels are then read in the order in which they lie, which the prefetching counts on
     if packs_rows:
         panel_group = min(panels.pieces, max(panel_group, PACKED_GROUP))
 

@@ -19,6 +19,9 @@ __all__ = ["Microkernel"]
 
 Sums = list[list[ir.Value]]
 
+CACHE_LINE = 64
+"""Bytes."""
+
 
 @frozen(eq=False)
 class Microkernel:
@@ -35,6 +38,8 @@ class Microkernel:
         columns: Columns of the whole result, where the last vector of a tile may reach beyond them.
         masks_b: Whether B itself ends there, rather than being filled up with zeros.
         accumulates: Whether K comes in several blocks, with partial sums waiting in C.
+        sharers: How many tiles read a panel, where they are so few that fetching the next one is what takes the time: each
+            then asks for its share of it. 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
 
@@ -48,17 +53,19 @@ class Microkernel:
     columns: int | None
     masks_b: bool
     accumulates: bool
+    sharers: int
     epilogue: Callable[[ir.IRBuilder, ir.Value], Epilogue]
 
     def emit(self, name: str) -> ir.Function:
-        """Add `void name(a, b, c, k, is_first, is_last, batch, row, column, buffers)` to the module.
+        """Add `void name(a, b, c, next, k, is_first, is_last, batch, row, column, buffers)` to the module.
 
-        `k` is how many steps this call takes; `row` and `column` say where the tile lies in the result.
+        `next` is where this tile's share of the next panel starts, `k` how many steps this call takes; `row` and `column`
+        say where the tile lies in the result.
         """
-        operands = [POINTER, POINTER, POINTER, INDEX, BOOL, BOOL, INDEX, INDEX, INDEX, POINTER]
+        operands = [POINTER, POINTER, POINTER, POINTER, INDEX, BOOL, BOOL, INDEX, INDEX, INDEX, POINTER]
         function = ir.Function(self.simd.module, ir.FunctionType(ir.VoidType(), operands), name)
         function.linkage = "internal"
-        names = ("a", "b", "c", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
+        names = ("a", "b", "c", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
         for argument, known in zip(function.args, names, strict=True):
             argument.name = known
         for pointer in function.args[:3]:
@@ -69,7 +76,7 @@ class Microkernel:
     # ------------------------------------------------------------------------------------- the body
 
     def _build(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
-        a, panel, c, depth, is_first, is_last, batch, row, column, buffers = arguments
+        a, panel, c, following, depth, is_first, is_last, batch, row, column, buffers = arguments
         scratch = b.alloca(ir.ArrayType(self.simd.vector, self.rows * self.vectors))
         scratch.align = self.simd.nbytes
         starts = [b.add(column, index(j * self.simd.lanes)) for j in range(self.vectors)]
@@ -77,7 +84,7 @@ class Microkernel:
         if self.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.columns)
         sums = self._initial(b, c, is_first, masks)
-        sums = self._products(b, a, panel, depth, sums, masks if self.masks_b else [None] * self.vectors)
+        sums = self._products(b, (a, panel, following), depth, sums, masks if self.masks_b else [None] * self.vectors)
         if not self.accumulates:
             self._finish(b, c, sums, scratch, (batch, row), starts, masks, buffers)
         else:
@@ -111,55 +118,64 @@ class Microkernel:
         ]
 
     def _products(
-        self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, depth: ir.Value, sums: Sums, masks: list[ir.Value | None]
+        self,
+        b: ir.IRBuilder,
+        streams: tuple[ir.Value, ...],
+        depth: ir.Value,
+        sums: Sums,
+        masks: list[ir.Value | None],
     ) -> Sums:
         """All of k: rounds of several steps, then the steps that are left."""
         rest = b.and_(depth, index(UNROLL - 1))
-        a, panel, sums = self._rounds(b, a, panel, b.sub(depth, rest), sums, UNROLL, masks)
-        return self._rounds(b, a, panel, rest, sums, 1, masks)[2]
+        streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
+        return self._rounds(b, streams, rest, sums, 1, masks)[1]
 
     def _rounds(
         self,
         b: ir.IRBuilder,
-        a: ir.Value,
-        panel: ir.Value,
+        streams: tuple[ir.Value, ...],
         count: ir.Value,
         sums: Sums,
         unroll: int,
         masks: list[ir.Value | None],
-    ) -> tuple[ir.Value, ir.Value, Sums]:
+    ) -> tuple[tuple[ir.Value, ...], Sums]:
+        """`count` steps, `unroll` at a time; `streams` are where A, B and the next panel are read."""
         loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
         before = b.block
         b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
         b.position_at_end(loop)
         left = b.phi(INDEX, "left")
-        a_here, panel_here = b.phi(POINTER, "a"), b.phi(POINTER, "b")
+        here = [b.phi(POINTER) for _ in streams]
         running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
         current: Sums = [list(line) for line in running]
+        a, panel, following = here
         for u in range(unroll):
-            self._step(b, offset(b, a_here, u * self.a_strides[1]), offset(b, panel_here, u * self.b_stride), current, masks)
-        a_next = offset(b, a_here, unroll * self.a_strides[1])
-        panel_next = offset(b, panel_here, unroll * self.b_stride)
+            self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.b_stride), current, masks)
+        nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
+        for line_start in range(0, nbytes, CACHE_LINE):
+            self._prefetch(b, offset(b, following, line_start))
+        moved = (unroll * self.a_strides[1], unroll * self.b_stride, nbytes)
+        after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
         remaining = b.sub(left, index(unroll))
-        after = b.block
+        flat = [(p, s, n) for row in zip(running, sums, current, strict=True) for p, s, n in zip(*row, strict=True)]
         for phi, first, again in (
             (left, count, remaining),
-            (a_here, a, a_next),
-            (panel_here, panel, panel_next),
-            *((p, s, n) for ps, ss, ns in zip(running, sums, current, strict=True) for p, s, n in zip(ps, ss, ns, strict=True)),
-        ):  # fmt: skip
+            *zip(here, streams, after_round, strict=True),
+            *flat,
+        ):
             phi.add_incoming(first, before)
-            phi.add_incoming(again, after)
+            phi.add_incoming(again, loop)
         b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
         b.position_at_end(done)
-        return (
-            _merge(b, POINTER, (a, before), (a_next, after)),
-            _merge(b, POINTER, (panel, before), (panel_next, after)),
-            [
-                [_merge(b, self.simd.vector, (s, before), (n, after)) for s, n in zip(ss, ns, strict=True)]
-                for ss, ns in zip(sums, current, strict=True)
-            ],
-        )
+        ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
+        totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
+        return ends, [[next(totals) for _ in line] for line in sums]
+
+    def _prefetch(self, b: ir.IRBuilder, place: ir.Value) -> None:
+        """Ask for a line in the second-level cache, to be read."""
+        i32 = ir.IntType(32)
+        function = self.simd.intrinsic("llvm.prefetch.p0", ir.VoidType(), [POINTER, i32, i32, i32])
+        b.call(function, [place, *(ir.Constant(i32, x) for x in (0, 2, 1))])
 
     def _step(
         self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]
