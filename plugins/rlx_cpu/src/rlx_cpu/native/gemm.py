@@ -18,7 +18,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.contract import ALIGNMENT, Emitted, Layout, Pack
 from rlx_cpu.native.epilogue import Epilogue
-from rlx_cpu.native.gemm_tiles import FEWEST_TILES, Blocks, Cut, blocks
+from rlx_cpu.native.gemm_tiles import FEWEST_TILES, UNROLL, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes, packer
@@ -121,7 +121,7 @@ class _Driver:
         if not self.packs_rows:
             return 0
         tiles = self.blocks
-        return _aligned(tiles.rows.size * tiles.row_tiles * tiles.depth * self.simd.itemsize)
+        return _aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.simd.itemsize + TILE_GAP))
 
     # ------------------------------------------------------------------------------------- emission
 
@@ -265,7 +265,7 @@ class _Item:
                 with counting(b, *self.row_range, name="tile") as tile:
                     row = start_of(b, self.tiles.rows, tile)
                     c = offset(b, self.c, (row, p.c.by_row), (column, p.c.by_column))
-                    a = self._rows(b, row, k0, count)
+                    a = self._rows(b, tile, row, k0, count)
                     for rows in by_size(b, self.tiles.rows, tile):
                         for vectors in by_size(b, self.tiles.panels, panel):
                             following = self._following(b, panel_place, tile, count, vectors)
@@ -304,24 +304,36 @@ class _Item:
             return offset(b, self.packed, (matrix, packed_nbytes(self.tiles, p.k, self.simd.itemsize)), (first, nbytes))
         return offset(b, self.packed, (b.sub(first, start_of(b, self.tiles.panels, self.panel_range[0])), nbytes))
 
-    def _rows(self, b: ir.IRBuilder, row: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
+    def _rows(self, b: ir.IRBuilder, tile: ir.Value, row: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
         """Where a tile's part of A is."""
         a = self.product.a
         if not self.driver.packs_rows:
             return offset(b, self.a, (row, a.by_row), (k0, a.by_column))
         assert self.packed_rows is not None, "there is a workspace"
-        before = b.sub(row, start_of(b, self.tiles.rows, self.row_range[0]))
-        return offset(b, self.packed_rows, times(b, b.mul(before, count), self.simd.itemsize))
+        low = self.row_range[0]
+        before = b.mul(b.sub(row, start_of(b, self.tiles.rows, low)), count)
+        return offset(b, self.packed_rows, (before, self.simd.itemsize), (b.sub(tile, low), TILE_GAP))
 
     def _pack_rows(self, b: ir.IRBuilder, k0: ir.Value, count: ir.Value) -> None:
+        """A few steps of k for all tiles, then the next: the rows of a transposed A are contiguous across tiles."""
+        even = b.and_(count, index(-UNROLL))
+        for low, high, steps in ((index(0), even, UNROLL), (even, count, 1)):
+            with counting(b, low, high, steps, name="pack.k") as k:
+                self._pack_steps(b, k0, k, steps, count)
+
+    def _pack_steps(self, b: ir.IRBuilder, k0: ir.Value, k: ir.Value, steps: int, count: ir.Value) -> None:
         a: Matrix = self.product.a
         with counting(b, *self.row_range, name="pack.tile") as tile:
             row = start_of(b, self.tiles.rows, tile)
-            source = offset(b, self.a, (row, a.by_row), (k0, a.by_column))
-            place = self._rows(b, row, k0, count)
+            source = offset(b, self.a, (row, a.by_row), (b.add(k0, k), a.by_column))
+            place = self._rows(b, tile, row, k0, count)
             for rows in by_size(b, self.tiles.rows, tile):
-                pack_rows(b, self.simd, source, place, depth=count, rows=rows, strides=(a.by_row, a.by_column))
+                there = offset(b, place, (k, rows * self.simd.itemsize))
+                pack_rows(b, self.simd, source, there, steps=steps, rows=rows, strides=(a.by_row, a.by_column))
 
+
+TILE_GAP = ALIGNMENT
+"""Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
 
 SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""

@@ -62,17 +62,20 @@ def pack_panel(
     """
     by_k, by_n = strides
     width = vectors * simd.lanes * simd.itemsize
-    is_whole = columns % simd.lanes == 0
-    for j in range(vectors):
-        start = b.add(column, index(j * simd.lanes))
-        inside = None if is_whole else simd.below(b, start, columns)
+    starts = [b.add(column, index(j * simd.lanes)) for j in range(vectors)]
+    if by_n == simd.itemsize:
+        is_whole = columns % simd.lanes == 0
+        inside = [None if is_whole else simd.below(b, start, columns) for start in starts]
+        with counting(b, 0, depth, name="pack.k") as k:
+            left, place = offset(b, source, (k, by_k)), offset(b, packed, (k, width))
+            line = [simd.load(b, offset(b, left, j * simd.nbytes), inside[j]) for j in range(vectors)]
+            for j, value in enumerate(line):
+                simd.store(b, value, offset(b, place, j * simd.nbytes), align=simd.nbytes)
+        return
+    for j, start in enumerate(starts):
         left = offset(b, source, j * simd.lanes * by_n)
-        place = offset(b, packed, j * simd.lanes * simd.itemsize)
-        if by_n == simd.itemsize:
-            with counting(b, 0, depth, name="pack.k") as k:
-                value = simd.load(b, offset(b, left, (k, by_k)), inside)
-                simd.store(b, value, offset(b, place, (k, width)), align=simd.nbytes)
-        elif by_k == simd.itemsize:
+        place = offset(b, packed, j * simd.nbytes)
+        if by_k == simd.itemsize:
             pack_columns(b, simd, left, place, depth=depth, stride=by_n, width=width, start=start, columns=columns)
         else:
             with counting(b, 0, depth, name="pack.k") as k:
@@ -121,23 +124,17 @@ def pack_columns(
 
 
 def pack_rows(
-    b: ir.IRBuilder,
-    simd: Simd,
-    source: ir.Value,
-    packed: ir.Value,
-    *,
-    depth: int | ir.Value,
-    rows: int,
-    strides: tuple[int, int],
+    b: ir.IRBuilder, simd: Simd, source: ir.Value, packed: ir.Value, *, steps: int, rows: int, strides: tuple[int, int]
 ) -> None:
-    """Copy `[rows, depth]` of A into a tile, `rows` elements a step of k.
+    """Copy `[rows, steps]` of A into a tile, `rows` elements a step of k.
 
     Args:
         strides: In bytes, along m and along k.
     """
     by_m, by_k = strides
-    with counting(b, 0, depth, name="pack.k") as k:
-        left, place = offset(b, source, (k, by_k)), offset(b, packed, (k, rows * simd.itemsize))
+    width = rows * simd.itemsize
+    for k in range(steps):
+        left, place = offset(b, source, k * by_k), offset(b, packed, k * width)
         if by_m == simd.itemsize:
             kind = ir.VectorType(simd.element, rows)
             b.store(b.load(left, typ=kind, align=simd.itemsize), place, align=simd.itemsize)
