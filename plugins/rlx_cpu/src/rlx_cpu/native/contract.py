@@ -45,7 +45,7 @@ class Place:
         type: Its type, with known dims.
         strides: In bytes, one an axis; 0 where it is broadcast.
         is_bound: Whether it is a parameter or a constant, the same in every run: such an operand may be packed.
-        literal: The elements, where they are known when the kernel is emitted and are few; scalars become immediates.
+        literal: The bytes of the one element that all of it is, where that is known when the kernel is emitted.
     """
 
     type: TensorType
@@ -59,11 +59,12 @@ class Place:
         return is_dense(self.type, self.strides)
 
     @property
-    def value(self) -> np.ndarray | None:
-        """The elements of a literal."""
+    def number(self) -> bool | int | float | complex | None:
+        """The element of a literal."""
         if self.literal is None:
             return None
-        return np.frombuffer(self.literal, self.type.dtype.numpy).reshape(self.type.static_shape)
+        found: bool | int | float | complex = np.frombuffer(self.literal, self.type.dtype.numpy)[0].item()
+        return found
 
     @classmethod
     def dense(cls, type: TensorType) -> Place:

@@ -1,0 +1,190 @@
+"""Frames: the memory of one run, made once and used by every run after.
+
+A frame is an arena and, for each value of the program, the array it lives in. Concurrent runs each take one. Inputs, outputs
+and views of them are filled in per run, everything else once; a frame made before parameters were bound anew is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import define, field
+
+from rlx_core.ir.graph import Constant, Param, Value
+from rlx_core.ir.lir import Lir
+from rlx_cpu.arena import allocate
+
+__all__ = ["Frame", "Frames", "Shared", "view"]
+
+
+@define(eq=False)
+class Frame:
+    """One run's arrays, by place.
+
+    Attributes:
+        arrays: Value by value, then the workspaces of steps.
+        arena: The bytes that most of them lie in.
+        own: Whatever else a program keeps for a run.
+    """
+
+    arrays: list[Any]
+    arena: np.ndarray
+    own: Any = None
+
+
+@define(eq=False)
+class Shared:
+    """What clones share: bound parameters, by place. Replaced as a whole, so that a run sees one state of them."""
+
+    params: dict[int, np.ndarray] = field(factory=dict)
+    version: int = 0
+
+
+class Frames:
+    """The places of a program's values, and the frames that runs take and give back.
+
+    Args:
+        lir: The program.
+        shared: The bound parameters.
+        viewed: Places whose arrays are read in Python, so that views of inputs and outputs are made for them; all if `None`.
+    """
+
+    def __init__(self, lir: Lir, shared: Shared, viewed: Collection[int] | None = None) -> None:
+        self.lir = lir
+        self.shared = shared
+        self.places: dict[Value, int] = {}
+        for node in lir.graph.nodes:
+            for value in node.results:
+                self.places[value] = len(self.places)
+        self.workspaces = {
+            id(step): len(self.places) + i for i, step in enumerate(s for s in lir.steps if s.workspace is not None)
+        }
+        self.inputs = [self.places[entry.value] for entry in lir.manifest.inputs]
+        self.params = {_leaf(v).label: self.places[v] for v in lir.graph.params}
+        self.fresh = [self._layout(v) for v in dict.fromkeys(lir.own_roots)]
+        per_run = set(lir.own_roots) | set(lir.graph.inputs)
+        self._per_run_views = [
+            (self.places[v], self.places[a.root], *self._layout(v)[1:], a.byte_offset, a.strides)
+            for v, a in lir.aliases.items()
+            if a.root in per_run and (viewed is None or self.places[v] in viewed)
+        ]
+        self._per_run = {self.places[v] for v, a in lir.aliases.items() if a.root in per_run}
+        self._deliveries = self._plan_deliveries()
+        self._frames: list[tuple[int, Frame]] = []
+        self._lock = threading.Lock()
+
+    def bind(self, params: Mapping[str, np.ndarray]) -> None:
+        """Bind parameters; contiguous arrays are used where they are."""
+        bound = dict(self.shared.params)
+        bound.update({self.params[name]: usable(array) for name, array in params.items()})
+        self.shared.params = bound
+        self.shared.version += 1
+
+    def fill(self, frame: Frame, inputs: Sequence[np.ndarray]) -> None:
+        """Put a run's inputs and fresh outputs into a frame."""
+        arrays = frame.arrays
+        for place, array in zip(self.inputs, inputs, strict=True):
+            arrays[place] = usable(array)
+        for place, shape, dtype in self.fresh:
+            arrays[place] = np.empty(shape, dtype)
+        for place, root, shape, dtype, offset, strides in self._per_run_views:
+            arrays[place] = view(arrays[root], shape, dtype, offset, strides)
+
+    def deliver(self, frame: Frame) -> list[np.ndarray]:
+        """The outputs as the caller gets them; donated buffers are overwritten last, after everything was read."""
+        arrays = frame.arrays
+        results = [arrays[p].copy() if kind == "copy" else arrays[p] for p, kind, _ in self._deliveries]
+        for i, (place, kind, donor) in enumerate(self._deliveries):
+            if kind == "donor" and place != donor:
+                results[i] = arrays[place].copy()  # it may lie in a buffer that another donation overwrites
+        for i, (_, kind, donor) in enumerate(self._deliveries):
+            if kind == "donor" and results[i] is not arrays[donor]:
+                np.copyto(arrays[donor], results[i])
+                results[i] = arrays[donor]
+        return results
+
+    @property
+    def delivered(self) -> frozenset[int]:
+        """The places that outputs are read from."""
+        return frozenset(place for place, _, _ in self._deliveries)
+
+    def take(self) -> tuple[int, Frame]:
+        """A frame for a run, and the version of the parameters that it holds."""
+        with self._lock:
+            while self._frames:
+                version, frame = self._frames.pop()
+                if version == self.shared.version:
+                    return version, frame
+            version = self.shared.version
+        return version, self._new()
+
+    def give_back(self, version: int, frame: Frame) -> None:
+        """Return a frame after a run; it lets go of the caller's arrays."""
+        for place in self.inputs:
+            frame.arrays[place] = None
+        for place, *_ in (*self.fresh, *self._per_run_views):
+            frame.arrays[place] = None
+        with self._lock:
+            self._frames.append((version, frame))
+
+    # ----------------------------------------------------------------------------------------- details
+
+    def _plan_deliveries(self) -> list[tuple[int, str, int]]:
+        pairs = zip(self.lir.graph.outputs, self.lir.deliveries, strict=True)
+        return [
+            (self.places[value], delivery.kind, -1 if delivery.donor is None else self.places[delivery.donor])
+            for value, delivery in pairs
+        ]
+
+    def _layout(self, value: Value) -> tuple[int, tuple[int, ...], np.dtype]:
+        return self.places[value], value.type.static_shape, value.dtype.numpy
+
+    def _new(self) -> Frame:
+        lir = self.lir
+        arena = allocate(lir.arena_nbytes, lir.alignment)
+        arrays: list[Any] = [None] * (len(self.places) + len(self.workspaces))
+        for place, array in self.shared.params.items():
+            arrays[place] = array
+        for node in lir.graph.nodes:
+            if isinstance(node.op, Constant):
+                arrays[self.places[node.result]] = node.op.value.array
+        for value, slot in lir.slots.items():
+            dense = arena[slot.offset : slot.end]
+            arrays[self.places[value]] = dense.view(value.dtype.numpy).reshape(value.type.static_shape)
+        for value in self.places:
+            if value.type.size == 0:
+                arrays[self.places[value]] = np.empty(value.type.static_shape, value.dtype.numpy)
+        for value, alias in lir.aliases.items():
+            place, shape, dtype = self._layout(value)
+            if place not in self._per_run:
+                root = arrays[self.places[alias.root]]
+                arrays[place] = view(root, shape, dtype, alias.byte_offset, alias.strides)
+        for step in lir.steps:
+            if step.workspace is not None:
+                arrays[self.workspaces[id(step)]] = arena[step.workspace.offset : step.workspace.end]
+        return Frame(arrays, arena)
+
+
+def usable(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is dense and aligned, else a copy that is."""
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)
+
+
+def view(
+    root: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, byte_offset: int, strides: tuple[int, ...]
+) -> np.ndarray:
+    """An array of `shape` inside the bytes of the dense array `root`."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    # Through bytes, because bfloat16 arrays do not export a buffer of their own.
+    elements = root.reshape(-1).view(np.uint8)[byte_offset:]
+    usable = elements[: elements.size // dtype.itemsize * dtype.itemsize].view(dtype)
+    return np.lib.stride_tricks.as_strided(usable, shape, strides)
+
+
+def _leaf(value: Value) -> Param:
+    assert isinstance(value.node.op, Param), "params of a graph are param nodes"
+    return value.node.op

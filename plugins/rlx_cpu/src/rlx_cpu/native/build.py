@@ -1,0 +1,187 @@
+"""Small words for building LLVM IR: types by dtype, splats, counted loops, accesses that say their alignment.
+
+Registers hold `bool` as i1 and memory holds it as a byte; everything else is the same in both. A value is a scalar or a vector
+of the kernel's lanes, and `Lanes` says of how many.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from rlx_core.ir.dtypes import DType, f32, f64
+
+__all__ = [
+    "I1",
+    "I8",
+    "I32",
+    "I64",
+    "POINTER",
+    "VOID",
+    "address",
+    "constant",
+    "counted",
+    "declare",
+    "memory_type",
+    "per_lane",
+    "register_type",
+    "splat",
+    "width",
+]
+
+I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
+POINTER = ir.PointerType()
+VOID = ir.VoidType()
+FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+
+
+def register_type(dtype: DType, lanes: int = 1) -> Any:
+    """The type of a value of `dtype` in registers; a vector for more than one lane."""
+    scalar = FLOAT if dtype is f32 else DOUBLE if dtype is f64 else I1 if dtype.kind == "bool" else _integer(dtype)
+    return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
+
+
+def memory_type(dtype: DType, lanes: int = 1) -> Any:
+    """The same in memory, where a bool is a byte."""
+    if dtype.kind == "bool":
+        return I8 if lanes == 1 else ir.VectorType(I8, lanes)
+    return register_type(dtype, lanes)
+
+
+def _integer(dtype: DType) -> ir.IntType:
+    assert dtype.is_integer, f"{dtype} has no register type here"
+    return ir.IntType(8 * dtype.itemsize)
+
+
+def width(value: ir.Value) -> int:
+    """The lanes of a value; 1 for a scalar."""
+    return value.type.count if isinstance(value.type, ir.VectorType) else 1
+
+
+def is_floating(type: Any) -> bool:
+    element = type.element if isinstance(type, ir.VectorType) else type
+    return isinstance(element, ir.FloatType | ir.DoubleType)
+
+
+def constant(type: Any, number: float | int | bool) -> ir.Constant:
+    """A number as a constant of a scalar or vector type."""
+    if isinstance(type, ir.VectorType):
+        return ir.Constant(type, [constant(type.element, number)] * type.count)
+    if isinstance(type, ir.FloatType):
+        # llvmlite prints a float through its shortest double; the nearest float is wanted, signs of NaN and zero kept.
+        return ir.Constant(type, struct.unpack("<f", struct.pack("<f", _in_float(float(number))))[0])
+    if isinstance(type, ir.DoubleType):
+        return ir.Constant(type, float(number))
+    return ir.Constant(type, int(number) & ((1 << type.width) - 1))
+
+
+def _in_float(number: float) -> float:
+    """`number`, or the infinity that rounding it to f32 gives."""
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+    return number
+
+
+def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
+    """A scalar in every lane."""
+    if lanes == 1 or width(value) == lanes:
+        return value
+    type = ir.VectorType(value.type, lanes)
+    if isinstance(value, ir.Constant):
+        return ir.Constant(type, [value] * lanes)
+    undefined = ir.Constant(type, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def declare(module: ir.Module, name: str, result: Any, arguments: Sequence[Any]) -> ir.Function:
+    """A function from elsewhere (an intrinsic, the C library), declared once a module."""
+    found = module.globals.get(name)
+    return found or ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+def suffix(type: Any) -> str:
+    """How intrinsics spell a type: `v16f32`."""
+    if isinstance(type, ir.VectorType):
+        return f"v{type.count}{suffix(type.element)}"
+    return {ir.FloatType: "f32", ir.DoubleType: "f64"}.get(builtin_type(type)) or f"i{type.width}"
+
+
+def builtin_type(value: Any) -> Any:
+    return value.__class__
+
+
+def intrinsic(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
+    """An intrinsic whose result and operands have one type: `llvm.fma`."""
+    type = arguments[0].type
+    function = declare(builder.module, f"{name}.{suffix(type)}", type, [a.type for a in arguments])
+    return builder.call(function, arguments)
+
+
+def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | int) -> ir.Value:
+    """`base` moved by a number of bytes."""
+    if isinstance(nbytes, int):
+        if nbytes == 0:
+            return base
+        nbytes = ir.Constant(I64, nbytes)
+    return builder.gep(base, [nbytes], source_etype=I8)
+
+
+def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
+    """`index * factor`, without an instruction where there is nothing to do."""
+    if factor == 1:
+        return index
+    return builder.mul(index, ir.Constant(I64, factor))
+
+
+def variable(builder: ir.IRBuilder, type: Any) -> ir.Value:
+    """Stack memory for one value, in the entry block so that it becomes a register."""
+    with builder.goto_entry_block():
+        return builder.alloca(type)
+
+
+def align_of(type: Any) -> int:
+    """Bytes that an access of a private variable may count on: its element size, as everywhere."""
+    element = type.element if isinstance(type, ir.VectorType) else type
+    if isinstance(element, ir.PointerType):
+        return 8
+    return {ir.FloatType: 4, ir.DoubleType: 8}.get(builtin_type(element)) or max(1, element.width // 8)
+
+
+@contextmanager
+def counted(builder: ir.IRBuilder, start: ir.Value, end: ir.Value, step: int = 1) -> Iterator[ir.Value]:
+    """The block inside runs for `start`, `start + step`, … while less than `end`."""
+    function = builder.function
+    before = builder.block
+    head = function.append_basic_block("loop")
+    body = function.append_basic_block("body")
+    done = function.append_basic_block("done")
+    builder.branch(head)
+    builder.position_at_end(head)
+    index = builder.phi(I64)
+    index.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", index, end), body, done)
+    builder.position_at_end(body)
+    yield index
+    following = builder.add(index, ir.Constant(I64, step))
+    index.add_incoming(following, builder.block)
+    builder.branch(head)
+    builder.position_at_end(done)
+
+
+def per_lane(builder: ir.IRBuilder, result: Any, compute: Any, *arguments: ir.Value) -> ir.Value:
+    """A vector made lane by lane: `compute` maps scalars to a scalar of `result`'s element type."""
+    lanes = width(arguments[0])
+    if lanes == 1:
+        return compute(*arguments)
+    whole = ir.Constant(ir.VectorType(result, lanes), ir.Undefined)
+    for lane in range(lanes):
+        at = ir.Constant(I32, lane)
+        whole = builder.insert_element(whole, compute(*(builder.extract_element(a, at) for a in arguments)), at)
+    return whole

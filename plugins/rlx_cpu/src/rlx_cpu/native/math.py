@@ -1,0 +1,1 @@
+"""The f32 functions as vector code."""

@@ -1,0 +1,354 @@
+"""Running a LIR natively: maximal runs of native steps are one call each, whatever else there is runs with NumPy in between.
+
+Every native step reads its buffers' addresses from one table; a frame has its own table, filled when the frame is made but for
+the addresses of inputs and outputs, which each run writes. Steps with equal ops and layouts share one function, so equal
+layers are compiled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.errors import RlxError
+from rlx_core.ir.graph import Constant, Param, Value
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.alias import placement
+from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.kernels import KernelTable
+from rlx_cpu.arena import allocate
+from rlx_cpu.frames import Frame, Frames, Shared
+from rlx_cpu.native.contract import ALIGNMENT, Emitted, Layout, Place
+from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.native.pool import BARRIER, STEP_WORDS, THREADED, pool_for, run_alone
+from rlx_cpu.native.table import NativeTable
+from rlx_cpu.program import Instruction, at_node, instruction
+
+__all__ = ["Compiled", "NativeProgram", "Settings", "emit_steps"]
+
+
+@frozen
+class Settings:
+    """How a program runs.
+
+    Attributes:
+        isa: What it is compiled for.
+        threads: How many threads run it.
+        spin_us: Microseconds that a waiting worker spins before it parks.
+    """
+
+    isa: Isa
+    threads: int = 1
+    spin_us: int = 200
+
+
+@frozen(eq=False)
+class NativeStep:
+    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides."""
+
+    step: Step
+    emitted: Emitted
+    first: int
+    workspace: int | None
+    packs: tuple[int, ...]
+    status: int | None
+
+
+@define(eq=False)
+class Packed:
+    """Packed parameters, by step and pack; shared by clones, and made anew when parameters are."""
+
+    version: int = -1
+    arrays: dict[tuple[int, int], np.ndarray] = field(factory=dict)
+
+
+@frozen(eq=False)
+class Compiled:
+    """The code of a program and its steps: everything that clones share."""
+
+    code: Code | None
+    steps: Mapping[int, NativeStep]
+    table_words: int
+    workspace: int
+    settings: Settings
+    packed: Packed = field(factory=Packed)
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the code came from the object cache."""
+        return self.code is not None and self.code.is_cached
+
+
+@frozen(eq=False)
+class Run:
+    """A maximal run of native steps, as words for the driver."""
+
+    words: np.ndarray
+    steps: tuple[NativeStep, ...]
+    uses_threads: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.steps)
+
+
+@define(eq=False)
+class Table:
+    """A frame's addresses and scratch memory."""
+
+    words: np.ndarray
+    scratch: np.ndarray
+    status: np.ndarray
+
+
+def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
+    """Where a value lies, as its kernel sees it."""
+    place = placement(value, lir.aliases)
+    op = place.root.node.op
+    is_bound = isinstance(op, Constant | Param) and place.root not in donated
+    one = isinstance(op, Constant) and op.value.array.size == 1
+    literal = op.value.array.tobytes() if isinstance(op, Constant) and one else None
+    return Place(value.type, place.strides, is_bound, literal)
+
+
+def emit_steps(
+    lir: Lir, table: NativeTable, settings: Settings
+) -> tuple[Any, dict[int, Emitted]]:
+    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
+    module = new_module("program")
+    donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
+    donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
+    known: dict[tuple[object, Layout], Emitted] = {}
+    found: dict[int, Emitted] = {}
+    for number, step in enumerate(lir.steps):
+        emit = table.emitter(step.kernel)
+        if emit is None or step.nested:
+            continue
+        node = step.node
+        layout = Layout(
+            tuple(None if v is None else place_of(v, lir, donated) for v in node.operands),
+            tuple(place_of(v, lir, donated) for v in node.results),
+        )
+        key = (node.op, layout)
+        if key not in known:
+            name = f"k{len(known)}_{node.op.name.rpartition('.')[2]}"
+            known[key] = emit(module, node, layout, settings.isa, name)
+        found[number] = known[key]
+    return module, found
+
+
+def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
+    """The native half of a program."""
+    module, emitted = emit_steps(lir, table, settings)
+    steps: dict[int, NativeStep] = {}
+    words = 0
+    for number, made in emitted.items():
+        node = lir.steps[number].node
+        first, words = words, words + len(node.operands) + len(node.results)
+        workspace = words if made.has_workspace else None
+        words += made.has_workspace
+        packs = tuple(range(words, words + len(made.packs)))
+        words += len(packs)
+        status = words if made.has_status else None
+        words += made.has_status
+        steps[number] = NativeStep(lir.steps[number], made, first, workspace, packs, status)
+    scratch = max(
+        (e.workspace_stride * settings.threads + e.shared_workspace for e in emitted.values()), default=0
+    )
+    code = compile_module(module, settings.isa) if emitted else None
+    return Compiled(code, steps, words, scratch, settings)
+
+
+class NativeProgram(Program):
+    """A LIR as native code, with NumPy for the steps that have none."""
+
+    def __init__(
+        self,
+        lir: Lir,
+        kernels: KernelTable,
+        table: NativeTable,
+        settings: Settings,
+        shared: Shared | None = None,
+        compiled: Compiled | None = None,
+    ) -> None:
+        self._kernels, self._table = kernels, table
+        self.compiled = compiled or compile_steps(lir, table, settings)
+        read = {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.present()}
+        read |= {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.results}
+        read.update(lir.graph.outputs)
+        order = [v for node in lir.graph.nodes for v in node.results]
+        self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read})
+        self._parts = self._split()
+        self._static, self._per_run = self._addresses()
+
+    # ------------------------------------------------------------------------------------ public
+
+    def bind(self, params: Mapping[str, np.ndarray]) -> None:
+        self._frames.bind(params)
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        frames = self._frames
+        version, frame = frames.take()
+        try:
+            frames.fill(frame, inputs)
+            table = self._ready(frame)
+            with np.errstate(all="ignore"):
+                for part in self._parts:
+                    if isinstance(part, Run):
+                        self._native(part, table)
+                    else:
+                        part.run(frame.arrays)
+            return frames.deliver(frame)
+        finally:
+            frames.give_back(version, frame)
+
+    def clone(self) -> NativeProgram:
+        frames = self._frames
+        return NativeProgram(
+            frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled
+        )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What runs in order: native runs with their number of steps, NumPy steps by their kernel."""
+        return tuple(
+            f"native[{part.count}]" if isinstance(part, Run) else part.step.kernel for part in self._parts
+        )
+
+    # ---------------------------------------------------------------------------------- building
+
+    def _split(self) -> list[Run | Instruction]:
+        steps = list(enumerate(self._frames.lir.steps))
+        parts: list[Run | Instruction] = []
+        for is_native, group in groupby(steps, key=lambda pair: pair[0] in self.compiled.steps):
+            if is_native:
+                parts.append(self._run_of([self.compiled.steps[n] for n, _ in group]))
+            else:
+                parts += [instruction(step, self._frames, self._kernels) for _, step in group]
+        return parts
+
+    def _run_of(self, steps: Sequence[NativeStep]) -> Run:
+        code = self.compiled.code
+        assert code is not None, "native steps have code"
+        words = np.zeros((len(steps), STEP_WORDS), np.int64)
+        for i, each in enumerate(steps):
+            threaded = each.emitted.uses_threads
+            following = steps[i + 1].emitted.uses_threads if i + 1 < len(steps) else False
+            # One thread's steps follow one another by themselves; everything else meets in between.
+            flags = THREADED * threaded + BARRIER * (i + 1 < len(steps) and (threaded or following))
+            words[i] = code.address(each.emitted.function), 8 * each.first, flags
+        return Run(words, tuple(steps), any(s.emitted.uses_threads for s in steps))
+
+    def _addresses(self) -> tuple[list[tuple[int, int, int]], dict[int, tuple[np.ndarray, np.ndarray]]]:
+        """(word, place of the root, byte offset) of what is filled in once; and per place of what each run brings."""
+        frames, lir = self._frames, self._frames.lir
+        brought = set(frames.inputs) | {place for place, *_ in frames.fresh}
+        static: list[tuple[int, int, int]] = []
+        per_run: dict[int, list[tuple[int, int]]] = {}
+        for each in self.compiled.steps.values():
+            node = each.step.node
+            for i, value in enumerate((*node.operands, *node.results)):
+                if value is None:
+                    continue
+                at = placement(value, lir.aliases)
+                place = frames.places[at.root]
+                offset = at.byte_offset if value.type.size else 0
+                if place in brought:
+                    per_run.setdefault(place, []).append((each.first + i, offset))
+                else:
+                    static.append((each.first + i, place, offset))
+        return static, {
+            place: (np.array([w for w, _ in rows]), np.array([o for _, o in rows])) for place, rows in per_run.items()
+        }
+
+    # ----------------------------------------------------------------------------------- running
+
+    def _ready(self, frame: Frame) -> Table:
+        """The frame's table with this run's inputs and outputs in it."""
+        table: Table = frame.own if frame.own is not None else self._new_table(frame)
+        for place, (words, offsets) in self._per_run.items():
+            table.words[words] = address_of(frame.arrays[place]) + offsets
+        return table
+
+    def _new_table(self, frame: Frame) -> Table:
+        compiled = self.compiled
+        statuses = [s for s in compiled.steps.values() if s.status is not None]
+        table = Table(
+            np.zeros(compiled.table_words, np.int64),
+            allocate(compiled.workspace, ALIGNMENT),
+            np.zeros((len(statuses), 4), np.int64),
+        )
+        for word, place, offset in self._static:
+            table.words[word] = address_of(frame.arrays[place]) + offset
+        for number, each in enumerate(statuses):
+            table.words[each.status] = table.status[number].ctypes.data
+        packed = self._packed(frame)
+        for number, each in compiled.steps.items():
+            if each.workspace is not None:
+                table.words[each.workspace] = table.scratch.ctypes.data
+            for i, word in enumerate(each.packs):
+                table.words[word] = packed[number, i].ctypes.data
+        frame.own = table
+        return table
+
+    def _packed(self, frame: Frame) -> dict[tuple[int, int], np.ndarray]:
+        """The packed parameters of the current binding; equal packs of one operand are made once."""
+        packed, frames = self.compiled.packed, self._frames
+        if packed.version == frames.shared.version:
+            return packed.arrays
+        arrays: dict[tuple[int, int], np.ndarray] = {}
+        made: dict[tuple[int, str, int], np.ndarray] = {}
+        for number, each in self.compiled.steps.items():
+            for i, pack in enumerate(each.emitted.packs):
+                value = each.step.node.operands[pack.operand]
+                assert value is not None, "a pack is of an operand that is there"
+                place = frames.places[value]
+                key = (place, each.emitted.function, i)
+                if key not in made:
+                    made[key] = aligned(pack.pack(frame.arrays[place]), pack.nbytes)
+                arrays[number, i] = made[key]
+        packed.arrays, packed.version = arrays, frames.shared.version
+        return arrays
+
+    def _native(self, run: Run, table: Table) -> None:
+        settings = self.compiled.settings
+        steps, base = run.words.ctypes.data, table.words.ctypes.data
+        if run.uses_threads and settings.threads > 1:
+            pool_for(settings.threads, settings.spin_us).run(steps, run.count, base)
+        else:
+            run_alone(steps, run.count, base)
+        if table.status.size and table.status[:, 0].any():
+            self._raise(table)
+
+    def _raise(self, table: Table) -> None:
+        """Raise the first fault that a step reported, in program order."""
+        statuses = [s for s in self.compiled.steps.values() if s.status is not None]
+        number = int(np.flatnonzero(table.status[:, 0])[0])
+        offender = int(table.status[number, 1])
+        table.status[:] = 0
+        each = statuses[number]
+        assert each.emitted.fault is not None, "a step that reports faults can name them"
+        error = each.emitted.fault(offender)
+        raise at_node(error, each.step) if isinstance(error, RlxError) else error
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where an array's first element is."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def aligned(array: np.ndarray, nbytes: int) -> np.ndarray:
+    """The array's bytes at an address that packs may count on."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    assert flat.size == nbytes, f"a pack has {flat.size} bytes, {nbytes} were announced"
+    room = allocate(nbytes, ALIGNMENT)
+    room[:] = flat
+    return room
+
+

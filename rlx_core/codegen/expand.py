@@ -1,0 +1,67 @@
+"""An op as primitives: its decomposition, and that of everything in it, down to what the loop language has words for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from rlx_core.errors import RlxError
+from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, as_results, building
+from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.creation import Full, Iota
+from rlx_core.ops.indexing import Gather
+from rlx_core.ops.kinds import Elementwise
+from rlx_core.ops.movement import Narrow
+from rlx_core.ops.piecewise import Round
+from rlx_core.ops.reduction import Max, Mean, Min, Prod
+from rlx_core.ops.selection import StopGradient, StraightThrough, Where
+from rlx_core.ops.structural import Cast, Expand, Reshape, Sum, Transpose
+
+__all__ = ["REDUCTIONS", "SCALARS", "VIEWS", "expanded"]
+
+SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round)
+"""Ops that compute each element from the elements at the same place; those that decompose are expanded first."""
+
+REDUCTIONS: tuple[type[Op], ...] = (Sum, Mean, Max, Min, Prod)
+
+VIEWS: tuple[type[Op], ...] = (Reshape, Expand, Transpose, Narrow, StopGradient, StraightThrough, Full)
+"""Ops that only say which element of their first operand an element is."""
+
+_WORDS = (*SCALARS, *REDUCTIONS, *VIEWS, Iota, Gather)
+
+_DEPTH = 12
+"""Decompositions inside decompositions; no standard op comes near, and an op that decomposes into itself stops here."""
+
+
+def is_word(op: Op) -> bool:
+    """Whether the loop language says this op directly."""
+    return isinstance(op, Input | Constant) or (isinstance(op, _WORDS) and (op.decompose is None or isinstance(op, Full)))
+
+
+@lru_cache(maxsize=2048)
+def expanded(op: Op, types: tuple[TensorType | None, ...]) -> Graph | None:
+    """The op on inputs of these types as a graph of words, or `None` if something in it is none."""
+    builder = Builder(op.name)
+    with building(builder):
+        names = operand_names(op, len(types))
+        operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
+        graph = builder.finish(builder.emit(op, operands))
+    for _ in range(_DEPTH):
+        if all(is_word(node.op) for node in graph.nodes):
+            return graph
+        if any(not is_word(n.op) and n.op.decompose is None for n in graph.nodes):
+            return None
+        try:
+            graph, _ = rebuild(graph, _one_level)
+        except RlxError:
+            return None  # a rule that refuses these types refuses them again, with its reason, when it is asked directly
+    return None
+
+
+def _one_level(node: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
+    if is_word(node.op):
+        return None
+    assert node.op.decompose is not None, "what does not decompose was refused"
+    return tuple(as_results(node.op.decompose(*operands)))

@@ -1,0 +1,300 @@
+"""An op as one loop kernel, before anything is known of memory: which element each value needs, as affine index maps.
+
+The walk goes backwards from the results. Each axis of a result is an axis of the kernel; views change which element of their
+operand is meant, so they cost nothing; a reduction reads its operand along the row axes. All reductions of one kernel must
+run over the same axes of operands of one shape: softmax and the norms do. What does not fit is no formula, and its op
+runs by another kernel or through its decomposition.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from attrs import define, field, frozen
+
+from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
+from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Reduce
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import DType, i64
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
+from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
+from rlx_core.ops.arithmetic import divide
+from rlx_core.ops.creation import Full, Iota
+from rlx_core.ops.indexing import Gather
+from rlx_core.ops.movement import Narrow
+from rlx_core.ops.reduction import Max, Mean, Min, Prod
+from rlx_core.ops.selection import StopGradient, StraightThrough
+from rlx_core.ops.structural import Cast, Expand, Reduction, Reshape, Sum, Transpose
+
+__all__ = ["Affine", "Formula", "Read", "Write", "formula_of"]
+
+
+@frozen
+class Affine:
+    """The place `offset + scale·index[axis]` on one axis of an operand; without an axis, `offset` alone."""
+
+    axis: int | None
+    offset: Dim = 0
+    scale: int = 1
+
+
+Place = tuple[Affine, ...]
+
+START = Affine(None)
+
+
+@frozen
+class Read:
+    """An element of operand `operand`. `dynamic` are axes whose place is a value: (axis, value)."""
+
+    dtype: DType
+    operand: int
+    place: Place
+    dynamic: tuple[tuple[int, int], ...] = ()
+
+
+@frozen
+class Write:
+    """A value stored at a place of result `result`."""
+
+    result: int
+    value: int
+    place: Place
+
+
+Term = Read | Const | Index | Apply | Bound | Reduce
+
+
+@frozen
+class Formula:
+    """A kernel without memory: `Read`s stand where a kernel has loads, `Write`s for its stores.
+
+    Attributes:
+        extents: Sizes of the axes, possibly unknown yet.
+        rows: Which of the axes are reduced.
+        terms: The values.
+        writes: One a result.
+    """
+
+    name: str
+    extents: Shape
+    rows: tuple[int, ...]
+    terms: tuple[Term, ...]
+    writes: tuple[Write, ...]
+
+
+class NoFormula(Exception):
+    """The op does not fit into one kernel; the text says why, in the words of a refusal ("needs …")."""
+
+
+_COMBINE: dict[type[Op], Combine] = {Sum: "sum", Mean: "sum", Prod: "prod", Max: "max", Min: "min"}
+
+
+@lru_cache(maxsize=2048)
+def formula_of(op: Op, types: tuple[TensorType | None, ...]) -> Formula | None:
+    """The op on operands of these types as one kernel, or `None` if it is none."""
+    graph = expanded(op, types)
+    if graph is None:
+        return None
+    try:
+        positions = {name: i for i, name in enumerate(operand_names(op, len(types)))}
+        return _lowered(graph, op.name.partition(".")[2] or op.name, positions)
+    except NoFormula:
+        return None
+
+
+def _lowered(graph: Graph, name: str, positions: dict[str, int]) -> Formula:
+    extents, rows = _space(graph)
+    walk = _Walk(extents, rows, positions)
+    writes: list[Write] = []
+    for i, value in enumerate(graph.outputs):
+        place = _output_place(value.shape, extents, rows)
+        writes.append(Write(i, walk.term(value, place), place))
+    return Formula(name, extents, rows, tuple(walk.terms), tuple(writes))
+
+
+def _space(graph: Graph) -> tuple[Shape, tuple[int, ...]]:
+    """The index space: the operand's dims of the reductions, or the result's where there are none."""
+    live = _needed(graph)
+    reductions = [n for n in live if isinstance(n.op, REDUCTIONS) and _axes(n)]
+    if not reductions:
+        shapes = {v.shape for v in graph.outputs}
+        if len(shapes) > 1:
+            raise NoFormula("results of one shape")
+        return next(iter(shapes)), ()
+    spaces = {(_operand(n).shape, _axes(n)) for n in reductions}
+    if len(spaces) > 1:
+        raise NoFormula("reductions over the same axes of one shape")
+    return next(iter(spaces))
+
+
+def _needed(graph: Graph) -> list[Node]:
+    found = {v.node for v in graph.outputs}
+    for node in reversed(graph.nodes):
+        if node in found:
+            found.update(v.node for v in node.present())
+    return [n for n in graph.nodes if n in found]
+
+
+def _operand(node: Node) -> Value:
+    operand = node.operands[0]
+    assert operand is not None, "views and reductions have one operand"
+    return operand
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    assert isinstance(node.op, Reduction)
+    return normalize_axes(node.op.axes, _operand(node).ndim)
+
+
+def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...]) -> Place:
+    """The place of a result's element: the result has all axes, the rows' with size 1, or lacks the rows."""
+    kept = [i for i in range(len(extents)) if i not in rows]
+    if len(shape) == len(extents) and all(shape[i] == extents[i] for i in kept):
+        whole = all(shape[i] == extents[i] for i in rows)
+        if whole:
+            return tuple(Affine(i) for i in range(len(extents)))
+        if all(shape[i] == 1 for i in rows):
+            return tuple(START if i in rows else Affine(i) for i in range(len(extents)))
+    if shape == tuple(extents[i] for i in kept):
+        return tuple(Affine(i) for i in kept)
+    raise NoFormula("a result of the operands' shape or of the reduced one")
+
+
+@define
+class _Walk:
+    """The terms of a formula, made on demand from the results backwards; equal terms are one."""
+
+    extents: Shape
+    rows: tuple[int, ...]
+    positions: dict[str, int]
+    terms: list[Term] = field(factory=list)
+    _numbers: dict[Any, int] = field(factory=dict)
+    _seen: dict[tuple[Value, Place], int] = field(factory=dict)
+
+    def add(self, term: Term) -> int:
+        # Constants compare as numbers, but -0.0 and 0.0, 1 and True are different terms.
+        key = (type(term), repr(term)) if isinstance(term, Const) else term
+        if key not in self._numbers:
+            self._numbers[key] = len(self.terms)
+            self.terms.append(term)
+        return self._numbers[key]
+
+    def term(self, value: Value, place: Place) -> int:
+        key = (value, place)
+        if key not in self._seen:
+            self._seen[key] = self._term(value, place)
+        return self._seen[key]
+
+    def _term(self, value: Value, place: Place) -> int:
+        node, op = value.node, value.node.op
+        if isinstance(op, Input):
+            return self.add(Read(value.dtype, self.positions[op.label], place))
+        if isinstance(op, Constant):
+            return self._constant(op, value.dtype)
+        if isinstance(op, Iota):
+            return self._iota(op, place)
+        if isinstance(op, Gather):
+            return self._gather(node, op, place)
+        if isinstance(op, REDUCTIONS):
+            return self._reduce(node, place)
+        if isinstance(op, SCALARS):
+            args = tuple(self.term(v, _broadcast(place, v.type, value.ndim)) for v in node.present())
+            if isinstance(op, Cast) and self.terms[args[0]].dtype is op.to:
+                return args[0]
+            return self.add(Apply(value.dtype, op, args))
+        return self.term(_operand(node), self._through(node, place))
+
+    def _constant(self, op: Constant, dtype: DType) -> int:
+        array = op.value.array
+        if array.size != 1 or dtype.is_complex:
+            raise NoFormula("constants that are single real numbers")
+        return self.add(Const(dtype, array.reshape(()).item()))
+
+    def _iota(self, op: Iota, place: Place) -> int:
+        at = place[normalize_axis(op.axis, len(place))]
+        if not isinstance(at.offset, int):
+            raise NoFormula("known offsets")
+        index = Const(i64, at.offset) if at.axis is None else Index(i64, at.axis, at.offset, at.scale)
+        return self._cast(self.add(index), op.dtype)
+
+    def _cast(self, term: int, to: DType) -> int:
+        return term if self.terms[term].dtype is to else self.add(Apply(to, Cast(to), (term,)))
+
+    def _gather(self, node: Node, op: Gather, place: Place) -> int:
+        table, indices = node.operands
+        assert table is not None, "Gather has a table"
+        assert indices is not None, "Gather has indices"
+        if not isinstance(table.node.op, Input) or op.oob == "fill":
+            raise NoFormula("a table in memory and no fill")
+        axis, batch = normalize_axis(op.axis, table.ndim), op.batch_dims
+        count = indices.ndim - batch
+        size = table.shape[axis]
+        if isinstance(size, int) and size < 1:
+            raise NoFormula("a table with elements")
+        index = self.term(indices, (*place[:batch], *place[axis : axis + count]))
+        bound = self.add(Bound(i64, self._cast(index, i64), _sized(size), op.oob == "error"))
+        at = (*place[:axis], START, *place[axis + count :])
+        return self.add(Read(table.dtype, self.positions[table.node.op.label], at, ((axis, bound),)))
+
+    def _reduce(self, node: Node, place: Place) -> int:
+        op, operand, axes = node.op, _operand(node), _axes(node)
+        assert isinstance(op, Reduction)
+        rest = iter(p for i, p in enumerate(place) if not (op.keep_dim and i in axes))
+        at = tuple(Affine(i) if i in axes else next(rest) for i in range(operand.ndim))
+        if axes and any(p != Affine(i) and operand.shape[i] != 1 for i, p in enumerate(at)):
+            raise NoFormula("rows in the axes that are reduced")
+        arg = self._cast(self.term(operand, at), node.type.dtype)
+        if not axes:
+            return arg
+        total = self.add(Reduce(node.type.dtype, _COMBINE[type(op)], arg))
+        if not isinstance(op, Mean):
+            return total
+        count = 1
+        for i in axes:
+            count = count * _sized(operand.shape[i])
+        share = self.add(Const(node.type.dtype, float(count)))
+        return self.add(Apply(node.type.dtype, divide.op(), (total, share)))
+
+    def _through(self, node: Node, place: Place) -> Place:
+        """The place in a view's operand that an element of the view is."""
+        op, source = node.op, _operand(node)
+        if isinstance(op, StopGradient | StraightThrough):
+            return place
+        if isinstance(op, Full):
+            return ()
+        if isinstance(op, Expand):
+            return _broadcast(place, source.type, node.type.rank)
+        if isinstance(op, Transpose):
+            perm = [normalize_axis(p, source.ndim) for p in op.perm]
+            return tuple(place[perm.index(i)] for i in range(source.ndim))
+        if isinstance(op, Narrow):
+            axis = normalize_axis(op.axis, source.ndim)
+            at = place[axis]
+            inner = Affine(at.axis, op.start + at.offset * op.step, at.scale * op.step)
+            return (*place[:axis], inner, *place[axis + 1 :])
+        assert isinstance(op, Reshape), f"{op.name} is not a view of the loop language"
+        return _reshaped(place, source.shape, node.type.shape)
+
+
+def _sized(size: Dim) -> int:
+    # Formulas with unknown sizes are made only to be asked whether they exist; the number is then never used.
+    return size if isinstance(size, int) else 0
+
+
+def _broadcast(place: Place, type: TensorType, rank: int) -> Place:
+    """The place in an operand that is aligned from the right and repeated along its axes of size 1."""
+    aligned = place[rank - type.rank :]
+    return tuple(START if d == 1 else p for d, p in zip(type.shape, aligned, strict=True))
+
+
+def _reshaped(place: Place, source: Shape, result: Shape) -> Place:
+    """The place before a reshape that only adds or drops axes of size 1."""
+    moving = [p for p, d in zip(place, result, strict=True) if d != 1]
+    if [d for d in source if d != 1] != [d for d in result if d != 1]:
+        raise NoFormula("reshapes that only add or drop axes of size 1")
+    rest = iter(moving)
+    return tuple(START if d == 1 else next(rest) for d in source)
+

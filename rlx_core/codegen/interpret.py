@@ -1,0 +1,86 @@
+"""A loop kernel run with NumPy on plain bytes: the oracle that every printer is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Kernel, Load, Reduce, Scalar, Store
+from rlx_core.errors import IndexRangeError
+from rlx_core.ir.interpret import widened
+from rlx_core.ops.structural import cast_array
+
+__all__ = ["run_kernel"]
+
+_UFUNC: dict[Combine, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def run_kernel(kernel: Kernel, buffers: Sequence[np.ndarray | None]) -> None:
+    """Run a kernel on one-dimensional `uint8` arrays, one a buffer, whose first byte is where offsets count from.
+
+    Raises:
+        IndexRangeError: A checked index lies outside.
+    """
+    if 0 in kernel.extents[: kernel.grid]:
+        return
+    values: list[np.ndarray] = []
+    with np.errstate(all="ignore"):
+        for value in kernel.values:
+            values.append(_evaluate(kernel, value, values, buffers))
+        for store in kernel.stores:
+            _write(kernel, store, values[store.value], buffers[store.buffer])
+
+
+def _evaluate(
+    kernel: Kernel, value: Scalar, values: Sequence[np.ndarray], buffers: Sequence[np.ndarray | None]
+) -> np.ndarray:
+    if isinstance(value, Const):
+        return np.full((1,) * len(kernel.extents), value.number, value.dtype.numpy)
+    if isinstance(value, Index):
+        line = value.offset + value.scale * np.arange(kernel.extents[value.axis])
+        return line.reshape([-1 if a == value.axis else 1 for a in range(len(kernel.extents))])
+    if isinstance(value, Load):
+        return _read(kernel, value, values, buffers[value.buffer])
+    if isinstance(value, Bound):
+        index = values[value.arg]
+        outside = (index < 0) | (index >= value.size)
+        if value.is_checked and outside.any():
+            raise IndexRangeError(f"{kernel.name}: index {index[outside][0]} is outside an axis of {value.size} elements")
+        return np.clip(index, 0, value.size - 1)
+    if isinstance(value, Reduce):
+        whole = np.broadcast_to(values[value.arg], kernel.extents)
+        axes = tuple(kernel.row_axes)
+        return np.asarray(_UFUNC[value.combine].reduce(whole, axis=axes, keepdims=True, dtype=value.dtype.numpy))
+    assert isinstance(value, Apply), f"{value!r} is no value of the loop language"
+    assert value.op.reference is not None, f"{value.op.name} is a primitive"
+    result = np.asarray(value.op.reference(*(widened(values[a]) for a in value.args)))
+    return cast_array(result, value.dtype) if value.dtype.kind == "bool" else result.astype(value.dtype.numpy, copy=False)
+
+
+def _places(strides: Sequence[int], offset: int, extents: Sequence[int]) -> np.ndarray:
+    """The byte offset of the access at each point of the index space."""
+    total = np.full((1,) * len(extents), offset, np.int64)
+    for axis, (step, size) in enumerate(zip(strides, extents, strict=True)):
+        if step:
+            total = total + step * np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(extents))])
+    return total
+
+
+def _read(kernel: Kernel, load: Load, values: Sequence[np.ndarray], data: np.ndarray | None) -> np.ndarray:
+    assert data is not None, "an operand that is read is there"
+    at = _places(load.strides, load.offset, kernel.extents)
+    for value, stride in load.dynamic:
+        at = at + values[value] * stride
+    itemsize = load.dtype.itemsize
+    picked = data[at[..., None] + np.arange(itemsize)] if at.size else np.zeros((*at.shape, itemsize), np.uint8)
+    return np.ascontiguousarray(picked).view(load.dtype.numpy)[..., 0]
+
+
+def _write(kernel: Kernel, store: Store, value: np.ndarray, data: np.ndarray | None) -> None:
+    assert data is not None, "results are there"
+    varies = kernel.varies[store.value] or any(store.strides[a] for a in kernel.row_axes)
+    extents = [n if varies or a < kernel.grid else 1 for a, n in enumerate(kernel.extents)]
+    at = np.broadcast_to(_places(store.strides, store.offset, extents), extents)
+    cells = np.ascontiguousarray(np.broadcast_to(value, extents)).reshape(-1, 1).view(np.uint8)
+    data[at.reshape(-1, 1) + np.arange(cells.shape[1])] = cells

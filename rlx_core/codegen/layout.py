@@ -1,0 +1,120 @@
+"""A formula with memory: where operands and results lie, as strides and offsets in bytes, becomes a kernel.
+
+Axes of size 1 are dropped and neighbours that every access walks through as if they were one axis are merged, so that
+equal memory means equal kernels: a dense `[8, 128, 384]` is one axis of 393216.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.formula import Affine, Formula, Read
+from rlx_core.codegen.loops import Buffer, Const, Index, Kernel, Load, Scalar, Store
+from rlx_core.ir.strides import Strides
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Memory", "kernel_of", "simplified"]
+
+
+@frozen
+class Memory:
+    """An operand or result in memory; `number` is its only element where that is known."""
+
+    type: TensorType
+    strides: Strides
+    number: bool | int | float | None = None
+
+
+def kernel_of(formula: Formula, operands: Sequence[Memory | None], results: Sequence[Memory]) -> Kernel:
+    """The kernel that computes `formula` on operands and results that lie there.
+
+    The buffers of the kernel are all operands in order, absent ones too, then all results.
+    """
+    order = (*(a for a in range(len(formula.extents)) if a not in formula.rows), *formula.rows)
+    extents = tuple(formula.extents[a].__index__() for a in order)
+    new = {old: i for i, old in enumerate(order)}
+
+    def located(place: Sequence[Affine], strides: Strides) -> tuple[tuple[int, ...], int]:
+        steps, offset = [0] * len(order), 0
+        for at, stride in zip(place, strides, strict=True):
+            offset += at.offset.__index__() * stride
+            if at.axis is not None:
+                steps[new[at.axis]] += at.scale * stride
+        return tuple(steps), offset
+
+    values: list[Scalar] = []
+    for term in formula.terms:
+        if isinstance(term, Read):
+            memory = operands[term.operand]
+            assert memory is not None, "a formula reads only operands that are there"
+            if memory.number is not None:
+                values.append(Const(term.dtype, memory.number))
+                continue
+            steps, offset = located(term.place, memory.strides)
+            dynamic = tuple((v, memory.strides[axis]) for axis, v in term.dynamic)
+            values.append(Load(term.operand, term.dtype, steps, offset, dynamic))
+        elif isinstance(term, Index):
+            values.append(evolve(term, axis=new[term.axis]))
+        else:
+            values.append(term)
+    stores = tuple(
+        Store(len(operands) + w.result, w.value, *located(w.place, results[w.result].strides)) for w in formula.writes
+    )
+    buffers = (
+        *(Buffer(f"x{i}", m.type.dtype if m else results[0].type.dtype) for i, m in enumerate(operands)),
+        *(Buffer(f"y{i}", m.type.dtype, is_result=True) for i, m in enumerate(results)),
+    )
+    whole = Kernel(formula.name, extents, len(order) - len(formula.rows), buffers, tuple(values), stores)
+    return simplified(whole)
+
+
+def simplified(kernel: Kernel) -> Kernel:
+    """The same kernel with as few axes as it can be said with."""
+    kept = [a for a, n in enumerate(kernel.extents) if n != 1]
+    kernel = _with_axes(kernel, [[a] for a in kept])
+    groups: list[list[int]] = []
+    for axis in range(len(kernel.extents)):
+        if groups and _is_one_axis(kernel, groups[-1][-1], axis):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return _with_axes(kernel, groups)
+
+
+def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
+    """Whether all accesses walk `outer` as the continuation of `inner`."""
+    if (outer < kernel.grid) != (inner < kernel.grid):
+        return False
+    if any(isinstance(v, Index) and v.axis in (outer, inner) for v in kernel.values):
+        return False
+    size = kernel.extents[inner]
+    return all(access.strides[outer] == size * access.strides[inner] for access in (*kernel.loads, *kernel.stores))
+
+
+def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
+    """The kernel with each group of neighbouring axes as one; axes in no group have one point, at 0."""
+    place = {axis: i for i, group in enumerate(groups) for axis in group}
+    extents = []
+    for group in groups:
+        size = 1
+        for axis in group:
+            size *= kernel.extents[axis]
+        extents.append(size)
+
+    def strides(old: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(old[group[-1]] for group in groups)
+
+    values: list[Scalar] = []
+    for value in kernel.values:
+        if isinstance(value, Load):
+            values.append(evolve(value, strides=strides(value.strides)))
+        elif isinstance(value, Index):
+            gone = value.axis not in place
+            values.append(Const(value.dtype, value.offset) if gone else evolve(value, axis=place[value.axis]))
+        else:
+            values.append(value)
+    stores = tuple(evolve(s, strides=strides(s.strides)) for s in kernel.stores)
+    grid = sum(1 for group in groups if group[0] < kernel.grid)
+    return Kernel(kernel.name, tuple(extents), grid, kernel.buffers, tuple(values), stores)

@@ -1,0 +1,122 @@
+"""Which loops over a row a kernel needs, what each of them computes, and what is kept from one to the next.
+
+A value's *level* is the number of reductions under it: the loop of level 1 may use what the loop of level 0 reduced. Results
+are stored by the last loop, after which nothing is read, so a result may lie in the bytes of an operand. A value that is
+dear and needed by two loops is kept in a row of scratch memory; a cheap one is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
+from rlx_core.ir.op import Op
+from rlx_core.ops import activation, arithmetic, trigonometry
+
+__all__ = ["Nest", "Schedule", "levels", "schedule"]
+
+_DEAR: frozenset[type[Op]] = frozenset(
+    (
+        *(f.op for f in (activation.exp, activation.log, activation.tanh, activation.erf, activation.erfc)),
+        *(f.op for f in (activation.exp2, activation.expm1, activation.log1p, activation.log2, activation.log10)),
+        *(f.op for f in (arithmetic.divide, arithmetic.pow, activation.sqrt, activation.rsqrt, activation.erfinv)),
+        *trigonometry.OPS,
+    )
+)
+"""Operations that cost more than a store and a load."""
+
+
+@frozen
+class Nest:
+    """One loop over the row at each point of the grid.
+
+    Attributes:
+        reduces: The reductions that it computes.
+        keeps: Values that later loops read from scratch memory.
+        stores: Numbers of the kernel's stores that it does.
+    """
+
+    reduces: tuple[int, ...]
+    keeps: tuple[int, ...]
+    stores: tuple[int, ...]
+
+
+@frozen
+class Schedule:
+    """The loops in order, then the stores of what does not vary over the row."""
+
+    nests: tuple[Nest, ...]
+    finish: tuple[int, ...]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(v for nest in self.nests for v in nest.keeps)
+
+
+def levels(kernel: Kernel) -> tuple[int, ...]:
+    """For each value, the number of reductions that must be complete before it can be computed."""
+    found: list[int] = []
+    for value in kernel.values:
+        below = max((found[a] for a in operands_of(value)), default=0)
+        found.append(below + isinstance(value, Reduce))
+    return tuple(found)
+
+
+def schedule(kernel: Kernel) -> Schedule:
+    """The loops of a kernel; without rows there is one, of one pass."""
+    level, varies = levels(kernel), kernel.varies
+    reduces = [i for i, v in enumerate(kernel.values) if isinstance(v, Reduce)]
+    # What is one a row may still be stored along it: a mean that is broadcast back, say.
+    along = [varies[s.value] or any(s.strides[a] for a in kernel.row_axes) for s in kernel.stores]
+    inside = tuple(i for i, is_along in enumerate(along) if is_along)
+    finish = tuple(i for i, is_along in enumerate(along) if not is_along)
+    depths = sorted({level[kernel.values[r].arg] for r in reduces})  # type: ignore[union-attr]
+    groups = [tuple(r for r in reduces if level[r] == depth + 1) for depth in depths]
+    plan: list[tuple[tuple[int, ...], tuple[int, ...]]] = [(group, ()) for group in groups]
+    if inside:
+        plan.append(((), inside))
+    kept: set[int] = set()
+    nests: list[Nest] = []
+    for i, (group, stores) in enumerate(plan):
+        now = _needed(kernel, _roots(kernel, group, stores), kept)
+        later = [_needed(kernel, _roots(kernel, g, s), kept) for g, s in plan[i + 1 :]]
+        again = {v for v in now if any(v in other for other in later)}
+        dear = {v for v in again if varies[v] and _is_dear(kernel, v)}
+        # Only what is not itself inside another kept value needs to be kept.
+        covered = {a for v in dear for a in _needed(kernel, operands_of(kernel.values[v]), set())}
+        keeps = tuple(sorted(v for v in dear if v not in covered or _is_read_directly(kernel, v, later, dear)))
+        kept.update(keeps)
+        nests.append(Nest(group, keeps, stores))
+    return Schedule(tuple(nests), finish)
+
+
+def _roots(kernel: Kernel, reduces: Sequence[int], stores: Sequence[int]) -> tuple[int, ...]:
+    return (*(a for r in reduces for a in operands_of(kernel.values[r])), *(kernel.stores[s].value for s in stores))
+
+
+def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
+    """Everything that a loop computes for its roots; finished reductions and kept values are only read."""
+    found: set[int] = set()
+    waiting = [r for r in roots if r not in kept]
+    while waiting:
+        value = waiting.pop()
+        if value in found or isinstance(kernel.values[value], Reduce):
+            continue
+        found.add(value)
+        waiting += [a for a in operands_of(kernel.values[value]) if a not in kept]
+    return found
+
+
+def _is_dear(kernel: Kernel, value: int) -> bool:
+    term = kernel.values[value]
+    return isinstance(term, Apply) and type(term.op) in _DEAR
+
+
+def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], dear: set[int]) -> bool:
+    """Whether a later loop reads a value other than through another one that is kept."""
+    users = [u for u, term in enumerate(kernel.values) if value in operands_of(term)]
+    return any(u in other and u not in dear for other in later for u in users)
+
+
