@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
-from llvmlite import binding as llvm
-from llvmlite import ir
 
+from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.ir.dtypes import dtype
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
-from rlx_cpu.native.isa import Isa, host_features
+from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.jit import Code, assembly, compile_module, new_module
 
 CANARY = 0xA5
 GUARD = 256  # bytes on either side
@@ -26,7 +25,7 @@ GUARD = 256  # bytes on either side
 class Kernel:
     """A compiled kernel, and what it asked for."""
 
-    engine: llvm.ExecutionEngine
+    code: Code
     emitted: Emitted
     layout: Layout
     assembly: str
@@ -46,7 +45,7 @@ class Kernel:
         buffers += [p.ctypes.data for p in packs]
         pointers = (ctypes.c_void_p * len(buffers))(*buffers)
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            self.engine.get_function_address(self.emitted.function)
+            self.code.address(self.emitted.function)
         )
         for tid in range(threads):
             function(ctypes.addressof(pointers), tid, threads)
@@ -115,31 +114,11 @@ def kernel(
     values = [None if p is None else builder.input(f"x{i}", p.type) for i, p in enumerate(places)]
     node = builder.emit(op, values)[0].node
     layout = Layout(places, tuple(results or (Place.dense(t) for t in node.types)))
-    module = ir.Module("kernel")
-    module.triple = llvm.get_process_triple()
+    module = new_module("kernel")
     emitted = emit(module, node, layout, isa, "kernel")
-    return compiled(module, emitted, layout, isa)
-
-
-def compiled(module: ir.Module, emitted: Emitted, layout: Layout, isa: Isa) -> Kernel:
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=isa.features(host_features()), opt=3
-    )
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    passes.getModulePassManager().run(parsed, passes)
-    assembly = machine.emit_assembly(parsed)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    return Kernel(engine, emitted, layout, assembly)
+    return Kernel(compile_module(module, isa), emitted, layout, assembly(module, isa))
 
 
 def _present(operand: np.ndarray | None) -> np.ndarray:
     assert operand is not None, "packed operands are there"
     return operand
-
-
-def use_llvm() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()

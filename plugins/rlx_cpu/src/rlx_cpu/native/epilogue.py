@@ -12,12 +12,77 @@ from collections.abc import Callable
 from attrs import field, frozen
 from llvmlite import ir
 
+from rlx_core.codegen import formula_of
+from rlx_core.codegen.formula import Read
+from rlx_core.codegen.loops import Apply, Const
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native import functions, scalar
+from rlx_cpu.native.build import I32, constant, register_type
 from rlx_cpu.native.simd import Simd, index, offset, times
 
-__all__ = ["Epilogue", "Spot", "Stage", "VectorFunction", "activation", "bias", "residual", "row_scale", "scale"]
+__all__ = [
+    "Epilogue",
+    "Operand",
+    "Spot",
+    "Stage",
+    "VectorFunction",
+    "activation",
+    "bias",
+    "residual",
+    "row_scale",
+    "scale",
+    "vector_function",
+]
 
-VectorFunction = Callable[[ir.IRBuilder, ir.Value], ir.Value]
-"""A function of one variable on a vector."""
+
+@frozen(eq=False)
+class VectorFunction:
+    """A function of one variable, as the loop language has it, on registers.
+
+    Attributes:
+        op: Whose meaning it is.
+        terms: That meaning as steps, the last of which is the result.
+        result: Which of them.
+    """
+
+    op: Op
+    terms: tuple[Read | Const | Apply, ...]
+    result: int
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it evaluates a transcendental function."""
+        return any(isinstance(t, Apply) and type(t.op) in functions.OPS for t in self.terms)
+
+    def __call__(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        lanes = x.type.count
+        found: list[ir.Value] = []
+        for term in self.terms:
+            if isinstance(term, Read):
+                found.append(x)
+            elif isinstance(term, Const):
+                found.append(constant(register_type(term.dtype, lanes), term.number))
+            else:
+                dtypes = tuple(self.terms[a].dtype for a in term.args)
+                found.append(scalar.apply(b, term.op, dtypes, tuple(found[a] for a in term.args)))
+        return found[self.result]
+
+
+def vector_function(op: Op, dtype: DType) -> VectorFunction | None:
+    """The code of an op of one operand; `None` if it is no function of single elements, or a step of it has no code."""
+    formula = formula_of(op, (TensorType(dtype, (1,)),))
+    if formula is None or formula.rows or len(formula.writes) != 1:
+        return None
+    terms: list[Read | Const | Apply] = []
+    for term in formula.terms:
+        if not isinstance(term, Read | Const | Apply):
+            return None
+        if isinstance(term, Apply) and scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args)):
+            return None
+        terms.append(term)
+    return VectorFunction(op, tuple(terms), formula.writes[0].value)
 
 
 @frozen(eq=False)
@@ -101,7 +166,7 @@ def row_scale(simd: Simd, operand: Operand) -> Stage:
     return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
 
 
-def activation(function: VectorFunction) -> Stage:
+def activation(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Stage:
     """Apply a function of one variable."""
     return lambda b, value, spot: function(b, value)
 
@@ -110,7 +175,7 @@ def _spread(b: ir.IRBuilder, simd: Simd, place: ir.Value, stride: int, spot: Spo
     """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
     value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
     for lane in range(simd.lanes):
-        where = ir.Constant(ir.IntType(32), lane)
+        where = ir.Constant(I32, lane)
         step: ir.Value = index(lane * stride)
         if spot.mask is not None:
             step = b.select(b.extract_element(spot.mask, where), step, index(0))

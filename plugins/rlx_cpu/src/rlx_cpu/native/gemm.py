@@ -14,19 +14,24 @@ from attrs import frozen
 from llvmlite import ir
 
 from rlx_core.ir.graph import Node
+from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.build import I64, POINTER, VOID
 from rlx_cpu.native.contract import ALIGNMENT, Emitted, Layout, Pack
-from rlx_cpu.native.epilogue import Epilogue
+from rlx_cpu.native.epilogue import Epilogue, Operand, activation, bias, vector_function
 from rlx_cpu.native.gemm_tiles import FEWEST_TILES, UNROLL, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes, packer
 from rlx_cpu.native.problem import Matrix, Product
-from rlx_cpu.native.simd import INDEX, POINTER, Simd, counting, index, offset, share, times
+from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
 
-__all__ = ["emit_product", "matmul"]
+__all__ = ["emit_product", "matmul", "matmul_bias_activation"]
+
+MakeEpilogue = Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
+"""Builds the stages inside a microkernel, from the buffers that the kernel is given."""
 
 Panels = Literal["ahead", "packed", "direct"]
 
@@ -39,7 +44,32 @@ def sums_in_its_dtype(node: Node) -> bool:
 @native.register(MatMul, dtypes="f32 f64", when=sums_in_its_dtype)
 def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels."""
-    return emit_product(module, layout, isa, name, lambda b, buffers: Epilogue())
+    return emit_product(module, layout, isa, name, lambda simd, b, buffers: Epilogue())
+
+
+@condition("an activation whose steps have vector code, or none")
+def has_vector_activation(node: Node) -> bool:
+    assert isinstance(node.op, FusedMatMulBiasAct), "registered for it alone"
+    return node.op.activation is None or vector_function(node.op.activation, node.type.dtype) is not None
+
+
+@native.register(FusedMatMulBiasAct, dtypes="f32 f64", when=has_vector_activation)
+def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels, bias and activation on the sums."""
+    op, bias_place = node.op, layout.operands[2]
+    assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
+    assert bias_place is not None, "the bias is required"
+    by_column = Matrix.of_row(bias_place).by_column
+
+    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+        stages = Epilogue((bias(simd, Operand(pointer_at(b, buffers, 2), by_column=by_column)),))
+        if op.activation is None:
+            return stages
+        function = vector_function(op.activation, simd.dtype)
+        assert function is not None, "the row refuses other activations"
+        return stages.then(activation(function), is_long=function.is_long)
+
+    return emit_product(module, layout, isa, name, epilogue)
 
 
 def emit_product(
@@ -47,7 +77,7 @@ def emit_product(
     layout: Layout,
     isa: Isa,
     name: str,
-    epilogue: Callable[[ir.IRBuilder, ir.Value], Epilogue],
+    epilogue: MakeEpilogue,
 ) -> Emitted:
     """The product of the first two operands into the first result, then `epilogue`."""
     a, b = layout.operands[:2]
@@ -55,11 +85,6 @@ def emit_product(
     product = Product.of(a, b, layout.results[0])
     simd = Simd(module, isa, product.dtype)
     return _Driver(simd, isa, product, layout, b.is_bound, name, epilogue).emit()
-
-
-def buffer(b: ir.IRBuilder, buffers: ir.Value, position: int) -> ir.Value:
-    """One of the pointers that a kernel is given."""
-    return b.load(offset(b, buffers, position * 8), typ=POINTER, align=8)
 
 
 @frozen(eq=False)
@@ -72,7 +97,7 @@ class _Driver:
     layout: Layout
     is_bound: bool
     name: str
-    epilogue: Callable[[ir.IRBuilder, ir.Value], Epilogue]
+    epilogue: MakeEpilogue
 
     # ------------------------------------------------------------------------------------- choices
 
@@ -85,9 +110,7 @@ class _Driver:
     def blocks(self) -> Blocks:
         p = self.product
         is_unit = p.c.by_column == self.simd.itemsize
-        return blocks(
-            p.entries, p.m, p.n, p.k, p.dtype, self.isa, splits_depth=is_unit, packs_rows=self.packs_rows
-        )
+        return blocks(p.entries, p.m, p.n, p.k, p.dtype, self.isa, splits_depth=is_unit, packs_rows=self.packs_rows)
 
     @property
     def panels(self) -> Panels:
@@ -96,8 +119,8 @@ class _Driver:
             return "direct"  # nothing is read
         if self.is_bound:
             return "ahead"
-        is_read_once = self.blocks.rows.pieces <= 1 and self.product.b.by_column == self.simd.itemsize
-        return "direct" if is_read_once else "packed"
+        is_direct = self.blocks.rows.pieces <= DIRECT_TILES and self.product.b.by_column == self.simd.itemsize
+        return "direct" if is_direct else "packed"
 
     @property
     def sharers(self) -> int:
@@ -127,7 +150,7 @@ class _Driver:
 
     def emit(self) -> Emitted:
         module, p = self.simd.module, self.product
-        kernel = ir.FunctionType(ir.VoidType(), [POINTER, INDEX, INDEX])
+        kernel = ir.FunctionType(VOID, [POINTER, I64, I64])
         function = ir.Function(module, kernel, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         packs: tuple[Pack, ...] = ()
@@ -179,20 +202,20 @@ class _Driver:
     ) -> None:
         buffers, tid, nthreads = arguments
         p, operands = self.product, len(self.layout.operands)
-        a, source, c = (buffer(b, buffers, i) for i in (0, 1, operands))
+        a, source, c = (pointer_at(b, buffers, i) for i in (0, 1, operands))
         after = operands + len(self.layout.results)
         has_workspace = self.panel_nbytes + self.rows_nbytes > 0
         own = None
         if has_workspace:
-            own = offset(b, buffer(b, buffers, after), (tid, self.panel_nbytes + self.rows_nbytes))
+            own = offset(b, pointer_at(b, buffers, after), (tid, self.panel_nbytes + self.rows_nbytes))
         packed = own
         if self.panels == "ahead":
-            packed = buffer(b, buffers, after + has_workspace)
-        group_of_packed = b.alloca(INDEX)
+            packed = pointer_at(b, buffers, after + has_workspace)
+        group_of_packed = b.alloca(I64)
         b.store(index(-1), group_of_packed, align=8)
         total = p.entries * tiles.panel_items * tiles.row_items
         low, high = share(b, total, tid, nthreads)
-        with counting(b, low, high, name="item") as item:
+        with counting(b, low, high) as item:
             row_item, group = b.srem(item, index(tiles.row_items)), b.sdiv(item, index(tiles.row_items))
             panel_item, entry = b.srem(group, index(tiles.panel_items)), b.sdiv(group, index(tiles.panel_items))
             work = _Item(
@@ -206,7 +229,7 @@ class _Driver:
                 packed_rows=None if own is None else offset(b, own, self.panel_nbytes),
             )  # fmt: skip
             if self.panels == "packed":
-                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=INDEX, align=8), group)):
+                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), group)):
                     work.pack_panels(b)
                     b.store(group, group_of_packed, align=8)
             work.run(b)
@@ -241,7 +264,7 @@ class _Item:
         """Pack the item's panels into the thread's workspace, over all of K."""
         p, simd = self.product, self.simd
         assert self.packed is not None, "there is a workspace"
-        with counting(b, *self.panel_range, name="pack.panel") as panel:
+        with counting(b, *self.panel_range) as panel:
             column = times(b, start_of(b, self.tiles.panels, panel), simd.lanes)
             place = self._packed_panel(b, panel)
             for vectors in by_size(b, self.tiles.panels, panel):
@@ -253,16 +276,16 @@ class _Item:
     def run(self, b: ir.IRBuilder) -> None:
         """Blocks of K, panels in each, tiles in each."""
         p, depth = self.product, self.tiles.depth
-        with counting(b, 0, max(p.k, 1), max(depth, 1), name="k.block") as k0:
+        with counting(b, 0, max(p.k, 1), max(depth, 1)) as k0:
             left = b.sub(index(p.k), k0)
             is_last = b.icmp_signed("<=", left, index(depth))
             count = b.select(is_last, left, index(depth))
             is_first = b.icmp_signed("==", k0, index(0))
             if self.driver.packs_rows:
                 self._pack_rows(b, k0, count)
-            with counting(b, *self.panel_range, name="panel") as panel:
+            with counting(b, *self.panel_range) as panel:
                 panel_place, column = self._panel(b, panel, k0)
-                with counting(b, *self.row_range, name="tile") as tile:
+                with counting(b, *self.row_range) as tile:
                     row = start_of(b, self.tiles.rows, tile)
                     c = offset(b, self.c, (row, p.c.by_row), (column, p.c.by_column))
                     a = self._rows(b, tile, row, k0, count)
@@ -271,7 +294,19 @@ class _Item:
                             following = self._following(b, panel_place, tile, count, vectors)
                             b.call(
                                 self.kernels[rows, vectors],
-                                [a, panel_place, c, following, count, is_first, is_last, self.entry, row, column, self.buffers],
+                                [
+                                    a,
+                                    panel_place,
+                                    c,
+                                    following,
+                                    count,
+                                    is_first,
+                                    is_last,
+                                    self.entry,
+                                    row,
+                                    column,
+                                    self.buffers,
+                                ],
                             )
 
     def _panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -284,9 +319,7 @@ class _Item:
         width = b.sub(start_of(b, self.tiles.panels, b.add(panel, index(1))), first)
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, self.simd.nbytes))), column
 
-    def _following(
-        self, b: ir.IRBuilder, panel: ir.Value, tile: ir.Value, count: ir.Value, vectors: int
-    ) -> ir.Value:
+    def _following(self, b: ir.IRBuilder, panel: ir.Value, tile: ir.Value, count: ir.Value, vectors: int) -> ir.Value:
         """Where a tile's share of the next panel starts; that lies right behind this one."""
         if not self.driver.sharers:
             return panel
@@ -318,12 +351,12 @@ class _Item:
         """A few steps of k for all tiles, then the next: the rows of a transposed A are contiguous across tiles."""
         even = b.and_(count, index(-UNROLL))
         for low, high, steps in ((index(0), even, UNROLL), (even, count, 1)):
-            with counting(b, low, high, steps, name="pack.k") as k:
+            with counting(b, low, high, steps) as k:
                 self._pack_steps(b, k0, k, steps, count)
 
     def _pack_steps(self, b: ir.IRBuilder, k0: ir.Value, k: ir.Value, steps: int, count: ir.Value) -> None:
         a: Matrix = self.product.a
-        with counting(b, *self.row_range, name="pack.tile") as tile:
+        with counting(b, *self.row_range) as tile:
             row = start_of(b, self.tiles.rows, tile)
             source = offset(b, self.a, (row, a.by_row), (b.add(k0, k), a.by_column))
             place = self._rows(b, tile, row, k0, count)
@@ -334,6 +367,9 @@ class _Item:
 
 TILE_GAP = ALIGNMENT
 """Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
+
+DIRECT_TILES = 16
+"""Row tiles up to which B is read where it lies: packing pays only once its cost is spread over more of them."""
 
 SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""

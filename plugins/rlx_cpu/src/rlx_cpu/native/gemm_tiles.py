@@ -168,7 +168,7 @@ def blocks(
     if rows.pieces <= FEWEST_TILES and not packs_rows:
         panel_group = 1  # panels are then read in the order in which they lie, which the prefetching counts on
     if packs_rows:
-        panel_group = min(panels.pieces, max(panel_group, PACKED_GROUP))
+        panel_group = max(panel_group, min(panels.pieces, PACKED_GROUP))
 
     def items() -> int:
         return batch * -(-rows.pieces // row_tiles) * -(-panels.pieces // panel_group)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from attrs import frozen
 from llvmlite import ir
 
+from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
 from rlx_cpu.native.epilogue import Epilogue, Spot
 from rlx_cpu.native.gemm_tiles import UNROLL
-from rlx_cpu.native.simd import BOOL, INDEX, POINTER, Simd, counting, index, offset
+from rlx_cpu.native.simd import Simd, counting, index, offset
 
 __all__ = ["Microkernel"]
 
@@ -54,7 +55,7 @@ class Microkernel:
     masks_b: bool
     accumulates: bool
     sharers: int
-    epilogue: Callable[[ir.IRBuilder, ir.Value], Epilogue]
+    epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
 
     def emit(self, name: str) -> ir.Function:
         """Add `void name(a, b, c, next, k, is_first, is_last, batch, row, column, buffers)` to the module.
@@ -62,8 +63,8 @@ class Microkernel:
         `next` is where this tile's share of the next panel starts, `k` how many steps this call takes; `row` and `column`
         say where the tile lies in the result.
         """
-        operands = [POINTER, POINTER, POINTER, POINTER, INDEX, BOOL, BOOL, INDEX, INDEX, INDEX, POINTER]
-        function = ir.Function(self.simd.module, ir.FunctionType(ir.VoidType(), operands), name)
+        operands = [POINTER, POINTER, POINTER, POINTER, I64, I1, I1, I64, I64, I64, POINTER]
+        function = ir.Function(self.simd.module, ir.FunctionType(VOID, operands), name)
         function.linkage = "internal"
         names = ("a", "b", "c", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
         for argument, known in zip(function.args, names, strict=True):
@@ -144,7 +145,7 @@ class Microkernel:
         before = b.block
         b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
         b.position_at_end(loop)
-        left = b.phi(INDEX, "left")
+        left = b.phi(I64, "left")
         here = [b.phi(POINTER) for _ in streams]
         running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
         current: Sums = [list(line) for line in running]
@@ -173,13 +174,10 @@ class Microkernel:
 
     def _prefetch(self, b: ir.IRBuilder, place: ir.Value) -> None:
         """Ask for a line in the second-level cache, to be read."""
-        i32 = ir.IntType(32)
-        function = self.simd.intrinsic("llvm.prefetch.p0", ir.VoidType(), [POINTER, i32, i32, i32])
-        b.call(function, [place, *(ir.Constant(i32, x) for x in (0, 2, 1))])
+        function = self.simd.intrinsic("llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+        b.call(function, [place, *(ir.Constant(I32, x) for x in (0, 2, 1))])
 
-    def _step(
-        self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]
-    ) -> None:
+    def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]) -> None:
         """One k: the outer product of a column of A and a row of B."""
         simd = self.simd
         line = [
@@ -204,7 +202,7 @@ class Microkernel:
         buffers: ir.Value,
     ) -> None:
         """The epilogue and the stores; a long epilogue goes over the tile in memory, row by row."""
-        epilogue = self.epilogue(b, buffers)
+        epilogue = self.epilogue(self.simd, b, buffers)
         batch, row = place
 
         def spot(i: ir.Value, j: int) -> Spot:
@@ -224,7 +222,7 @@ class Microkernel:
                 self.simd.store(
                     b, value, offset(b, scratch, (i * self.vectors + j) * self.simd.nbytes), align=self.simd.nbytes
                 )
-        with counting(b, 0, self.rows, name="row") as i:
+        with counting(b, 0, self.rows) as i:
             line_start = offset(b, scratch, (i, self.vectors * self.simd.nbytes))
             c_row = offset(b, c, (i, self.c_strides[0]))
             for j in range(self.vectors):
@@ -235,9 +233,7 @@ class Microkernel:
     def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
         return offset(b, c, i * self.c_strides[0] + j * self.simd.lanes * self.c_strides[1])
 
-    def _store(
-        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, start: ir.Value, mask: ir.Value | None
-    ) -> None:
+    def _store(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, start: ir.Value, mask: ir.Value | None) -> None:
         if self.c_strides[1] == self.simd.itemsize:
             self.simd.store(b, value, place, mask)
             return

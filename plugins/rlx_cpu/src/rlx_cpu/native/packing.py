@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from llvmlite import ir
 
+from rlx_cpu.native.build import I32
 from rlx_cpu.native.gemm_tiles import Blocks
 from rlx_cpu.native.simd import Simd, counting, index, offset
 
@@ -66,7 +67,7 @@ def pack_panel(
     if by_n == simd.itemsize:
         is_whole = columns % simd.lanes == 0
         inside = [None if is_whole else simd.below(b, start, columns) for start in starts]
-        with counting(b, 0, depth, name="pack.k") as k:
+        with counting(b, 0, depth) as k:
             left, place = offset(b, source, (k, by_k)), offset(b, packed, (k, width))
             line = [simd.load(b, offset(b, left, j * simd.nbytes), inside[j]) for j in range(vectors)]
             for j, value in enumerate(line):
@@ -78,7 +79,7 @@ def pack_panel(
         if by_k == simd.itemsize:
             pack_columns(b, simd, left, place, depth=depth, stride=by_n, width=width, start=start, columns=columns)
         else:
-            with counting(b, 0, depth, name="pack.k") as k:
+            with counting(b, 0, depth) as k:
                 value = _gather(b, simd, offset(b, left, (k, by_k)), by_n, start, columns)
                 simd.store(b, value, offset(b, place, (k, width)), align=simd.nbytes)
 
@@ -108,7 +109,7 @@ def pack_columns(
     even = b.and_(total, index(-lanes))
     is_full = b.icmp_signed("<=", b.add(start, index(lanes)), bound)
     last = b.sub(b.sub(bound, index(1)), start)
-    with counting(b, 0, even, lanes, name="pack.block") as k:
+    with counting(b, 0, even, lanes) as k:
         rows = []
         for lane in range(lanes):
             # A column beyond the last is read as the last one, and zeroed below.
@@ -118,7 +119,7 @@ def pack_columns(
         for i, value in enumerate(simd.transposed(b, rows)):
             kept = b.select(shown, value, simd.zero)
             simd.store(b, kept, offset(b, packed, (b.add(k, index(i)), width)), align=simd.nbytes)
-    with counting(b, even, total, name="pack.rest") as k:
+    with counting(b, even, total) as k:
         value = _gather(b, simd, offset(b, source, (k, itemsize)), stride, start, bound)
         simd.store(b, value, offset(b, packed, (k, width)), align=simd.nbytes)
 
@@ -153,6 +154,6 @@ def _gather(
     for lane in range(simd.lanes):
         nearest = b.select(b.icmp_signed("<", index(lane), last), index(lane), last)
         element = simd.load_scalar(b, offset(b, source, (nearest, stride)))
-        value = b.insert_element(value, element, ir.Constant(ir.IntType(32), lane))
+        value = b.insert_element(value, element, ir.Constant(I32, lane))
     shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
     return b.select(shown, value, simd.zero)

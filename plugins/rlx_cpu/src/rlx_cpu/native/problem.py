@@ -37,6 +37,12 @@ class Matrix:
         by_row = strides[-2] if shape[-2] > 1 else max(shape[-1], 1) * itemsize
         return cls((0,) * (len(batch) - len(own)) + own, by_row, by_column)
 
+    @classmethod
+    def of_row(cls, place: Place) -> Matrix:
+        """A vector as a matrix whose rows are all the same."""
+        size, itemsize = place.type.static_shape[-1], place.type.dtype.itemsize
+        return cls((), 0, place.strides[-1] if size > 1 else itemsize)
+
 
 @frozen
 class Product:

@@ -6,37 +6,34 @@ pointer, because strides are; every access says its alignment, because the defau
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from llvmlite import ir
 
-from rlx_core.ir.dtypes import DType, f64
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.build import (
+    I1,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    address,
+    constant,
+    counted,
+    declare,
+    register_type,
+    splat,
+    suffix,
+)
 from rlx_cpu.native.isa import Isa
 
-__all__ = ["BOOL", "BYTE", "INDEX", "POINTER", "Simd", "counting", "index", "offset", "share"]
-
-BOOL = ir.IntType(1)
-BYTE = ir.IntType(8)
-INDEX = ir.IntType(64)
-POINTER = ir.PointerType()
+__all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times"]
 
 
 def index(value: int) -> ir.Constant:
     """A constant of the type that sizes and offsets have."""
-    return ir.Constant(INDEX, value)
-
-
-def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir.Value, int]) -> ir.Value:
-    """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
-    fixed = 0
-    for term in terms:
-        if isinstance(term, int):
-            fixed += term
-            continue
-        moved = term if not isinstance(term, tuple) else times(b, *term)
-        pointer = b.gep(pointer, [moved], source_etype=BYTE)
-    return b.gep(pointer, [index(fixed)], source_etype=BYTE) if fixed else pointer
+    return ir.Constant(I64, value)
 
 
 def times(b: ir.IRBuilder, value: ir.Value, factor: int) -> ir.Value:
@@ -44,26 +41,25 @@ def times(b: ir.IRBuilder, value: ir.Value, factor: int) -> ir.Value:
     return index(0) if factor == 0 else value if factor == 1 else b.mul(value, index(factor))
 
 
-@contextmanager
+def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir.Value, int]) -> ir.Value:
+    """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
+    for term in terms:
+        if not isinstance(term, int):
+            pointer = address(b, pointer, times(b, *term) if isinstance(term, tuple) else term)
+    return address(b, pointer, sum(term for term in terms if isinstance(term, int)))
+
+
 def counting(
-    b: ir.IRBuilder, start: int | ir.Value, stop: int | ir.Value, step: int = 1, name: str = "i"
-) -> Iterator[ir.Value]:
+    b: ir.IRBuilder, start: int | ir.Value, stop: int | ir.Value, step: int = 1
+) -> AbstractContextManager[ir.Value]:
     """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
     first, end = (index(x) if isinstance(x, int) else x for x in (start, stop))
-    head = b.append_basic_block(f"{name}.head")
-    body = b.append_basic_block(f"{name}.body")
-    done = b.append_basic_block(f"{name}.done")
-    before = b.block
-    b.branch(head)
-    b.position_at_end(head)
-    i = b.phi(INDEX, name)
-    i.add_incoming(first, before)
-    b.cbranch(b.icmp_signed("<", i, end), body, done)
-    b.position_at_end(body)
-    yield i
-    i.add_incoming(b.add(i, index(step)), b.block)
-    b.branch(head)
-    b.position_at_end(done)
+    return counted(b, first, end, step)
+
+
+def pointer_at(b: ir.IRBuilder, buffers: ir.Value, position: int) -> ir.Value:
+    """One of the pointers that a kernel is given."""
+    return b.load(offset(b, buffers, 8 * position), typ=POINTER, align=8)
 
 
 def share(b: ir.IRBuilder, items: int, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -88,16 +84,16 @@ class Simd:
         self.itemsize = dtype.itemsize
         self.lanes = isa.lanes(dtype)
         self.nbytes = isa.vector_bytes
-        self.element: ir.Type = ir.DoubleType() if dtype is f64 else ir.FloatType()
+        self.element = register_type(dtype)
         self.vector = ir.VectorType(self.element, self.lanes)
-        self.mask = ir.VectorType(BOOL, self.lanes)
-        self.suffix = f"v{self.lanes}f{8 * self.itemsize}"
+        self.mask = ir.VectorType(I1, self.lanes)
+        self.suffix = suffix(self.vector)
 
     # ------------------------------------------------------------------------------------- values
 
     def constant(self, value: float) -> ir.Constant:
         """The same number in every lane."""
-        return ir.Constant(self.vector, [value] * self.lanes)
+        return constant(self.vector, value)
 
     @property
     def zero(self) -> ir.Constant:
@@ -105,19 +101,17 @@ class Simd:
 
     def splat(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
         """A value in every lane; of any element type."""
-        vector = ir.VectorType(scalar.type, self.lanes)
-        first = b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), lanes)
+        return splat(b, scalar, self.lanes)
 
     def positions(self, b: ir.IRBuilder, start: ir.Value) -> ir.Value:
         """`start, start + 1, …`, one a lane."""
-        lanes = ir.Constant(ir.VectorType(INDEX, self.lanes), list(range(self.lanes)))
+        lanes = ir.Constant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
         return b.add(self.splat(b, start), lanes)
 
-    def below(self, b: ir.IRBuilder, start: ir.Value, bound: int) -> ir.Value:
+    def below(self, b: ir.IRBuilder, start: ir.Value, bound: int | ir.Value) -> ir.Value:
         """A mask of the lanes whose position, counted from `start`, is less than `bound`."""
-        return b.icmp_signed("<", self.positions(b, start), self.splat(b, index(bound)))
+        end = index(bound) if isinstance(bound, int) else bound
+        return b.icmp_signed("<", self.positions(b, start), self.splat(b, end))
 
     # ------------------------------------------------------------------------------------- memory
 
@@ -133,9 +127,9 @@ class Simd:
         align = align or self.itemsize
         if mask is None:
             return b.load(pointer, typ=self.vector, align=align)
-        kind = [POINTER, ir.IntType(32), self.mask, self.vector]
+        kind = [POINTER, I32, self.mask, self.vector]
         function = self.intrinsic(f"llvm.masked.load.{self.suffix}.p0", self.vector, kind)
-        return b.call(function, [pointer, ir.Constant(ir.IntType(32), align), mask, self.zero])
+        return b.call(function, [pointer, ir.Constant(I32, align), mask, self.zero])
 
     def store(
         self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, mask: ir.Value | None = None, align: int = 0
@@ -145,16 +139,16 @@ class Simd:
         if mask is None:
             b.store(value, pointer, align=align)
             return
-        kind = [self.vector, POINTER, ir.IntType(32), self.mask]
-        function = self.intrinsic(f"llvm.masked.store.{self.suffix}.p0", ir.VoidType(), kind)
-        b.call(function, [value, pointer, ir.Constant(ir.IntType(32), align), mask])
+        kind = [self.vector, POINTER, I32, self.mask]
+        function = self.intrinsic(f"llvm.masked.store.{self.suffix}.p0", VOID, kind)
+        b.call(function, [value, pointer, ir.Constant(I32, align), mask])
 
     def store_spread(
         self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None
     ) -> None:
         """Elements `stride` bytes apart, the first `count` lanes or all of them."""
         for lane in range(self.lanes):
-            element = b.extract_element(value, ir.Constant(ir.IntType(32), lane))
+            element = b.extract_element(value, ir.Constant(I32, lane))
             place = offset(b, pointer, lane * stride)
             if count is None:
                 b.store(element, place, align=self.itemsize)
@@ -178,18 +172,18 @@ class Simd:
         width = self.lanes
         while width > 1:
             width //= 2
-            kind = ir.VectorType(ir.IntType(32), width)
+            kind = ir.VectorType(I32, width)
             low, high = (
                 b.shuffle_vector(value, value, ir.Constant(kind, list(range(s, s + width)))) for s in (0, width)
             )
             value = b.fadd(low, high) if combine == "add" else self.maximum(b, low, high)
-        return b.extract_element(value, ir.Constant(ir.IntType(32), 0))
+        return b.extract_element(value, ir.Constant(I32, 0))
 
     def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
         """As many vectors as lanes, as a matrix, transposed: log₂ rounds of interleaving."""
         assert len(rows) == self.lanes, "a square block"
         half = self.lanes // 2
-        kind = ir.VectorType(ir.IntType(32), self.lanes)
+        kind = ir.VectorType(I32, self.lanes)
         pairs = [(i, self.lanes + i) for i in range(self.lanes)]
         low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
         high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
@@ -203,5 +197,4 @@ class Simd:
 
     def intrinsic(self, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> ir.Function:
         """An intrinsic, declared on first use."""
-        found = self.module.globals.get(name)
-        return found or ir.Function(self.module, ir.FunctionType(result, list(operands)), name)
+        return declare(self.module, name, result, operands)
