@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
+from llvmlite import ir
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
@@ -28,7 +29,12 @@ class Kernel:
     code: Code
     emitted: Emitted
     layout: Layout
-    assembly: str
+    module: ir.Module
+    isa: Isa
+
+    @property
+    def assembly(self) -> str:
+        return assembly(self.module, self.isa)
 
     def __call__(self, *operands: np.ndarray | None, threads: int = 1) -> tuple[np.ndarray, ...]:
         """The results; the threads' shares are run one after the other, which no kernel can tell."""
@@ -116,7 +122,7 @@ def kernel(
     layout = Layout(places, tuple(results or (Place.dense(t) for t in node.types)))
     module = new_module("kernel")
     emitted = emit(module, node, layout, isa, "kernel")
-    return Kernel(compile_module(module, isa), emitted, layout, assembly(module, isa))
+    return Kernel(compile_module(module, isa), emitted, layout, module, isa)
 
 
 def _present(operand: np.ndarray | None) -> np.ndarray:
