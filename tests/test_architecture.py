@@ -19,6 +19,7 @@ LAYERS = (
     ("contributions", "hooks"),
     ("plugins",),
     ("ops", "nn"),
+    ("codegen",),
     ("transforms",),
     ("passes",),
     ("pipeline",),

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import binding as llvm
 from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
 from rlx_cpu.native.build import DOUBLE, FLOAT, declare, per_lane, suffix, width
+from rlx_cpu.native.library import addresses
 
 __all__ = ["OPS", "call", "converting"]
 
@@ -55,11 +55,7 @@ def vector(op: type[Op]) -> Callable[[Vector], Vector]:
     return add
 
 
-def _exists(name: str) -> bool:
-    return llvm.address_of_symbol(name) is not None
-
-
-OPS: tuple[type[Op], ...] = tuple(op for op, name in _LIBRARY.items() if _exists(name))
+OPS: tuple[type[Op], ...] = tuple(op for op, name in _LIBRARY.items() if name in addresses())
 """The functions that there is code for: those that this platform's C library has (of f64, all go through it)."""
 
 

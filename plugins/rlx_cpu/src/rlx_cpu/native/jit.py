@@ -17,6 +17,7 @@ from llvmlite import ir
 from rlx_core.errors import CacheError
 from rlx_core.runtime.disk import DiskCache, cache_directory
 from rlx_cpu.native.isa import Isa, host_features
+from rlx_cpu.native.library import make_known
 
 __all__ = ["Code", "assembly", "compile_module", "new_module", "object_cache"]
 
@@ -30,6 +31,7 @@ _lock = threading.Lock()
 def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    make_known()
 
 
 def new_module(name: str) -> ir.Module:

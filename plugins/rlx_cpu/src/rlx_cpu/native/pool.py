@@ -19,11 +19,11 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from llvmlite import binding as llvm
 from llvmlite import ir
 
 from rlx_cpu.native.build import I32, I64, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.isa import Isa, host_isa
+from rlx_cpu.native.library import addresses
 from rlx_cpu.native.jit import Code, compile_module, new_module
 
 __all__ = ["STEP_WORDS", "Pool", "pool_for", "run_alone"]
@@ -173,7 +173,7 @@ def _pause(b: ir.IRBuilder, isa: Isa) -> None:
 
 def _yield(b: ir.IRBuilder) -> None:
     """Offer the CPU to another thread, where the platform's library is known to say how."""
-    if llvm.address_of_symbol("sched_yield") is not None:
+    if "sched_yield" in addresses():
         b.call(declare(b.module, "sched_yield", I32, []), [])
 
 

@@ -11,13 +11,16 @@ from typing import Any
 
 from llvmlite import ir
 
+from rlx_core.codegen.formula import Read, formula_of
+from rlx_core.codegen.loops import Apply, Const
 from rlx_core.ir.dtypes import INTEGERS, DType, bool_, f32, f64
 from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
 from rlx_core.ops import activation, arithmetic, bitwise, comparison, floating, piecewise, selection, structural
 from rlx_cpu.native import functions
-from rlx_cpu.native.build import constant, intrinsic, is_floating, register_type, width
+from rlx_cpu.native.build import constant, intrinsic, is_floating, register_type, splat, width
 
-__all__ = ["DTYPES", "apply", "code", "refusal"]
+__all__ = ["DTYPES", "apply", "code", "expression", "refusal"]
 
 Code = Callable[[ir.IRBuilder, Op, "tuple[DType, ...]", "tuple[ir.Value, ...]"], ir.Value]
 
@@ -287,3 +290,29 @@ for _op in functions.OPS:
     CODE[_op] = (FLOATS, _function)
 
 
+
+
+def expression(
+    builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]
+) -> ir.Value | None:
+    """Any op whose meaning is a scalar expression, on registers: what an epilogue applies; `None` if it is none.
+
+    Composed ops are taken apart by their own decomposition, so that GELU is said in one place.
+    """
+    formula = formula_of(op, tuple(TensorType(d) for d in dtypes))
+    if formula is None or formula.rows:
+        return None
+    lanes, found = max(width(a) for a in args), []
+    for term in formula.terms:
+        if isinstance(term, Read) and not term.dynamic:
+            found.append(splat(builder, args[term.operand], lanes))
+        elif isinstance(term, Const):
+            found.append(constant(register_type(term.dtype, lanes), term.number))
+        elif isinstance(term, Apply):
+            held = tuple(formula.terms[a].dtype for a in term.args)
+            if refusal(term.op, held) is not None:
+                return None
+            found.append(apply(builder, term.op, held, tuple(found[a] for a in term.args)))
+        else:
+            return None
+    return found[formula.writes[0].value]

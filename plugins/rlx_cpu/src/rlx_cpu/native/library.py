@@ -1,0 +1,57 @@
+"""The C library's functions that native code may call, by address: LLVM looks nothing up in this process by itself."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from llvmlite import binding as llvm
+
+__all__ = ["addresses", "make_known"]
+
+MATHEMATICS = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
+    *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
+)
+"""What kernels call a lane at a time."""
+
+IMPLICIT = (
+    *("memcpy", "memset", "memmove"),
+    *(f"{name}{kind}" for name in ("fma", "rint", "floor", "ceil", "trunc", "fmod", "exp2", "ldexp") for kind in ("", "f")),
+)
+"""What LLVM itself may call for an intrinsic that the instruction set lacks."""
+
+SYSTEM = ("sched_yield",)
+
+
+@cache
+def addresses() -> Mapping[str, int]:
+    """Function → address, for those that this platform has."""
+    found: dict[str, int] = {}
+    for library in _libraries():
+        for name in (*MATHEMATICS, *IMPLICIT, *SYSTEM):
+            if name not in found:
+                function = getattr(library, name, None)
+                if function is not None:
+                    found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return found
+
+
+def _libraries() -> Iterator[ctypes.CDLL]:
+    names = ("ucrtbase", "vcruntime140") if sys.platform == "win32" else ("m", "c")
+    for name in names:
+        path = ctypes.util.find_library(name)
+        if path is not None:
+            yield ctypes.CDLL(path)
+    if sys.platform != "win32":
+        yield ctypes.CDLL(None)
+
+
+@cache
+def make_known() -> None:
+    """Tell LLVM where the functions are."""
+    for name, address in addresses().items():
+        llvm.add_symbol(name, address)
