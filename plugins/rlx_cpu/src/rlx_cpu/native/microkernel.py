@@ -78,7 +78,7 @@ class Microkernel:
 
     def _build(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
         a, panel, c, following, depth, is_first, is_last, batch, row, column, buffers = arguments
-        scratch = b.alloca(ir.ArrayType(self.simd.vector, self.rows * self.vectors))
+        scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
         scratch.align = self.simd.nbytes
         starts = [b.add(column, index(j * self.simd.lanes)) for j in range(self.vectors)]
         masks: list[ir.Value | None] = [None] * self.vectors
