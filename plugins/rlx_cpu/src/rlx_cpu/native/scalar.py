@@ -7,7 +7,6 @@ planned. Composed ops are not here: they arrive as their decomposition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 

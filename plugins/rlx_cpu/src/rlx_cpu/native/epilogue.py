@@ -1,0 +1,183 @@
+"""What happens to a product's sums before they are stored: bias, activation, scale, residual, as stages on vectors.
+
+A stage maps a vector of sums to another of the same shape and is told which elements it holds. Cheap stages run on the
+accumulators; stages with long polynomials run on the finished tile while it is in the nearest cache, one row at a time,
+because inlining them for every accumulator would be most of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import field, frozen
+from llvmlite import ir
+
+from rlx_core.codegen import formula_of
+from rlx_core.codegen.formula import Read
+from rlx_core.codegen.loops import Apply, Const
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native import functions, scalar
+from rlx_cpu.native.build import I32, constant, register_type
+from rlx_cpu.native.simd import Simd, index, offset, times
+
+__all__ = [
+    "Epilogue",
+    "Operand",
+    "Spot",
+    "Stage",
+    "VectorFunction",
+    "activation",
+    "bias",
+    "residual",
+    "row_scale",
+    "scale",
+    "vector_function",
+]
+
+
+@frozen(eq=False)
+class VectorFunction:
+    """A function of one variable, as the loop language has it, on registers.
+
+    Attributes:
+        op: Whose meaning it is.
+        terms: That meaning as steps, the last of which is the result.
+        result: Which of them.
+    """
+
+    op: Op
+    terms: tuple[Read | Const | Apply, ...]
+    result: int
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it evaluates a transcendental function."""
+        return any(isinstance(t, Apply) and type(t.op) in functions.OPS for t in self.terms)
+
+    def __call__(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        lanes = x.type.count
+        found: list[ir.Value] = []
+        for term in self.terms:
+            if isinstance(term, Read):
+                found.append(x)
+            elif isinstance(term, Const):
+                found.append(constant(register_type(term.dtype, lanes), term.number))
+            else:
+                dtypes = tuple(self.terms[a].dtype for a in term.args)
+                found.append(scalar.apply(b, term.op, dtypes, tuple(found[a] for a in term.args)))
+        return found[self.result]
+
+
+def vector_function(op: Op, dtype: DType) -> VectorFunction | None:
+    """The code of an op of one operand; `None` if it is no function of single elements, or a step of it has no code."""
+    formula = formula_of(op, (TensorType(dtype, (1,)),))
+    if formula is None or formula.rows or len(formula.writes) != 1:
+        return None
+    terms: list[Read | Const | Apply] = []
+    for term in formula.terms:
+        if not isinstance(term, Read | Const | Apply):
+            return None
+        if isinstance(term, Apply) and scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args)):
+            return None
+        terms.append(term)
+    return VectorFunction(op, tuple(terms), formula.writes[0].value)
+
+
+@frozen(eq=False)
+class Spot:
+    """Which elements a vector holds: `row`, and columns from `column` on.
+
+    Attributes:
+        batch: Which product of a batch.
+        mask: The lanes that exist; `None` for all.
+    """
+
+    batch: ir.Value
+    row: ir.Value
+    column: ir.Value
+    mask: ir.Value | None
+
+
+Stage = Callable[[ir.IRBuilder, ir.Value, Spot], ir.Value]
+
+
+@frozen(eq=False)
+class Epilogue:
+    """Stages in order.
+
+    Attributes:
+        stages: What is applied.
+        is_long: Whether the stages are too long to be repeated for every accumulator.
+    """
+
+    stages: tuple[Stage, ...] = ()
+    is_long: bool = False
+
+    def apply(self, b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+        for stage in self.stages:
+            value = stage(b, value, spot)
+        return value
+
+    def then(self, stage: Stage, *, is_long: bool = False) -> Epilogue:
+        """These stages and another."""
+        return Epilogue((*self.stages, stage), self.is_long or is_long)
+
+
+@frozen(eq=False)
+class Operand:
+    """A tensor that a stage reads: a pointer, and strides in bytes for a product of the batch, a row and a column."""
+
+    pointer: ir.Value
+    by_row: int = 0
+    by_column: int = 0
+    batch_offset: Callable[[ir.IRBuilder, ir.Value], ir.Value] | None = field(default=None)
+
+    def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
+        """The elements at a spot; broadcast along what has no stride."""
+        place = self.pointer
+        if self.batch_offset is not None:
+            place = offset(b, place, self.batch_offset(b, spot.batch))
+        place = offset(b, place, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
+        if self.by_column == simd.itemsize:
+            return simd.load(b, place, spot.mask)
+        if self.by_column == 0:
+            return simd.splat(b, simd.load_scalar(b, place))
+        return _spread(b, simd, place, self.by_column, spot)
+
+
+def bias(simd: Simd, operand: Operand) -> Stage:
+    """Add an operand: one number a column, a row, or both."""
+    return lambda b, value, spot: b.fadd(value, operand.load(b, simd, spot))
+
+
+residual = bias
+"""The same sum; the operand has a number for every element."""
+
+
+def scale(simd: Simd, factor: float) -> Stage:
+    """Multiply by a constant."""
+    return lambda b, value, spot: b.fmul(value, simd.constant(factor))
+
+
+def row_scale(simd: Simd, operand: Operand) -> Stage:
+    """Multiply by an operand: one number a row, say."""
+    return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
+
+
+def activation(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Stage:
+    """Apply a function of one variable."""
+    return lambda b, value, spot: function(b, value)
+
+
+def _spread(b: ir.IRBuilder, simd: Simd, place: ir.Value, stride: int, spot: Spot) -> ir.Value:
+    """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
+    value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
+    for lane in range(simd.lanes):
+        where = ir.Constant(I32, lane)
+        step: ir.Value = index(lane * stride)
+        if spot.mask is not None:
+            step = b.select(b.extract_element(spot.mask, where), step, index(0))
+        value = b.insert_element(value, simd.load_scalar(b, offset(b, place, step)), where)
+    return value

@@ -1,0 +1,250 @@
+"""The inner loop of every product: a tile of sums that stays in registers while k runs.
+
+For each k, one vector load for every column vector of B, one broadcast for every row of A, and a fused product for every
+pair. Everything that the loop needs to know (strides, sizes, what follows the last k) is fixed when it is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+from llvmlite import ir
+
+from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
+from rlx_cpu.native.epilogue import Epilogue, Spot
+from rlx_cpu.native.gemm_tiles import UNROLL
+from rlx_cpu.native.simd import Simd, counting, index, offset
+
+__all__ = ["Microkernel"]
+
+Sums = list[list[ir.Value]]
+
+CACHE_LINE = 64
+"""Bytes."""
+
+
+@frozen(eq=False)
+class Microkernel:
+    """A function that multiplies one tile: `c[rows, columns] = epilogue(a[rows, k] @ b[k, columns])`.
+
+    Attributes:
+        simd: The element type and the lanes.
+        rows: Rows of the tile.
+        vectors: Column vectors of the tile.
+        a_strides: Bytes from a row of A to the next, and from a k to the next.
+        b_stride: Bytes from a k of B to the next; columns are contiguous.
+        b_align: What is known of B's alignment, in bytes.
+        c_strides: Bytes from a row of C to the next, and from a column to the next.
+        columns: Columns of the whole result, where the last vector of a tile may reach beyond them.
+        masks_b: Whether B itself ends there, rather than being filled up with zeros.
+        accumulates: Whether K comes in several blocks, with partial sums waiting in C.
+        sharers: How many tiles read a panel, where they are so few that fetching the next one is what takes the time: each
+            then asks for its share of it. 0 for no prefetching.
+        epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
+    """
+
+    simd: Simd
+    rows: int
+    vectors: int
+    a_strides: tuple[int, int]
+    b_stride: int
+    b_align: int
+    c_strides: tuple[int, int]
+    columns: int | None
+    masks_b: bool
+    accumulates: bool
+    sharers: int
+    epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
+
+    def emit(self, name: str) -> ir.Function:
+        """Add `void name(a, b, c, next, k, is_first, is_last, batch, row, column, buffers)` to the module.
+
+        `next` is where this tile's share of the next panel starts, `k` how many steps this call takes; `row` and `column`
+        say where the tile lies in the result.
+        """
+        operands = [POINTER, POINTER, POINTER, POINTER, I64, I1, I1, I64, I64, I64, POINTER]
+        function = ir.Function(self.simd.module, ir.FunctionType(VOID, operands), name)
+        function.linkage = "internal"
+        names = ("a", "b", "c", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
+        for argument, known in zip(function.args, names, strict=True):
+            argument.name = known
+        for pointer in function.args[:3]:
+            pointer.add_attribute("noalias")
+        self._build(ir.IRBuilder(function.append_basic_block("entry")), function.args)
+        return function
+
+    # ------------------------------------------------------------------------------------- the body
+
+    def _build(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+        a, panel, c, following, depth, is_first, is_last, batch, row, column, buffers = arguments
+        scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
+        scratch.align = self.simd.nbytes
+        starts = [b.add(column, index(j * self.simd.lanes)) for j in range(self.vectors)]
+        masks: list[ir.Value | None] = [None] * self.vectors
+        if self.columns is not None:
+            masks[-1] = self.simd.below(b, starts[-1], self.columns)
+        sums = self._initial(b, c, is_first, masks)
+        sums = self._products(b, (a, panel, following), depth, sums, masks if self.masks_b else [None] * self.vectors)
+        if not self.accumulates:
+            self._finish(b, c, sums, scratch, (batch, row), starts, masks, buffers)
+        else:
+            with b.if_else(is_last) as (done, partial):
+                with done:
+                    self._finish(b, c, sums, scratch, (batch, row), starts, masks, buffers)
+                with partial:
+                    for i, line in enumerate(sums):
+                        for j, value in enumerate(line):
+                            self.simd.store(b, value, self._place(b, c, i, j), masks[j])
+        b.ret_void()
+
+    def _initial(self, b: ir.IRBuilder, c: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
+        """Zeros, or what earlier blocks of k left in C."""
+        zeros: Sums = [[self.simd.zero] * self.vectors for _ in range(self.rows)]
+        if not self.accumulates:
+            return zeros
+        again, ready = b.append_basic_block("again"), b.append_basic_block("ready")
+        before = b.block
+        b.cbranch(is_first, ready, again)
+        b.position_at_end(again)
+        found = [
+            [self.simd.load(b, self._place(b, c, i, j), masks[j]) for j in range(self.vectors)]
+            for i in range(self.rows)
+        ]
+        b.branch(ready)
+        b.position_at_end(ready)
+        return [
+            [_merge(b, self.simd.vector, (z, before), (f, again)) for z, f in zip(zs, fs, strict=True)]
+            for zs, fs in zip(zeros, found, strict=True)
+        ]
+
+    def _products(
+        self,
+        b: ir.IRBuilder,
+        streams: tuple[ir.Value, ...],
+        depth: ir.Value,
+        sums: Sums,
+        masks: list[ir.Value | None],
+    ) -> Sums:
+        """All of k: rounds of several steps, then the steps that are left."""
+        rest = b.and_(depth, index(UNROLL - 1))
+        streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
+        return self._rounds(b, streams, rest, sums, 1, masks)[1]
+
+    def _rounds(
+        self,
+        b: ir.IRBuilder,
+        streams: tuple[ir.Value, ...],
+        count: ir.Value,
+        sums: Sums,
+        unroll: int,
+        masks: list[ir.Value | None],
+    ) -> tuple[tuple[ir.Value, ...], Sums]:
+        """`count` steps, `unroll` at a time; `streams` are where A, B and the next panel are read."""
+        loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
+        before = b.block
+        b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
+        b.position_at_end(loop)
+        left = b.phi(I64, "left")
+        here = [b.phi(POINTER) for _ in streams]
+        running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
+        current: Sums = [list(line) for line in running]
+        a, panel, following = here
+        for u in range(unroll):
+            self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.b_stride), current, masks)
+        nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
+        for line_start in range(0, nbytes, CACHE_LINE):
+            self._prefetch(b, offset(b, following, line_start))
+        moved = (unroll * self.a_strides[1], unroll * self.b_stride, nbytes)
+        after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
+        remaining = b.sub(left, index(unroll))
+        flat = [(p, s, n) for row in zip(running, sums, current, strict=True) for p, s, n in zip(*row, strict=True)]
+        for phi, first, again in (
+            (left, count, remaining),
+            *zip(here, streams, after_round, strict=True),
+            *flat,
+        ):
+            phi.add_incoming(first, before)
+            phi.add_incoming(again, loop)
+        b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
+        b.position_at_end(done)
+        ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
+        totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
+        return ends, [[next(totals) for _ in line] for line in sums]
+
+    def _prefetch(self, b: ir.IRBuilder, place: ir.Value) -> None:
+        """Ask for a line in the second-level cache, to be read."""
+        function = self.simd.intrinsic("llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+        b.call(function, [place, *(ir.Constant(I32, x) for x in (0, 2, 1))])
+
+    def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]) -> None:
+        """One k: the outer product of a column of A and a row of B."""
+        simd = self.simd
+        line = [
+            simd.load(b, offset(b, panel, j * simd.nbytes), masks[j], align=self.b_align) for j in range(self.vectors)
+        ]
+        for i in range(self.rows):
+            factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0])))
+            for j, value in enumerate(line):
+                sums[i][j] = simd.multiply_add(b, factor, value, sums[i][j])
+
+    # ------------------------------------------------------------------------------------- the result
+
+    def _finish(
+        self,
+        b: ir.IRBuilder,
+        c: ir.Value,
+        sums: Sums,
+        scratch: ir.Value,
+        place: tuple[ir.Value, ir.Value],
+        starts: list[ir.Value],
+        masks: list[ir.Value | None],
+        buffers: ir.Value,
+    ) -> None:
+        """The epilogue and the stores; a long epilogue goes over the tile in memory, row by row."""
+        epilogue = self.epilogue(self.simd, b, buffers)
+        batch, row = place
+
+        def spot(i: ir.Value, j: int) -> Spot:
+            return Spot(batch, b.add(row, i), starts[j], masks[j])
+
+        if not epilogue.is_long:
+            values = [
+                [epilogue.apply(b, value, spot(index(i), j)) for j, value in enumerate(line)]
+                for i, line in enumerate(sums)
+            ]
+            for i, line in enumerate(values):
+                for j, value in enumerate(line):
+                    self._store(b, value, self._place(b, c, i, j), starts[j], masks[j])
+            return
+        for i, line in enumerate(sums):
+            for j, value in enumerate(line):
+                self.simd.store(
+                    b, value, offset(b, scratch, (i * self.vectors + j) * self.simd.nbytes), align=self.simd.nbytes
+                )
+        with counting(b, 0, self.rows) as i:
+            line_start = offset(b, scratch, (i, self.vectors * self.simd.nbytes))
+            c_row = offset(b, c, (i, self.c_strides[0]))
+            for j in range(self.vectors):
+                value = self.simd.load(b, offset(b, line_start, j * self.simd.nbytes), align=self.simd.nbytes)
+                value = epilogue.apply(b, value, spot(i, j))
+                self._store(b, value, self._place(b, c_row, 0, j), starts[j], masks[j])
+
+    def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
+        return offset(b, c, i * self.c_strides[0] + j * self.simd.lanes * self.c_strides[1])
+
+    def _store(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, start: ir.Value, mask: ir.Value | None) -> None:
+        if self.c_strides[1] == self.simd.itemsize:
+            self.simd.store(b, value, place, mask)
+            return
+        count = None if mask is None else b.sub(index(self.columns or 0), start)
+        self.simd.store_spread(b, value, place, self.c_strides[1], count)
+
+
+def _merge(
+    b: ir.IRBuilder, kind: ir.Type, first: tuple[ir.Value, ir.Block], second: tuple[ir.Value, ir.Block]
+) -> ir.Value:
+    merged = b.phi(kind)
+    merged.add_incoming(*first)
+    merged.add_incoming(*second)
+    return merged

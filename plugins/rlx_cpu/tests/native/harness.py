@@ -1,0 +1,130 @@
+"""Emitters run on their own: compiled here, called through ctypes, with canaries around every buffer that they may write."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from llvmlite import ir
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Builder
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
+from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.jit import Code, assembly, compile_module, new_module
+
+CANARY = 0xA5
+GUARD = 256  # bytes on either side
+
+
+@frozen(eq=False)
+class Kernel:
+    """A compiled kernel, and what it asked for."""
+
+    code: Code
+    emitted: Emitted
+    layout: Layout
+    module: ir.Module
+    isa: Isa
+
+    @property
+    def assembly(self) -> str:
+        return assembly(self.module, self.isa)
+
+    def __call__(self, *operands: np.ndarray | None, threads: int = 1) -> tuple[np.ndarray, ...]:
+        """The results; the threads' shares are run one after the other, which no kernel can tell."""
+        results = [Guarded(p) for p in self.layout.results]
+        packs = [aligned(p.pack(_present(operands[p.operand])).view(np.uint8), p.nbytes) for p in self.emitted.packs]
+        hidden = {p.operand for p in self.emitted.packs if p.replaces}
+        buffers: list[int | None] = [
+            None if x is None or i in hidden else x.ctypes.data for i, x in enumerate(operands)
+        ]
+        buffers += [r.address for r in results]
+        scratch = Guarded.bytes(self.emitted.workspace_stride * threads + self.emitted.shared_workspace)
+        if self.emitted.has_workspace:
+            buffers.append(scratch.address)
+        buffers += [p.ctypes.data for p in packs]
+        pointers = (ctypes.c_void_p * len(buffers))(*buffers)
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            self.code.address(self.emitted.function)
+        )
+        for tid in range(threads):
+            function(ctypes.addressof(pointers), tid, threads)
+        for guarded in (*results, scratch):
+            guarded.check()
+        return tuple(r.array for r in results)
+
+
+class Guarded:
+    """A buffer that notices writes outside of it."""
+
+    def __init__(self, place: Place) -> None:
+        shape = place.type.static_shape
+        extent = sum(s * (d - 1) for s, d in zip(place.strides, shape, strict=True)) + place.type.dtype.itemsize
+        nbytes = extent if 0 not in shape else 0
+        self._memory = aligned(np.full(nbytes + 2 * GUARD, CANARY, np.uint8), nbytes + 2 * GUARD)
+        self._inside = np.zeros(nbytes + 2 * GUARD, bool)
+        inner = self._memory[GUARD : GUARD + nbytes]
+        self.array = np.ndarray(shape, place.type.dtype.numpy, inner, 0, place.strides) if nbytes else np.empty(
+            shape, place.type.dtype.numpy
+        )  # fmt: skip
+        if nbytes:
+            bytes_ = np.ndarray((*shape, place.type.dtype.itemsize), bool, self._inside, GUARD, (*place.strides, 1))
+            bytes_[...] = True
+        self.address = self._memory.ctypes.data + GUARD
+
+    @classmethod
+    def bytes(cls, nbytes: int) -> Guarded:
+        return cls(Place.dense(TensorType(dtype("u8"), (nbytes,))))
+
+    def check(self) -> None:
+        """Bytes between and around the elements are as they were."""
+        assert (self._memory[~self._inside] == CANARY).all(), "written out of bounds"
+
+
+def aligned(source: np.ndarray, nbytes: int) -> np.ndarray:
+    """A copy that starts at a multiple of `ALIGNMENT`."""
+    assert source.nbytes == nbytes, "as many bytes as were announced"
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    memory[start : start + nbytes] = source.reshape(-1).view(np.uint8)
+    return memory[start : start + nbytes]
+
+
+def place_of(array: np.ndarray, **more: Any) -> Place:
+    return Place(TensorType(dtype(array.dtype), array.shape), array.strides, **more)
+
+
+def kernel(
+    emit: Emit,
+    op: Op,
+    operands: Sequence[np.ndarray | None],
+    isa: Isa,
+    *,
+    bound: Sequence[int] = (),
+    results: Sequence[Place] | None = None,
+) -> Kernel:
+    """Compile `op` for operands that lie in memory as these do.
+
+    Args:
+        bound: Operands that are packed ahead if the emitter likes.
+        results: Where results lie; dense by default.
+    """
+    places = tuple(None if x is None else place_of(x, is_bound=i in bound) for i, x in enumerate(operands))
+    builder = Builder()
+    values = [None if p is None else builder.input(f"x{i}", p.type) for i, p in enumerate(places)]
+    node = builder.emit(op, values)[0].node
+    layout = Layout(places, tuple(results or (Place.dense(t) for t in node.types)))
+    module = new_module("kernel")
+    emitted = emit(module, node, layout, isa, "kernel")
+    return Kernel(compile_module(module, isa), emitted, layout, module, isa)
+
+
+def _present(operand: np.ndarray | None) -> np.ndarray:
+    assert operand is not None, "packed operands are there"
+    return operand

@@ -1,0 +1,180 @@
+"""Attention as a native kernel against float64, with the error of NumPy's own float32 as the measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import kernel
+
+from rlx_core.ops.attention import Attention
+from rlx_cpu.native.attention import attention
+from rlx_cpu.native.isa import Isa, available
+
+EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+
+
+def check(isa: Isa, op: Attention, *operands: np.ndarray | None) -> np.ndarray:
+    """The kernel's result, after comparing it with the op's meaning in float64."""
+    wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in operands]
+    with np.errstate(all="ignore"):
+        exact = np.asarray(op(*wide))
+        single = np.asarray(op(*operands))
+    made = kernel(attention, op, operands, isa)
+    (found,) = made(*operands)
+    assert found.shape == exact.shape
+    assert np.array_equal(np.isnan(found), np.isnan(exact))
+    scale = np.nanmax(np.abs(exact), initial=0.0)
+    # Four times NumPy's error, and 16 ulp: weights, their total and the sum over values are each a few ulp off.
+    bound = 4 * np.nanmax(np.abs(single - exact), initial=0.0) + 16 * np.finfo(found.dtype).eps * max(scale, 1.0)
+    assert np.nanmax(np.abs(found - exact), initial=0.0) <= bound
+    for threads in (2, 3):
+        assert np.array_equal(made(*operands, threads=threads)[0], found, equal_nan=True), "threads change no bit"
+    return found
+
+
+def operands(
+    op: Attention, batch: int, queries: int, keys: int, width: int | None = None, of: Any = np.float32, seed: int = 0
+) -> list[np.ndarray]:
+    """q, k and v in the op's layout."""
+    rng = np.random.default_rng(seed)
+    width = op.head_dim if width is None else width
+    made = []
+    for positions, heads, features in (
+        (queries, op.num_heads, op.head_dim),
+        (keys, op.kv_heads, op.head_dim),
+        (keys, op.kv_heads, width),
+    ):
+        shape = {
+            "bsd": (batch, positions, heads * features),
+            "bshd": (batch, positions, heads, features),
+            "bhsd": (batch, heads, positions, features),
+        }[op.layout]
+        made.append(rng.standard_normal(shape).astype(of))
+    return made
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
+@pytest.mark.parametrize("of", [np.float32, np.float64])
+def test_every_layout_agrees_with_float64(isa: Isa, layout: str, of: Any) -> None:
+    op = Attention(num_heads=3, head_dim=8, layout=layout)
+    check(isa, op, *operands(op, 2, 17, 33, of=of))
+
+
+@EVERY_ISA
+@pytest.mark.parametrize(
+    ("queries", "keys", "head_dim", "width"),
+    [(1, 1, 1, 1), (1, 50, 16, 16), (5, 7, 3, 5), (16, 16, 32, 32), (40, 128, 32, 48), (9, 1200, 8, 20), (100, 31, 64, 7)],
+)
+def test_odd_sizes_and_several_blocks_agree(isa: Isa, queries: int, keys: int, head_dim: int, width: int) -> None:
+    op = Attention(num_heads=2, head_dim=head_dim)
+    check(isa, op, *operands(op, 1, queries, keys, width))
+
+
+MASKS: dict[str, dict[str, Any]] = {
+    "causal": {"mask_kind": "causal"},
+    "window of 1": {"mask_kind": "sliding_window", "window": 0},
+    "window of 6": {"mask_kind": "sliding_window", "window": 5},
+}
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (40, 7), (30, 1100)])
+def test_positional_masks_hide_keys(isa: Isa, mask: str, queries: int, keys: int) -> None:
+    """With more queries than keys the first rows see nothing and are 0."""
+    op = Attention(num_heads=2, head_dim=8, **MASKS[mask])
+    found = check(isa, op, *operands(op, 2, queries, keys))
+    if queries > keys:
+        assert (found[:, : queries - keys] == 0).all()
+
+
+def broadcasts(batch: int, heads: int, queries: int, keys: int) -> list[tuple[int, ...]]:
+    return [
+        (batch, heads, queries, keys),
+        (batch, 1, 1, keys),
+        (1, heads, queries, 1),
+        (heads, 1, keys),
+        (keys,),
+        (batch, 1, queries, 1),
+    ]
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("shape", [*broadcasts(2, 2, 9, 21), (2, 21)], ids=str)
+@pytest.mark.parametrize("of", [bool, np.float32])
+def test_a_mask_hides_what_it_does_not_show(isa: Isa, shape: tuple[int, ...], of: Any) -> None:
+    """Rows that see nothing are 0 here too; a mask of two axes is one of keys."""
+    rng = np.random.default_rng(1)
+    op = Attention(num_heads=2, head_dim=8, mask_kind="custom")
+    mask = rng.random(shape).astype(np.float32)
+    mask[..., 0] = 0
+    given = mask >= 0.5 if of is bool else mask
+    check(isa, op, *operands(op, 2, 9, 21), given)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("shape", broadcasts(2, 2, 9, 32), ids=str)
+def test_a_bias_is_added_after_scale_and_cap(isa: Isa, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    op = Attention(num_heads=2, head_dim=8, mask_kind="bias", attn_logit_softcap=1.5, score_scale=0.4)
+    bias = rng.standard_normal(shape).astype(np.float32)
+    bias[..., 0] = -np.inf
+    check(isa, op, *operands(op, 2, 9, 32), None, bias)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("empty_row", ["zero", "nan"])
+def test_rows_without_keys_are_what_the_attribute_says(isa: Isa, empty_row: str) -> None:
+    op = Attention(num_heads=1, head_dim=4, mask_kind="custom", empty_row=empty_row)
+    mask = np.ones((1, 1, 5, 20), bool)
+    mask[0, 0, 2] = False
+    found = check(isa, op, *operands(op, 1, 5, 20), mask)
+    assert (np.isnan(found[0, 2]) if empty_row == "nan" else found[0, 2] == 0).all()
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_heads_share_keys_in_groups(isa: Isa, kv_heads: int) -> None:
+    op = Attention(num_heads=6, num_kv_heads=kv_heads, head_dim=8, mask_kind="causal", layout="bhsd")
+    check(isa, op, *operands(op, 2, 12, 12))
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("sizes", [(0, 2, 3), (1, 0, 3), (1, 3, 0)], ids=str)
+def test_nothing_to_attend_to_is_zero(isa: Isa, sizes: tuple[int, int, int]) -> None:
+    op = Attention(num_heads=2, head_dim=4, layout="bshd")
+    found = check(isa, op, *operands(op, *sizes))
+    assert (found == 0).all()
+
+
+@EVERY_ISA
+def test_slices_of_one_projection_are_read_where_they_lie(isa: Isa) -> None:
+    """What a fused QKV product leaves: three strided views; and values whose features are not contiguous."""
+    rng = np.random.default_rng(3)
+    op = Attention(num_heads=4, head_dim=8)
+    packed = rng.standard_normal((2, 20, 96)).astype(np.float32)
+    q, k, v = packed[..., :32], packed[..., 32:64], packed[..., 64:]
+    check(isa, op, q, k, v)
+    apart = rng.standard_normal((2, 20, 64)).astype(np.float32)[..., ::2]
+    check(isa, op, apart, apart, apart)
+
+
+def test_no_weight_is_dropped_for_being_small() -> None:
+    """10 000 keys of equal score weigh 1/10 000 each."""
+    op = Attention(num_heads=1, head_dim=4)
+    q, k = np.ones((1, 3, 4), np.float32), np.ones((1, 10_000, 4), np.float32)
+    v = np.ones((1, 10_000, 4), np.float32)
+    found = check(available()[0], op, q, k, v)
+    assert np.allclose(found, 1, rtol=1e-6)
+
+
+def test_an_infinite_or_nan_score_spoils_its_row_alone() -> None:
+    op = Attention(num_heads=1, head_dim=4)
+    q, k, v = operands(op, 1, 9, 20)
+    q[0, 2, 1], q[0, 5] = np.nan, np.inf
+    found = check(available()[0], op, q, np.abs(k) + 1, v)
+    assert np.isnan(found[0, (2, 5), :]).all()
+    assert np.isfinite(np.delete(found[0], (2, 5), 0)).all()

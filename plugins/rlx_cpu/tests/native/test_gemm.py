@@ -1,0 +1,242 @@
+"""Products as native kernels, on every instruction set of this machine, against float64 and against NumPy's own error."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import Kernel, kernel, place_of
+
+from rlx_core.ir.dtypes import dtype, f32, f64
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.fused import FusedMatMulBiasAct
+from rlx_core.ops.linalg import MatMul
+from rlx_cpu.native.contract import Place
+from rlx_cpu.native.gemm import matmul, matmul_bias_activation
+from rlx_cpu.native.gemm_tiles import NARROW, TILES, blocks, cut
+from rlx_cpu.native.isa import Isa, available, named
+
+SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 47, 48, 49, 100)
+EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+
+
+def error_bound(single: np.ndarray, exact: np.ndarray) -> float:
+    """Four times the largest error of NumPy in the same dtype, and four ulp of the largest element.
+
+    NumPy adds up in blocks of its own, so on tiny products its error may happen to be 0.
+    """
+    if not exact.size:
+        return 0.0
+    return float(4 * np.abs(single - exact).max() + 4 * np.finfo(single.dtype).eps * np.abs(exact).max())
+
+
+def check(made: Kernel, *operands: np.ndarray, exact: np.ndarray, single: np.ndarray) -> None:
+    (found,) = made(*operands)
+    assert found.shape == exact.shape
+    assert np.abs(found - exact).max(initial=0.0) <= error_bound(single, exact)
+    for threads in (2, 5):
+        assert np.array_equal(made(*operands, threads=threads)[0], found), "threads change no bit"
+
+
+def random(rng: np.random.Generator, shape: tuple[int, ...], of: Any, *, is_transposed: bool = False) -> np.ndarray:
+    """Elements of both signs, in rows or in columns."""
+    if is_transposed:
+        return random(rng, (*shape[:-2], shape[-1], shape[-2]), of).swapaxes(-1, -2)
+    return rng.standard_normal(shape).astype(of)
+
+
+def odd_sizes() -> list[tuple[int, int, int, bool, bool, bool]]:
+    """Every pair of sizes occurs on every pair of axes about once; layouts and binding vary along."""
+    rng = np.random.default_rng(5)
+    orders = [rng.permutation(SIZES) for _ in range(3)]
+    choices = list(product((False, True), repeat=3))
+    return [
+        (int(orders[0][i]), int(orders[1][(i + s) % 15]), int(orders[2][(i + 4 * s) % 15]), *choices[(i + s) % 8])
+        for s in range(4)
+        for i in range(15)
+    ]
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("of", ["f32", "f64"])
+def test_odd_sizes_agree_with_float64(isa: Isa, of: str) -> None:
+    rng = np.random.default_rng(0)
+    for m, n, k, a_transposed, b_transposed, is_bound in odd_sizes():
+        a = random(rng, (m, k), dtype(of).numpy, is_transposed=a_transposed)
+        b = random(rng, (k, n), dtype(of).numpy, is_transposed=b_transposed)
+        made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,) if is_bound else ())
+        exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+        check(made, a, b, exact=exact, single=a @ b)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(16, 384, 384), (130, 100, 1100), (1, 1000, 70), (2, 333, 65), (4, 200, 33), (300, 20, 40), (150, 150, 10)],
+)
+def test_blocked_tall_flat_and_long_products_agree(isa: Isa, m: int, n: int, k: int) -> None:
+    """More than one block of K, more tiles than are read in place, fewer rows than a tile."""
+    rng = np.random.default_rng(1)
+    for a_transposed, b_transposed, is_bound in ((False, False, True), (False, False, False), (True, True, False)):
+        a = random(rng, (m, k), np.float32, is_transposed=a_transposed)
+        b = random(rng, (k, n), np.float32, is_transposed=b_transposed)
+        made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,) if is_bound else ())
+        check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+
+
+BATCHES = [
+    ((2, 3, 5, 7), (2, 3, 7, 4)),
+    ((2, 1, 5, 7), (3, 7, 4)),
+    ((5, 7), (2, 3, 7, 4)),
+    ((4, 1, 7), (7, 4)),
+    ((2, 3, 1, 7), (7, 4)),
+    ((1, 5, 7), (3, 7, 4)),
+    ((2, 0, 5, 7), (1, 7, 4)),
+]
+
+
+@EVERY_ISA
+@pytest.mark.parametrize(("a_shape", "b_shape"), BATCHES, ids=str)
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_batch_axes_broadcast(
+    isa: Isa, a_shape: tuple[int, ...], b_shape: tuple[int, ...], is_bound: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    a, b = random(rng, a_shape, np.float32), random(rng, b_shape, np.float32)
+    made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,) if is_bound else ())
+    check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+
+
+def test_batch_axes_over_one_matrix_become_rows() -> None:
+    """[8, 4, 6] @ [6, 5] is one product of 32 rows."""
+    rng = np.random.default_rng(3)
+    a, b = random(rng, (8, 4, 6), np.float32), random(rng, (6, 5), np.float32)
+    merged = kernel(matmul, MatMul(), [a, b], available()[0])
+    flat = kernel(matmul, MatMul(), [a.reshape(32, 6), b], available()[0])
+    assert merged.emitted.notes == flat.emitted.notes
+
+
+VIEWS = {
+    "every other row": lambda x: x[::2],
+    "every other column": lambda x: x[:, ::2],
+    "columns in the middle": lambda x: x[:, 3:-2],
+    "backwards": lambda x: x[::-1, ::-1],
+    "broadcast row": lambda x: np.broadcast_to(x[:1], (9, x.shape[1])),
+    "broadcast column": lambda x: np.broadcast_to(x[:, :1], (x.shape[0], 9)),
+}
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("view", VIEWS)
+def test_strided_operands_are_read_where_they_lie(isa: Isa, view: str) -> None:
+    rng = np.random.default_rng(4)
+    a = VIEWS[view](random(rng, (23, 29), np.float32))
+    b = random(rng, (a.shape[1], 19), np.float32)
+    made = kernel(matmul, MatMul(), [a, b], isa)
+    check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+    b = VIEWS[view](random(rng, (23, 29), np.float32))
+    for rows in (3, 19, 140):
+        a = random(rng, (rows, b.shape[0]), np.float32)
+        for bound in ((), (1,)):
+            made = kernel(matmul, MatMul(), [a, b], isa, bound=bound)
+            check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("strides", [(160, 4), (4, 80), (8, 200), (200, 8)], ids=str)
+def test_strided_results_are_written_where_they_lie(isa: Isa, strides: tuple[int, int]) -> None:
+    """Canaries between the elements too."""
+    rng = np.random.default_rng(6)
+    a, b = random(rng, (17, 600), np.float32), random(rng, (600, 19), np.float32)
+    made = kernel(matmul, MatMul(), [a, b], isa, results=[Place(TensorType(f32, (17, 19)), strides)])
+    check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("of", ["f32", "f64"])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu", "tanh", "sigmoid", "gelu_approx"])
+def test_bias_and_activation_follow_the_sums(isa: Isa, of: str, activation: str | None) -> None:
+    rng = np.random.default_rng(7)
+    op = FusedMatMulBiasAct(activation=activation)
+    for m, n, k in ((17, 50, 33), (3, 5, 0), (40, 33, 1200 if of == "f32" else 300)):
+        x, w = random(rng, (m, k), dtype(of).numpy), random(rng, (k, n), dtype(of).numpy) / np.sqrt(max(k, 1))
+        x, w, b = x, w.astype(dtype(of).numpy), random(rng, (n,), dtype(of).numpy)
+        made = kernel(matmul_bias_activation, op, [x, w, b], isa, bound=(1, 2))
+        exact = np.asarray(op(*(v.astype(np.float64) for v in (x, w, b))))
+        single = x @ w + b
+        plain = x.astype(np.float64) @ w.astype(np.float64) + b
+        (found,) = made(x, w, b)
+        # Slopes of these functions are at most 1.13; 8 ulp are for the function itself.
+        bound = 1.2 * error_bound(single, plain) + 8 * np.finfo(x.dtype).eps * np.maximum(1, np.abs(exact))
+        assert (np.abs(found - exact) <= bound).all()
+        assert np.array_equal(made(x, w, b, threads=2)[0], found)
+
+
+def test_nan_and_infinity_stay_in_their_rows() -> None:
+    """The zeros that fill a panel meet nothing but columns that are not stored."""
+    a = np.ones((9, 5), np.float32)
+    a[3, 2], a[4, 1] = np.nan, np.inf
+    b = np.full((5, 19), 2, np.float32)
+    for bound in ((), (1,)):
+        (found,) = kernel(matmul, MatMul(), [a, b], available()[0], bound=bound)(a, b)
+        assert np.isnan(found[3]).all()
+        assert np.isposinf(found[4]).all()
+        assert np.isfinite(np.delete(found, (3, 4), 0)).all()
+
+
+def test_one_element_off_is_no_fault() -> None:
+    """Arrays of callers are aligned to their elements and no more."""
+    rng = np.random.default_rng(8)
+    memory = rng.standard_normal(20 * 100 + 1).astype(np.float32)
+    a, b = memory[1 : 1 + 15 * 30].reshape(15, 30), memory[1 : 1 + 30 * 50].reshape(30, 50)
+    made = kernel(matmul, MatMul(), [a, b], available()[0])
+    check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+
+
+# ------------------------------------------------------------------------------------------ choices
+
+
+@pytest.mark.parametrize("registers", TILES)
+def test_every_tile_fits_in_the_registers(registers: int) -> None:
+    tiles = (*TILES[registers], *NARROW[registers].values())
+    assert all(t.registers <= registers for t in tiles), tiles
+
+
+@pytest.mark.parametrize(("length", "most"), [(n, m) for n in (0, 1, 2, 7, 8, 9, 17, 48, 100) for m in (1, 3, 8)])
+def test_a_cut_deals_out_everything_evenly(length: int, most: int) -> None:
+    found = cut(length, most)
+    sizes = [found.size_of(i) for i in range(found.pieces)]
+    assert sum(sizes) == length == found.start(found.pieces)
+    assert [found.start(i) for i in range(found.pieces)] == [sum(sizes[:i]) for i in range(found.pieces)]
+    assert not sizes or (max(sizes) <= most and max(sizes) - min(sizes) <= 1)
+    assert len(sizes) == -(-length // most)
+
+
+def test_items_cover_a_product_whatever_its_size() -> None:
+    isa = named(available()[0].name)
+    for m, n, k, of in product((1, 17, 1000), (1, 50, 3000), (1, 5000), (f32, f64)):
+        found = blocks(3, m, n, k, of, isa)
+        assert found.row_items * found.row_tiles >= found.rows.pieces
+        assert found.panel_items * found.panel_group >= found.panels.pieces
+        assert found.depth % 4 == 0 or found.depth == k
+
+
+@pytest.mark.parametrize("isa", [i for i in available() if i.name != "sse2"], ids=lambda isa: isa.name)
+@pytest.mark.parametrize("of", [np.float32, np.float64])
+def test_the_inner_loop_spills_nothing(isa: Isa, of: Any) -> None:
+    """The block with the most fused products touches the stack in no instruction before its own branch back."""
+    a, b = np.zeros((128, 384), of), np.zeros((384, 384), of)
+    made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,))
+    inner = max(re.split(r"\n(?=\.LBB)", made.assembly), key=lambda block: block.count("vfmadd"))
+    loop = inner[: inner.index("\n\tj")]
+    assert loop.count("vfmadd") >= 4 * 6 * 2
+    assert "rsp" not in loop
+    assert "rbp" not in loop
+
+
+def test_a_product_of_strided_arrays_has_their_places() -> None:
+    x = np.zeros((4, 6), np.float32)[:, ::2]
+    assert place_of(x).strides == x.strides
