@@ -7,12 +7,17 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+needs_installation = pytest.mark.skipif(
+    not any(d.name == "rlx-cpu" for d in distributions()), reason="needs rlx-cpu installed, as `make test` does"
+)
 
 
 def run(name: str, *words: str) -> str:
@@ -29,6 +34,7 @@ def test_an_example_is_short_enough_to_read(path: Path) -> None:
 
 
 @pytest.mark.slow
+@needs_installation
 def test_the_digits_classifier_reaches_97_percent_on_a_held_out_fifth() -> None:
     pytest.importorskip("sklearn", reason="needs the packages of the demo")
     found = re.search(r"loss (\d+\.\d+), held-out accuracy (\d+\.\d)%", run("digits.py"))
@@ -40,6 +46,7 @@ def test_the_digits_classifier_reaches_97_percent_on_a_held_out_fifth() -> None:
 
 
 @pytest.mark.slow
+@needs_installation
 @pytest.mark.skipif(importlib.util.find_spec("tokenizers") is None, reason="needs the packages of the demo")
 def test_minilm_prints_how_similar_sentences_are() -> None:
     alike = ["The cat sleeps on the windowsill.", "A kitten naps by the window."]
