@@ -78,6 +78,10 @@ class NativeTable:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
         return self._emitters.get(kernel)
 
+    def rows(self, op: type[Op]) -> list[Kernel]:
+        """The native rows for an op, most preferred first."""
+        return self._rows.candidates(op)
+
     def install(self, table: KernelTable) -> KernelTable:
         """A table with the native rows beside those of `table`."""
         whole = KernelTable(table.target, plugin=table.plugin)
