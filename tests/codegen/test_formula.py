@@ -74,7 +74,9 @@ def test_a_kernel_computes_what_its_op_means(program: Program) -> None:
 
 
 def test_what_one_softmax_becomes() -> None:
-    assert print_kernel(kernel(Softmax(), "f32[3, 5]")) == """\
+    assert (
+        print_kernel(kernel(Softmax(), "f32[3, 5]"))
+        == """\
 kernel softmax grid [3] row [5]
   operand 0: x0 f32
   result 1: y0 f32
@@ -89,6 +91,7 @@ kernel softmax grid [3] row [5]
   loop 1: reduce %4; keep %3
   loop 2: store 0
 """
+    )
 
 
 def test_a_norm_reads_its_row_three_times_and_keeps_nothing() -> None:

@@ -24,7 +24,9 @@ HOST = PluginHost([rlx_cpu.plugin])
 NARROWER = [isa.name for isa in available()[1:]]
 
 
-CASES = [p for p in programs(standard_ops()) if p.is_static and any(k.refusal(p.node) is None for k in native.rows(p.op))]
+CASES = [
+    p for p in programs(standard_ops()) if p.is_static and any(k.refusal(p.node) is None for k in native.rows(p.op))
+]
 
 
 @pytest.mark.parametrize("isa", NARROWER)
@@ -71,7 +73,9 @@ def test_sizes_around_a_vector_and_its_multiples(form: str, dtype: str) -> None:
             np.testing.assert_array_equal(found, exact)
         else:
             # Two ulp a function, a rounding an addition of at most 1000 elements: well below 64 roundings of the size.
-            np.testing.assert_allclose(found, exact, rtol=0, atol=64 * np.finfo(dtype).eps * max(np.abs(exact).max(), 1))
+            np.testing.assert_allclose(
+                found, exact, rtol=0, atol=64 * np.finfo(dtype).eps * max(np.abs(exact).max(), 1)
+            )
 
 
 @pytest.mark.parametrize("form", FORMS)

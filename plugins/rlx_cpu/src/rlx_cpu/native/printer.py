@@ -265,9 +265,7 @@ class Writer:
         b, kernel = self.builder, self.kernel
         table, tid, threads = b.function.args
         count = len(kernel.buffers) + (self.shape.workspace > 0) + kernel.has_check
-        self.buffers = [
-            b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)
-        ]
+        self.buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
         self.varies_lane = kernel.varies_along(self.shape.lane)
         self.varies_row = kernel.varies
         if self.shape.workspace:
@@ -560,8 +558,12 @@ class Writer:
     def _report(self, index: ir.Value, inside: ir.Value, at: At) -> None:
         """Write the first index outside into the status words."""
         b, status = self.builder, self.buffers[-1]
-        lanes = [b.extract_element(inside, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [inside]
-        numbers = [b.extract_element(index, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [index]
+        lanes = (
+            [b.extract_element(inside, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [inside]
+        )
+        numbers = (
+            [b.extract_element(index, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [index]
+        )
         for is_inside, number in zip(lanes, numbers, strict=True):
             with b.if_then(b.not_(is_inside), likely=False):
                 b.store(number, address(b, status, 8), align=8)
@@ -613,7 +615,9 @@ class Writer:
 
     def _masked_load(self, place: ir.Value, type: Any, align: int, at: At) -> ir.Value:
         mask = self._mask(at)
-        function = declare(self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type])
+        function = declare(
+            self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type]
+        )
         return self.builder.call(function, [place, ir.Constant(I32, align), mask, constant(type, 0)])
 
     def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
@@ -673,5 +677,3 @@ def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.Value, y: ir.Value) -> ir.Va
     if reduce.combine == "prod":
         return b.fmul(x, y) if is_float else b.mul(x, y)
     return (scalar.larger if reduce.combine == "max" else scalar.smaller)(b, reduce.dtype, x, y)
-
-

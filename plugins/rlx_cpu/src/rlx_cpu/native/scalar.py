@@ -290,11 +290,7 @@ for _op in functions.OPS:
     CODE[_op] = (FLOATS, _function)
 
 
-
-
-def expression(
-    builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]
-) -> ir.Value | None:
+def expression(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value | None:
     """Any op whose meaning is a scalar expression, on registers: what an epilogue applies; `None` if it is none.
 
     Composed ops are taken apart by their own decomposition, so that GELU is said in one place.
