@@ -48,12 +48,11 @@ def test_a_program_of_native_steps_is_one_native_call() -> None:
 def test_many_runs_from_many_threads_give_the_same_bits() -> None:
     """One of them has the pool, the others run alone; nobody waits and nobody can tell."""
     fast = made(**{"cpu.threads": 2})
-    first, wrong = np.asarray(fast(X)), []
+    first = np.asarray(fast(X))
+    wrong: list[int] = []
 
     def work() -> None:
-        for _ in range(40):
-            if not np.array_equal(fast(X), first):
-                wrong.append(threading.get_ident())
+        wrong.extend(n for n in range(40) if not np.array_equal(fast(X), first))
 
     callers = [threading.Thread(target=work) for _ in range(8)]
     for each in callers:

@@ -23,8 +23,8 @@ from llvmlite import ir
 
 from rlx_cpu.native.build import I32, I64, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.isa import Isa, host_isa
-from rlx_cpu.native.library import addresses
 from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.native.library import addresses
 
 __all__ = ["STEP_WORDS", "Pool", "pool_for", "run_alone"]
 

@@ -18,7 +18,7 @@ from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Red
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
-from rlx_cpu.native import scalar
+from rlx_cpu.native import functions, scalar
 from rlx_cpu.native.build import (
     I1,
     I8,
@@ -116,7 +116,7 @@ class Shape:
 
     @classmethod
     def of(cls, kernel: Kernel, isa: Isa) -> Shape:
-        widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in (*kernel.loads, *kernel.stores)), default=4)
+        widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
         lanes = isa.lanes(f32) if widest <= 4 else isa.vector_bytes // 8
         if len(kernel.extents) > kernel.grid:
             return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel))
@@ -156,7 +156,7 @@ class Shape:
     @property
     def uses_threads(self) -> bool:
         work = self.kernel.grid_size * self.kernel.row_size
-        costs = sum(8 if isinstance(v, Apply) and type(v.op) in scalar.functions.OPS else 1 for v in self.kernel.values)
+        costs = sum(8 if isinstance(v, Apply) and type(v.op) in functions.OPS else 1 for v in self.kernel.values)
         return self.units > 1 and work * max(1, costs // 4) >= WORTH_THREADS
 
     @property
@@ -189,7 +189,7 @@ def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
 
     def score(axis: int) -> tuple[int, int, int]:
         contiguous = 0
-        for access in (*kernel.loads, *kernel.stores):
+        for access in kernel.accesses:
             if access.strides[axis] == kernel.buffers[access.buffer].dtype.itemsize:
                 contiguous += 2 if isinstance(access, Store) and axis < kernel.grid else 1
         return contiguous if kernel.extents[axis] > 1 else -1, int(axis >= kernel.grid), axis

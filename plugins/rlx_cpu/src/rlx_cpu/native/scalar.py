@@ -7,7 +7,6 @@ planned. Composed ops are not here: they arrive as their decomposition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
@@ -63,7 +62,7 @@ def apply(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[
 
 # ------------------------------------------------------------------------------------- arithmetic
 
-_BINARY = {
+_BINARY: dict[type[Op], tuple[str, str]] = {
     arithmetic.add.op: ("fadd", "add"),
     arithmetic.subtract.op: ("fsub", "sub"),
     arithmetic.multiply.op: ("fmul", "mul"),
@@ -173,7 +172,7 @@ def reciprocal_root(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tu
 
 # --------------------------------------------------------------------------- comparison and logic
 
-_RELATIONS = {
+_RELATIONS: dict[type[Op], str] = {
     comparison.equal.op: "==",
     comparison.not_equal.op: "!=",
     comparison.less.op: "<",
@@ -192,7 +191,7 @@ def compare(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.V
     return (b.icmp_signed if dtypes[0].kind == "int" else b.icmp_unsigned)(relation, *args)
 
 
-_BITS = {
+_BITS: dict[type[Op], str] = {
     comparison.logical_and.op: "and_",
     comparison.logical_or.op: "or_",
     comparison.logical_xor.op: "xor",
