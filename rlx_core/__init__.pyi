@@ -2,33 +2,209 @@
 
 from rlx_core.builder import GraphBuilder as GraphBuilder
 from rlx_core.ir.dims import symbol as symbol
-from rlx_core.ir.dtypes import bf16 as bf16, bool_ as bool_, c128 as c128, c64 as c64, f16 as f16, f32 as f32, f64 as f64, i16 as i16, i32 as i32, i64 as i64, i8 as i8, u16 as u16, u32 as u32, u64 as u64, u8 as u8
-from rlx_core.ir.graph import Graph as Graph, Value as Value
+from rlx_core.ir.dtypes import bf16 as bf16
+from rlx_core.ir.dtypes import bool_ as bool_
+from rlx_core.ir.dtypes import c64 as c64
+from rlx_core.ir.dtypes import c128 as c128
+from rlx_core.ir.dtypes import f16 as f16
+from rlx_core.ir.dtypes import f32 as f32
+from rlx_core.ir.dtypes import f64 as f64
+from rlx_core.ir.dtypes import i8 as i8
+from rlx_core.ir.dtypes import i16 as i16
+from rlx_core.ir.dtypes import i32 as i32
+from rlx_core.ir.dtypes import i64 as i64
+from rlx_core.ir.dtypes import u8 as u8
+from rlx_core.ir.dtypes import u16 as u16
+from rlx_core.ir.dtypes import u32 as u32
+from rlx_core.ir.dtypes import u64 as u64
+from rlx_core.ir.graph import Graph as Graph
+from rlx_core.ir.graph import Value as Value
 from rlx_core.ir.interpret import interpret as interpret
-from rlx_core.ir.types import TensorType as TensorType, spec as spec
-from rlx_core.ops.activation import cbrt as cbrt, erf as erf, erfc as erfc, erfinv as erfinv, exp as exp, exp2 as exp2, expm1 as expm1, gelu as gelu, gelu_approx as gelu_approx, log as log, log10 as log10, log1p as log1p, log2 as log2, mish as mish, relu as relu, rsqrt as rsqrt, sigmoid as sigmoid, silu as silu, softplus as softplus, sqrt as sqrt, tanh as tanh
-from rlx_core.ops.arithmetic import abs as abs, add as add, atan2 as atan2, divide as divide, floor_divide as floor_divide, hypot as hypot, logaddexp as logaddexp, maximum as maximum, minimum as minimum, multiply as multiply, negative as negative, pow as pow, reciprocal as reciprocal, remainder as remainder, sign as sign, square as square, subtract as subtract
-from rlx_core.ops.array_api import all as all, any as any, arange as arange, argmax as argmax, argmin as argmin, argsort as argsort, astype as astype, broadcast_arrays as broadcast_arrays, broadcast_to as broadcast_to, concat as concat, count_nonzero as count_nonzero, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, diag as diag, diagonal as diagonal, expand_dims as expand_dims, eye as eye, flip as flip, linspace as linspace, logsumexp as logsumexp, matrix_transpose as matrix_transpose, max as max, mean as mean, min as min, moveaxis as moveaxis, pad as pad, permute_dims as permute_dims, prod as prod, put_along_axis as put_along_axis, repeat as repeat, reshape as reshape, roll as roll, searchsorted as searchsorted, sort as sort, split as split, squeeze as squeeze, stack as stack, std as std, sum as sum, take as take, take_along_axis as take_along_axis, tile as tile, top_k as top_k, tril as tril, triu as triu, unstack as unstack, var as var
+from rlx_core.ir.types import TensorType as TensorType
+from rlx_core.ir.types import spec as spec
+from rlx_core.ops.activation import cbrt as cbrt
+from rlx_core.ops.activation import erf as erf
+from rlx_core.ops.activation import erfc as erfc
+from rlx_core.ops.activation import erfinv as erfinv
+from rlx_core.ops.activation import exp as exp
+from rlx_core.ops.activation import exp2 as exp2
+from rlx_core.ops.activation import expm1 as expm1
+from rlx_core.ops.activation import gelu as gelu
+from rlx_core.ops.activation import gelu_approx as gelu_approx
+from rlx_core.ops.activation import log as log
+from rlx_core.ops.activation import log1p as log1p
+from rlx_core.ops.activation import log2 as log2
+from rlx_core.ops.activation import log10 as log10
+from rlx_core.ops.activation import mish as mish
+from rlx_core.ops.activation import relu as relu
+from rlx_core.ops.activation import rsqrt as rsqrt
+from rlx_core.ops.activation import sigmoid as sigmoid
+from rlx_core.ops.activation import silu as silu
+from rlx_core.ops.activation import softplus as softplus
+from rlx_core.ops.activation import sqrt as sqrt
+from rlx_core.ops.activation import tanh as tanh
+from rlx_core.ops.arithmetic import abs as abs
+from rlx_core.ops.arithmetic import add as add
+from rlx_core.ops.arithmetic import atan2 as atan2
+from rlx_core.ops.arithmetic import divide as divide
+from rlx_core.ops.arithmetic import floor_divide as floor_divide
+from rlx_core.ops.arithmetic import hypot as hypot
+from rlx_core.ops.arithmetic import logaddexp as logaddexp
+from rlx_core.ops.arithmetic import maximum as maximum
+from rlx_core.ops.arithmetic import minimum as minimum
+from rlx_core.ops.arithmetic import multiply as multiply
+from rlx_core.ops.arithmetic import negative as negative
+from rlx_core.ops.arithmetic import pow as pow
+from rlx_core.ops.arithmetic import reciprocal as reciprocal
+from rlx_core.ops.arithmetic import remainder as remainder
+from rlx_core.ops.arithmetic import sign as sign
+from rlx_core.ops.arithmetic import square as square
+from rlx_core.ops.arithmetic import subtract as subtract
+from rlx_core.ops.array_api import all as all
+from rlx_core.ops.array_api import any as any
+from rlx_core.ops.array_api import arange as arange
+from rlx_core.ops.array_api import argmax as argmax
+from rlx_core.ops.array_api import argmin as argmin
+from rlx_core.ops.array_api import argsort as argsort
+from rlx_core.ops.array_api import astype as astype
+from rlx_core.ops.array_api import broadcast_arrays as broadcast_arrays
+from rlx_core.ops.array_api import broadcast_to as broadcast_to
+from rlx_core.ops.array_api import concat as concat
+from rlx_core.ops.array_api import count_nonzero as count_nonzero
+from rlx_core.ops.array_api import cumulative_prod as cumulative_prod
+from rlx_core.ops.array_api import cumulative_sum as cumulative_sum
+from rlx_core.ops.array_api import diag as diag
+from rlx_core.ops.array_api import diagonal as diagonal
+from rlx_core.ops.array_api import expand_dims as expand_dims
+from rlx_core.ops.array_api import eye as eye
+from rlx_core.ops.array_api import flip as flip
+from rlx_core.ops.array_api import linspace as linspace
+from rlx_core.ops.array_api import logsumexp as logsumexp
+from rlx_core.ops.array_api import matrix_transpose as matrix_transpose
+from rlx_core.ops.array_api import max as max
+from rlx_core.ops.array_api import mean as mean
+from rlx_core.ops.array_api import min as min
+from rlx_core.ops.array_api import moveaxis as moveaxis
+from rlx_core.ops.array_api import pad as pad
+from rlx_core.ops.array_api import permute_dims as permute_dims
+from rlx_core.ops.array_api import prod as prod
+from rlx_core.ops.array_api import put_along_axis as put_along_axis
+from rlx_core.ops.array_api import repeat as repeat
+from rlx_core.ops.array_api import reshape as reshape
+from rlx_core.ops.array_api import roll as roll
+from rlx_core.ops.array_api import searchsorted as searchsorted
+from rlx_core.ops.array_api import sort as sort
+from rlx_core.ops.array_api import split as split
+from rlx_core.ops.array_api import squeeze as squeeze
+from rlx_core.ops.array_api import stack as stack
+from rlx_core.ops.array_api import std as std
+from rlx_core.ops.array_api import sum as sum
+from rlx_core.ops.array_api import take as take
+from rlx_core.ops.array_api import take_along_axis as take_along_axis
+from rlx_core.ops.array_api import tile as tile
+from rlx_core.ops.array_api import top_k as top_k
+from rlx_core.ops.array_api import tril as tril
+from rlx_core.ops.array_api import triu as triu
+from rlx_core.ops.array_api import unstack as unstack
+from rlx_core.ops.array_api import var as var
 from rlx_core.ops.attention import attention as attention
-from rlx_core.ops.bitwise import bitwise_and as bitwise_and, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift, bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor
-from rlx_core.ops.comparison import equal as equal, greater as greater, greater_equal as greater_equal, isfinite as isfinite, isinf as isinf, isnan as isnan, less as less, less_equal as less_equal, logical_and as logical_and, logical_not as logical_not, logical_or as logical_or, logical_xor as logical_xor, not_equal as not_equal, signbit as signbit
-from rlx_core.ops.complex import angle as angle, complex_abs as complex_abs, complex_norm_sq as complex_norm_sq, imag as imag, make_complex as make_complex
-from rlx_core.ops.creation import full as full, full_like as full_like, iota as iota, one_hot as one_hot, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like
+from rlx_core.ops.bitwise import bitwise_and as bitwise_and
+from rlx_core.ops.bitwise import bitwise_invert as bitwise_invert
+from rlx_core.ops.bitwise import bitwise_left_shift as bitwise_left_shift
+from rlx_core.ops.bitwise import bitwise_or as bitwise_or
+from rlx_core.ops.bitwise import bitwise_right_shift as bitwise_right_shift
+from rlx_core.ops.bitwise import bitwise_xor as bitwise_xor
+from rlx_core.ops.comparison import equal as equal
+from rlx_core.ops.comparison import greater as greater
+from rlx_core.ops.comparison import greater_equal as greater_equal
+from rlx_core.ops.comparison import isfinite as isfinite
+from rlx_core.ops.comparison import isinf as isinf
+from rlx_core.ops.comparison import isnan as isnan
+from rlx_core.ops.comparison import less as less
+from rlx_core.ops.comparison import less_equal as less_equal
+from rlx_core.ops.comparison import logical_and as logical_and
+from rlx_core.ops.comparison import logical_not as logical_not
+from rlx_core.ops.comparison import logical_or as logical_or
+from rlx_core.ops.comparison import logical_xor as logical_xor
+from rlx_core.ops.comparison import not_equal as not_equal
+from rlx_core.ops.comparison import signbit as signbit
+from rlx_core.ops.complex import angle as angle
+from rlx_core.ops.complex import complex_abs as complex_abs
+from rlx_core.ops.complex import complex_norm_sq as complex_norm_sq
+from rlx_core.ops.complex import imag as imag
+from rlx_core.ops.complex import make_complex as make_complex
+from rlx_core.ops.creation import full as full
+from rlx_core.ops.creation import full_like as full_like
+from rlx_core.ops.creation import iota as iota
+from rlx_core.ops.creation import one_hot as one_hot
+from rlx_core.ops.creation import ones as ones
+from rlx_core.ops.creation import ones_like as ones_like
+from rlx_core.ops.creation import zeros as zeros
+from rlx_core.ops.creation import zeros_like as zeros_like
 from rlx_core.ops.einsum import einsum as einsum
-from rlx_core.ops.floating import copysign as copysign, nextafter as nextafter
-from rlx_core.ops.gamma import digamma as digamma, lgamma as lgamma
-from rlx_core.ops.indexing import gather as gather, scatter_add as scatter_add
-from rlx_core.ops.linalg import matmul as matmul, outer as outer, tensordot as tensordot, vecdot as vecdot
-from rlx_core.ops.normalization import group_norm as group_norm, layer_norm as layer_norm, rms_norm as rms_norm
-from rlx_core.ops.piecewise import ceil as ceil, celu as celu, elu as elu, floor as floor, hard_sigmoid as hard_sigmoid, hard_swish as hard_swish, hard_tanh as hard_tanh, leaky_relu as leaky_relu, relu6 as relu6, round as round, selu as selu, trunc as trunc
+from rlx_core.ops.floating import copysign as copysign
+from rlx_core.ops.floating import nextafter as nextafter
+from rlx_core.ops.gamma import digamma as digamma
+from rlx_core.ops.gamma import lgamma as lgamma
+from rlx_core.ops.indexing import gather as gather
+from rlx_core.ops.indexing import scatter_add as scatter_add
+from rlx_core.ops.linalg import matmul as matmul
+from rlx_core.ops.linalg import outer as outer
+from rlx_core.ops.linalg import tensordot as tensordot
+from rlx_core.ops.linalg import vecdot as vecdot
+from rlx_core.ops.normalization import group_norm as group_norm
+from rlx_core.ops.normalization import layer_norm as layer_norm
+from rlx_core.ops.normalization import rms_norm as rms_norm
+from rlx_core.ops.piecewise import ceil as ceil
+from rlx_core.ops.piecewise import celu as celu
+from rlx_core.ops.piecewise import elu as elu
+from rlx_core.ops.piecewise import floor as floor
+from rlx_core.ops.piecewise import hard_sigmoid as hard_sigmoid
+from rlx_core.ops.piecewise import hard_swish as hard_swish
+from rlx_core.ops.piecewise import hard_tanh as hard_tanh
+from rlx_core.ops.piecewise import leaky_relu as leaky_relu
+from rlx_core.ops.piecewise import relu6 as relu6
+from rlx_core.ops.piecewise import round as round
+from rlx_core.ops.piecewise import selu as selu
+from rlx_core.ops.piecewise import trunc as trunc
 from rlx_core.ops.rope import rope as rope
-from rlx_core.ops.selection import clip as clip, optimization_barrier as optimization_barrier, stop_gradient as stop_gradient, straight_through as straight_through, where as where
-from rlx_core.ops.softmax import log_softmax as log_softmax, softmax as softmax
+from rlx_core.ops.selection import clip as clip
+from rlx_core.ops.selection import optimization_barrier as optimization_barrier
+from rlx_core.ops.selection import stop_gradient as stop_gradient
+from rlx_core.ops.selection import straight_through as straight_through
+from rlx_core.ops.selection import where as where
+from rlx_core.ops.softmax import log_softmax as log_softmax
+from rlx_core.ops.softmax import softmax as softmax
 from rlx_core.ops.solve import solve as solve
-from rlx_core.ops.structural import conjugate as conjugate, real as real
-from rlx_core.ops.trigonometry import acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atanh as atanh, cos as cos, cosh as cosh, sin as sin, sinh as sinh, tan as tan
-from rlx_core.runtime.api import grad as grad, hessian as hessian, hvp as hvp, jacfwd as jacfwd, jacrev as jacrev, jvp as jvp, trace as trace, value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
-from rlx_core.runtime.function import compile_function as compile, jit as jit
-from rlx_core.runtime.session import Session as Session, available_devices as available_devices, is_available as is_available
+from rlx_core.ops.structural import conjugate as conjugate
+from rlx_core.ops.structural import real as real
+from rlx_core.ops.trigonometry import acos as acos
+from rlx_core.ops.trigonometry import acosh as acosh
+from rlx_core.ops.trigonometry import asin as asin
+from rlx_core.ops.trigonometry import asinh as asinh
+from rlx_core.ops.trigonometry import atan as atan
+from rlx_core.ops.trigonometry import atanh as atanh
+from rlx_core.ops.trigonometry import cos as cos
+from rlx_core.ops.trigonometry import cosh as cosh
+from rlx_core.ops.trigonometry import sin as sin
+from rlx_core.ops.trigonometry import sinh as sinh
+from rlx_core.ops.trigonometry import tan as tan
+from rlx_core.runtime.api import grad as grad
+from rlx_core.runtime.api import hessian as hessian
+from rlx_core.runtime.api import hvp as hvp
+from rlx_core.runtime.api import jacfwd as jacfwd
+from rlx_core.runtime.api import jacrev as jacrev
+from rlx_core.runtime.api import jvp as jvp
+from rlx_core.runtime.api import trace as trace
+from rlx_core.runtime.api import value_and_grad as value_and_grad
+from rlx_core.runtime.api import vjp as vjp
+from rlx_core.runtime.api import vmap as vmap
+from rlx_core.runtime.files import load as load
+from rlx_core.runtime.files import save as save
+from rlx_core.runtime.function import compile as compile
+from rlx_core.runtime.function import jit as jit
+from rlx_core.runtime.session import Session as Session
+from rlx_core.runtime.session import available_devices as available_devices
+from rlx_core.runtime.session import is_available as is_available
 
 __version__: str

@@ -1,7 +1,8 @@
 """The explicit front door: a graph built op by op, by name.
 
-`g.matmul(x, w)` is the op `rlx.matmul`, and every op and HIR block that a plugin provides is there in the same way, so the
-builder has no gaps and no list of its own. Values it returns carry Python's operators.
+`g.matmul(x, w)` is the op `rlx.matmul`, and every op that a plugin provides is there in the same way, so the builder has no
+gaps and no list of its own. What no op is called is a function of the Python Array API (`g.expand_dims`) or of `rlx_core.nn`
+(`g.linear`). Values it returns carry Python's operators.
 
     g = GraphBuilder("mlp")
     x, w = g.input("x", "f32[batch, 64]"), g.param("w", "f32[64, 10]")
@@ -14,13 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx_core.errors import FormatError, ShapeError, UnknownNameError, nearest
+import rlx_core.ops
+from rlx_core import nn
+from rlx_core.errors import FormatError, ShapeError, TraceError, UnknownNameError, nearest
 from rlx_core.ir.apply import apply, as_array, op_function
 from rlx_core.ir.dtypes import DType, weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import Shape, TensorType, spec
 from rlx_core.plugins import PluginHost, default_host
+from rlx_core.public import FUNCTIONS
 
 __all__ = ["GraphBuilder"]
 
@@ -59,10 +64,10 @@ class GraphBuilder:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        function = op_function(self._op(name))
+        function = self._function(name)
 
         def call(*operands: Any, **attributes: Any) -> Any:
-            with building(self._builder):
+            with building(self._builder), locating():
                 return function(*operands, **attributes)
 
         call.__name__, call.__doc__ = function.__name__, function.__doc__
@@ -82,7 +87,7 @@ class GraphBuilder:
         return results
 
     def binary(self, kind: str, a: Any, b: Any) -> Any:
-        """A binary op by name: add, sub, mul, div, maximum, minimum, pow."""
+        """A binary op by name: add, sub, mul, div, max, min, pow."""
         return self.__getattr__(kind)(a, b)
 
     def activation(self, kind: str, x: Any, **attributes: Any) -> Any:
@@ -95,13 +100,26 @@ class GraphBuilder:
 
     def reduce(self, kind: str, x: Any, axes: tuple[int, ...], *, keep_dim: bool = False) -> Any:
         """A reduction by name: sum, mean, max, min, prod."""
-        return self.__getattr__(kind)(x, axes=axes, keep_dim=keep_dim)
+        # `max` and `min` of two values are ops too.
+        name = f"reduce_{kind}"
+        reduction = name if name in _by_short_name(self._plugins) else kind
+        return self.__getattr__(reduction)(x, axes=axes, keep_dim=keep_dim)
 
     # ------------------------------------------------------------------------------- the graph
 
-    def set_outputs(self, *outputs: Value) -> None:
-        """Say which values the graph returns, in order."""
-        self._outputs = tuple(outputs)
+    def set_outputs(self, *outputs: Any) -> None:
+        """Say which values the graph returns, in order.
+
+        Raises:
+            TraceError: One is not a value, or is another graph's.
+        """
+        for i, output in enumerate(outputs):
+            if not isinstance(output, Value):
+                kind = type(output).__name__
+                raise TraceError(
+                    f"graph {self._builder.name}: output {i} is {kind}, not a value", hint="use constant(...)"
+                )
+        self._outputs = tuple(self._builder._own(output) for output in outputs)
 
     def shape_of(self, value: Value) -> Shape:
         return value.shape
@@ -126,14 +144,22 @@ class GraphBuilder:
         state = "finished" if self._builder.is_finished else "open"
         return f"GraphBuilder({self._builder.name!r}, {len(self)} nodes, {state})"
 
-    def _op(self, name: str) -> type[Op]:
-        host = self._host or default_host()
-        ops = _by_short_name(host)
-        found = ops.get(name) or ops.get(name.rstrip("_"))
-        if found is None:
-            raise UnknownNameError(f"graph: no op is called {name!r}", hint=nearest(name, ops))
-        op: type[Op] = host.load("ops", found)
-        return op
+    @property
+    def _plugins(self) -> PluginHost:
+        return self._host or default_host()
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        ops = _by_short_name(self._plugins)
+        for each in (name, name.removesuffix("_")):  # `where_`, `if_`: names that Python has taken
+            if each in ops:
+                return op_function(self._plugins.load("ops", ops[each]))
+            if each in FUNCTIONS:
+                found: Callable[..., Any] = getattr(rlx_core.ops, each)
+                return found
+            if each in nn.__all__:
+                layer: Callable[..., Any] = getattr(nn, each)
+                return layer
+        raise UnknownNameError(f"graph: no op is called {name!r}", hint=nearest(name, [*ops, *FUNCTIONS, *nn.__all__]))
 
 
 def _by_short_name(host: PluginHost) -> Mapping[str, str]:

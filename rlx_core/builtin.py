@@ -1,4 +1,4 @@
-"""rlx's own plugin: the standard ops, passes, rule sets and pipelines, through the same hooks as anyone's.
+"""rlx's own plugin: the standard ops, blocks, passes, rule sets and pipelines, through the same hooks as anyone's.
 
 Everything here is a name and an address; nothing is imported before it is used.
 """
@@ -7,11 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlx_core.contributions import OpFamily, PassSpec, PipelineSpec, RuleSetSpec
+from rlx_core.contributions import (
+    BlockSpec,
+    ExporterSpec,
+    ImporterSpec,
+    LazyRef,
+    OpFamily,
+    PassSpec,
+    PipelineSpec,
+    RuleSetSpec,
+)
 from rlx_core.hooks import hookimpl
 from rlx_core.ops.families import FAMILIES
 
-__all__ = ["rlx_ops", "rlx_passes", "rlx_pipelines", "rlx_rulesets"]
+__all__ = [
+    "rlx_blocks",
+    "rlx_exporters",
+    "rlx_importers",
+    "rlx_ops",
+    "rlx_passes",
+    "rlx_pipelines",
+    "rlx_rulesets",
+]
 
 
 @hookimpl
@@ -19,6 +36,13 @@ def rlx_ops() -> Iterator[OpFamily]:
     """The standard ops, a family a module."""
     for module, names in FAMILIES.items():
         yield OpFamily(f"rlx_core.ops.{module}:OPS", [f"rlx.{name}" for name in names.split()])
+
+
+@hookimpl
+def rlx_blocks() -> Iterator[BlockSpec]:
+    """The blocks that models are built of; they are ops as well, in a HIR graph."""
+    for name in FAMILIES["blocks"].split():
+        yield BlockSpec(f"rlx.{name}", LazyRef("rlx_core.ops.blocks:BLOCKS", f"rlx.{name}"))
 
 
 @hookimpl
@@ -48,6 +72,66 @@ def rlx_passes() -> list[PassSpec]:
             summary="Broadcasting is written out for targets that want equal shapes.",
         ),
         PassSpec(
+            "rlx.recognise-softmax",
+            "rlx_core.passes.recognise_softmax:RecogniseSoftmax",
+            summary="Exponentials over their sum are a softmax.",
+        ),
+        PassSpec(
+            "rlx.recognise-norms",
+            "rlx_core.passes.recognise_norms:RecogniseNorms",
+            summary="Statistics and roots are norms.",
+        ),
+        PassSpec(
+            "rlx.recognise-gelu",
+            "rlx_core.passes.recognise_gelu:RecogniseGelu",
+            summary="The two formulas of GELU, and silu.",
+        ),
+        PassSpec(
+            "rlx.recognise-attention",
+            "rlx_core.passes.recognise_attention:RecogniseAttention",
+            summary="Products around a softmax are attention.",
+        ),
+        PassSpec(
+            "rlx.fuse-matmul-bias-act",
+            "rlx_core.passes.fuse_matmul_bias_act:FuseMatMulBiasAct",
+            summary="A product, its bias and its activation.",
+        ),
+        PassSpec(
+            "rlx.fuse-residual-norm",
+            "rlx_core.passes.fuse_residual_norm:FuseResidualNorm",
+            summary="A residual sum and its norm.",
+        ),
+        PassSpec(
+            "rlx.fuse-swiglu",
+            "rlx_core.passes.fuse_swiglu:FuseSwiGLU",
+            summary="The gated unit of halves or of two products.",
+        ),
+        PassSpec(
+            "rlx.fuse-shared-input-matmul",
+            "rlx_core.passes.fuse_shared_input_matmul:FuseSharedInputMatMul",
+            summary="Products of one value with several weights.",
+        ),
+        PassSpec(
+            "rlx.fuse-softmax-cross-entropy",
+            "rlx_core.passes.fuse_softmax_cross_entropy:FuseSoftmaxCrossEntropy",
+            summary="A log-softmax read at labels.",
+        ),
+        PassSpec(
+            "rlx.mark-elementwise-regions",
+            "rlx_core.passes.mark_elementwise_regions:MarkElementwiseRegions",
+            summary="Chains of element-wise ops become one op.",
+        ),
+        PassSpec(
+            "rlx.unfuse-regions",
+            "rlx_core.passes.unfuse_regions:UnfuseRegions",
+            summary="Element-wise regions become chains again.",
+        ),
+        PassSpec(
+            "rlx.clip-regions",
+            "rlx_core.passes.unfuse_regions:ClipRegions",
+            summary="Regions above the limits become chains again.",
+        ),
+        PassSpec(
             "rlx.legalize", "rlx_core.pipeline.legalize:Legalize", summary="Everything gets a kernel of the target."
         ),
     ]
@@ -62,7 +146,37 @@ def rlx_rulesets() -> list[RuleSetSpec]:
     ]
 
 
+@hookimpl
+def rlx_importers() -> list[ImporterSpec]:
+    """Readers of files."""
+    return [
+        ImporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:import_file", suffixes=[".safetensors"]),
+        ImporterSpec("rlx.program", "rlx_core.formats.program:import_file", suffixes=[".rlx"]),
+    ]
+
+
+@hookimpl
+def rlx_exporters() -> list[ExporterSpec]:
+    """Writers of files."""
+    return [
+        ExporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:export_file", suffixes=[".safetensors"]),
+        ExporterSpec("rlx.program", "rlx_core.formats.program:export_file", suffixes=[".rlx"]),
+    ]
+
+
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
+
+FUSE = (
+    *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
+    *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
+    *("fuse-softmax-cross-entropy", *CLEAN),
+)
+"""Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
+
+REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
+
+LEGAL = ("legalize", "fold-constants", "cse", "dead-code", *REGIONS)
+"""Regions once more at the end, because decompositions are element-wise for the most part."""
 
 
 @hookimpl
@@ -73,7 +187,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             "rlx.inference",
             {
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, "legalize", "fold-constants", "cse", "dead-code"],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
             summary="Everything that keeps results and makes them faster.",
         ),
@@ -81,7 +195,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             "rlx.training",
             {
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, "legalize", "fold-constants", "cse", "dead-code"],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
             summary="The same for a step of training, whose parameters change on every run.",
         ),

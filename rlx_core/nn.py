@@ -86,8 +86,8 @@ def linear(x: Any, w: Any, b: Any = None, *, activation: Any = None, name: str |
         activation: An op of one operand, its function or its name ("gelu").
         name: A name for the block, which every op it becomes inherits.
 
-    >>> linear(np.ones((2, 3), np.float32), np.ones((3, 1), np.float32)).tolist()
-    [[3.0], [3.0]]
+    >>> linear([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
+    [[11.0]]
     """
     operands = (x, w) if b is None else (x, w, b)
     return blocks.linear(*operands, activation=activation, has_bias=b is not None, name=name)

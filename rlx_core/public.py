@@ -64,10 +64,13 @@ FUNCTIONS = _table(
 
 PLUGIN_KIT = _table(
     {
-        "rlx_core.ir.op": "Op ZERO define_op",
+        "rlx_core.ir.op": "Op ZERO Zero define_op",
         "rlx_core.ir.apply": "op_function",
         "rlx_core.ir.samples": "Rejected Sample",
-        "rlx_core.ir.types": "TensorType spec",
+        "rlx_core.ir.types": "TensorType broadcast_shapes expect_dtype expect_rank expect_shape same_dim spec",
+        "rlx_core.ir.graph": "Value",
+        "rlx_core.ir.dims": "Dim",
+        "rlx_core.ops.kinds": "promoted",
         "attrs": "field",
     }
 )
@@ -75,8 +78,9 @@ PLUGIN_KIT = _table(
 
 CORE = _table(
     {
-        "rlx_core.runtime.function": "jit",
+        "rlx_core.runtime.function": "compile jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.runtime.files": "load save",
         "rlx_core.runtime.session": "Session available_devices is_available",
         "rlx_core.builder": "GraphBuilder",
         "rlx_core.ir.types": "TensorType spec",
@@ -85,7 +89,7 @@ CORE = _table(
         "rlx_core.ir.dims": "symbol",
         "rlx_core.ir.dtypes": "bf16 c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     }
-) | {"compile": "rlx_core.runtime.function:compile_function", "bool_": "rlx_core.ir.dtypes"}
+) | {"bool_": "rlx_core.ir.dtypes"}
 
 
 def lazy_names(

@@ -23,7 +23,7 @@ LAYERS = (
     ("transforms",),
     ("passes",),
     ("pipeline",),
-    ("builtin",),
+    ("builtin", "formats"),
     ("runtime", "builder"),
     ("testing",),
     ("cli",),
@@ -142,9 +142,19 @@ def test_importing_rlx_imports_no_plugin_and_none_of_its_parts() -> None:
 
 def test_public_names_exist_and_the_stub_has_the_same() -> None:
     import rlx_core
+    import rlx_core.ops
 
-    stub = ast.parse((CORE / "__init__.pyi").read_text())
-    stubbed = {(a.asname or a.name) for n in stub.body if isinstance(n, ast.ImportFrom) for a in n.names}
-    for name in rlx_core.__all__:
-        assert getattr(rlx_core, name) is not None
-    assert stubbed == set(rlx_core.__all__)
+    for package in (rlx_core, rlx_core.ops):
+        stub = ast.parse(Path(package.__path__[0], "__init__.pyi").read_text())
+        stubbed = {(a.asname or a.name) for n in stub.body if isinstance(n, ast.ImportFrom) for a in n.names}
+        stubbed |= {n.name for n in stub.body if isinstance(n, ast.FunctionDef)}
+        for name in package.__all__:
+            assert getattr(package, name) is not None
+        assert stubbed == set(package.__all__)
+
+
+def test_no_public_name_of_ops_is_a_module_of_it() -> None:
+    """Such a name would mean the function or the module, by which of them was imported first."""
+    from rlx_core import ops
+
+    assert not set(ops.__all__) & set(ops.family_names())

@@ -5,56 +5,19 @@ Each check stands alone, and one that breaks is itself a finding: this command m
 
 from __future__ import annotations
 
-import importlib
-import os
-import platform
-import stat
-import sys
-import tomllib
 from collections.abc import Callable, Iterator
-from importlib import metadata
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
 import typer
-from attrs import frozen
 
+from rlx_core.cli import checks
+from rlx_core.cli.checks import Finding
 from rlx_core.cli.session import Session, quietly
-from rlx_core.errors import ConfigError, RlxError, nearest
-from rlx_core.plugins import PluginHost, PluginStatus, State, cache_directory
-from rlx_core.plugins.entry import CORE, normalized
+from rlx_core.errors import RlxError
+from rlx_core.plugins import PluginHost
 from rlx_core.plugins.states import attempt
 
-__all__ = ["Finding", "doctor", "findings"]
-
-Verdict = Literal["ok", "note", "wrong"]
-OLDEST_PYTHON: Final = (3, 11)
-VERDICTS: Final[dict[State | None, Verdict]] = {
-    State.ACTIVE: "ok",
-    State.BLOCKED: "note",
-    State.UNAVAILABLE: "note",
-    State.SHADOWED: "note",
-    State.INCOMPATIBLE: "wrong",
-    State.FAILED: "wrong",
-    None: "note",  # not imported, because the policy that may forbid it cannot be read
-}
-
-
-@frozen
-class Finding:
-    """One thing that was looked at.
-
-    Args:
-        verdict: `note` is worth knowing and in order; `wrong` is not.
-        found: What was there.
-        mend: The command or the change that puts it right.
-    """
-
-    section: str
-    name: str
-    verdict: Verdict
-    found: str
-    mend: str | None = None
+__all__ = ["doctor", "findings"]
 
 
 def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -65,27 +28,28 @@ def doctor(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
         raise typer.Exit(1)
 
 
-# --------------------------------------------------------------------------------------------------- checks
+# ------------------------------------------------------------------------------------------------ gathering
 
 
 def findings(session: Session) -> list[Finding]:
     """Everything that was looked at, in the order in which one thing rests on another."""
     host, configuration = usable_host(session)
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("python", python),
-        ("dependencies", dependencies),
+    may_load = configuration.verdict == "ok"
+    sections: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("python", checks.python),
+        ("dependencies", checks.dependencies),
         ("configuration", lambda: iter([configuration])),
-        ("plugins", lambda: plugins(host, load=configuration.verdict == "ok")),
-        ("targets", lambda: targets(host, load=configuration.verdict == "ok")),
-        ("cache", caches),
-        ("environment", lambda: environment(host)),
+        ("plugins", lambda: checks.plugins(host, may_load)),
+        ("targets", lambda: checks.targets(host, may_load)),
+        ("cache", checks.caches),
+        ("environment", lambda: checks.environment(host, may_load)),
     )
     found: list[Finding] = []
-    for section, check in checks:
-        outcome = attempt(lambda check=check: list(quietly(lambda: check())))  # type: ignore[misc]
+    for section, check in sections:
+        outcome = attempt(lambda check=check: quietly(lambda: list(check())))  # type: ignore[misc]
         if outcome.failure is not None:
-            failure = outcome.failure
-            found.append(Finding(section, "(check)", "wrong", f"could not be finished: {failure.summary}"))
+            summary = f"could not be finished: {outcome.failure.summary}"
+            found.append(Finding(section, "(check)", "wrong", summary))
         found += outcome.value or []
     return found
 
@@ -110,171 +74,6 @@ def usable_host(session: Session) -> tuple[PluginHost, Finding]:
         said = f"{error.message} ({facts})" if facts and len(error.facts) > 1 else error.message
         finding = Finding("configuration", "file", "wrong", f"{file}: {said}", error.hint)
         return session.make_host(session.policy_without_file), finding
-
-
-def python() -> Iterator[Finding]:
-    """The interpreter and the machine."""
-    is_old = sys.version_info[:2] < OLDEST_PYTHON
-    wanted = ".".join(map(str, OLDEST_PYTHON))
-    yield Finding(
-        "python",
-        "version",
-        "wrong" if is_old else "ok",
-        f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",
-        f"use Python {wanted} or newer" if is_old else None,
-    )
-    yield Finding("python", "platform", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
-
-
-def dependencies() -> Iterator[Finding]:
-    """What rlx-core rests on: there, in a version that fits, and importable."""
-    from packaging.requirements import Requirement
-
-    requirements = list(own_requirements())
-    for text in requirements:
-        requirement = Requirement(text)
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            continue
-        yield dependency(requirement)
-    if not requirements:
-        mend = f"python -m pip install --force-reinstall {CORE}"
-        yield Finding(
-            "dependencies", CORE, "note", "its metadata is not installed, so that nothing can be compared", mend
-        )
-
-
-def own_requirements() -> Iterator[str]:
-    """rlx-core's requirements, from its metadata or from the source tree that it runs from."""
-    try:
-        yield from metadata.requires(CORE) or ()
-        return
-    except metadata.PackageNotFoundError:
-        project = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    if project.is_file():
-        table = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
-        if normalized(str(table.get("name"))) == CORE:
-            yield from table.get("dependencies", ())
-
-
-def dependency(requirement: Any) -> Finding:
-    """One requirement."""
-    name, wanted = requirement.name, str(requirement.specifier)
-    install = f'python -m pip install --upgrade "{requirement.name}{wanted}"'
-    try:
-        version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return Finding("dependencies", name, "wrong", f"not installed; rlx-core needs {wanted}", install)
-    if not requirement.specifier.contains(version, prereleases=True):
-        return Finding("dependencies", name, "wrong", f"{version}; rlx-core needs {wanted}", install)
-    outcome = attempt(lambda: importlib.import_module(name.replace("-", "_")))
-    if outcome.failure is not None:
-        mend = f"python -m pip install --force-reinstall {name}"
-        return Finding(
-            "dependencies", name, "wrong", f"{version}, which cannot be imported: {outcome.failure.summary}", mend
-        )
-    return Finding("dependencies", name, "ok", f"{version} ({wanted})")
-
-
-def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
-    """Every plugin with its state."""
-    for row in host.survey(load):
-        verdict = "wrong" if row.contested and row.state is not State.UNAVAILABLE else VERDICTS[row.state]
-        said = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
-        yield Finding("plugins", row.name, verdict, said, mending(row))
-    for note in host.notes:
-        yield Finding("plugins", "(index)", "note", note)
-    if load:
-        from rlx_core.cli.main import COMMANDS
-
-        own = {spec.name for spec in COMMANDS}
-        for name in sorted(own & set(host.registry().commands)):
-            owner = host.registry().owner("commands", name)
-            yield Finding(
-                "plugins", owner.plugin, "note", f"its command `{name}` is never reached: rlx has one of that name"
-            )
-
-
-def mending(row: PluginStatus) -> str | None:
-    """What to do about a plugin."""
-    if row.mend is None and row.contested:
-        return f'choose one in the configuration: [plugins.override] "{row.contested[0]}" = "{row.name}"'
-    return row.mend
-
-
-def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
-    """Which devices can be compiled for here."""
-    if not load:
-        yield Finding("targets", "(not tried)", "note", "no plugin is imported until the configuration can be read")
-        return
-    registry = host.activate_all()
-    for name in registry.backends:
-        outcome = attempt(lambda name=name: devices(host, name))  # type: ignore[misc]
-        if outcome.failure is not None:
-            yield Finding("targets", name, "wrong", outcome.failure.summary)
-        else:
-            there = ", ".join(outcome.value or ()) or "its plugin works, and finds no device"
-            yield Finding("targets", name, "ok" if outcome.value else "note", there)
-    for (kind, name), refusal in registry.refused.items():
-        if kind == "backends":
-            reasons = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
-            yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
-    if not registry.backends:
-        mend = "python -m pip install rlx-cpu"
-        yield Finding("targets", "(none)", "wrong", "nothing can be compiled: no backend that works is installed", mend)
-
-
-def devices(host: PluginHost, name: str) -> list[str]:
-    """The devices of one backend."""
-    backend = host.load("backends", name)
-    made = backend() if isinstance(backend, type) else backend
-    return list(made.devices())
-
-
-def caches() -> Iterator[Finding]:
-    """The directories of the index and of compiled programs: the owner's alone, and how full."""
-    from rlx_core.runtime.disk import cache_directory as program_directory
-
-    for directory in dict.fromkeys([cache_directory(), program_directory()]):
-        yield cache(directory)
-
-
-def cache(directory: Path) -> Finding:
-    """One directory."""
-    from rlx_core.pipeline.report import human_bytes
-
-    try:
-        found = directory.stat()
-    except FileNotFoundError:
-        return Finding("cache", "directory", "ok", f"{directory}, made when it is first needed")
-    if not stat.S_ISDIR(found.st_mode):
-        return Finding("cache", "directory", "wrong", f"{directory} is a file", "move it away, or set RLX_CACHE_DIR")
-    if os.name == "posix" and found.st_uid != os.geteuid():
-        said = f"{directory} belongs to user {found.st_uid}, not to {os.geteuid()}"
-        return Finding("cache", "directory", "wrong", said, "set RLX_CACHE_DIR to a directory of your own")
-    if os.name == "posix" and found.st_mode & 0o077:
-        said = f"{directory} is open to others (mode {stat.S_IMODE(found.st_mode):o}, not 700)"
-        return Finding("cache", "directory", "wrong", said, f"chmod 700 {directory}")
-    files = [each for each in directory.rglob("*") if each.is_file()]
-    size = sum(each.stat().st_size for each in files)
-    return Finding("cache", "directory", "ok", f"{directory}, owner only; {len(files)} files, {human_bytes(size)}")
-
-
-def environment(host: PluginHost) -> Iterator[Finding]:
-    """The variables that rlx listens to, and those that only look as if it did."""
-    from rlx_core.pipeline.settings import SETTINGS, read_settings
-
-    options = host.registry().options.values()
-    try:
-        found, unknown = read_settings(os.environ, None, options)
-    except ConfigError as error:
-        variable, _, said = error.message.partition(": ")
-        yield Finding("environment", variable, "wrong", said, f"unset {variable}, or give it such a value")
-        return
-    for key, (value, variable) in sorted(found.items()):
-        yield Finding("environment", variable, "ok", f"sets {key} to {value!r}")
-    for each in unknown:
-        hint = each.hint or nearest(each.name, [setting.name for setting in SETTINGS])
-        yield Finding("environment", each.name, "note", "no setting has this name" + (f"; {hint}" if hint else ""))
 
 
 # --------------------------------------------------------------------------------------------------- output

@@ -1,4 +1,4 @@
-"""The entry point: global options, and the table of rlx's own commands."""
+"""The entry point: the global options, and how a run of the command ends."""
 
 from __future__ import annotations
 
@@ -10,23 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from rlx_core.cli.commands import COMMANDS
 from rlx_core.cli.lazy import LazyGroup
-from rlx_core.contributions import CommandSpec
 from rlx_core.hooks import API_VERSION
 
 __all__ = ["app", "main"]
-
-COMMANDS = (
-    CommandSpec("plugins", "rlx_core.cli.plugins:plugins", summary="List plugins: their state, why, and what they provide."),
-    CommandSpec("ops", "rlx_core.cli.ops:ops", summary="List ops, or show everything about one."),
-    CommandSpec("passes", "rlx_core.cli.passes:passes", summary="List passes with their options and relations."),
-    CommandSpec("why", "rlx_core.cli.why:why", summary="Say where an op, a pass or a kernel choice comes from."),
-    CommandSpec("plan", "rlx_core.cli.plan:plan", summary="Show the pipeline that the configuration here resolves to."),
-    CommandSpec("doctor", "rlx_core.cli.doctor:doctor", summary="Check this installation and say what mends it."),
-    CommandSpec("explain", "rlx_core.cli.explain:explain", summary="Explain a kind of error."),
-    CommandSpec("show", "rlx_core.cli.show:show", summary="Print a saved program as text."),
-    CommandSpec("demo", "rlx_core.cli.run_demo:demo", summary="Embed sentences, train a classifier, draw both programs."),
-)  # fmt: skip
 
 
 class Rlx(LazyGroup):

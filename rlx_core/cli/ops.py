@@ -12,7 +12,7 @@ import typer
 from attrs import frozen
 
 from rlx_core.cli.session import Session
-from rlx_core.errors import PluginError, RlxError
+from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginHost, Provenance, Registry
 
@@ -93,22 +93,36 @@ def rows(host: PluginHost, pattern: str) -> list[OpRow]:
     registry = host.activate_all()
     found = sorted(name for name in registry.ops if pattern in name or fnmatchcase(name, pattern))
     if pattern and not found:
-        registry.require("ops", pattern)  # says who failed that might have it, and what is near
+        full_name(host, pattern)  # raises
     return [row_of(registry, name) for name in found]
 
 
 def exact_name(host: PluginHost, word: str) -> str | None:
     """The full name of the one op that a word means: itself, or `softmax` for `rlx.softmax`."""
     registry = host.activate_all()
-    if word in registry.ops or ("ops", word) in registry.refused:
+    known = {*registry.ops, *(name for kind, name in registry.refused if kind == "ops")}
+    if word in known:
         return word
-    named = [name for name in registry.ops if name.partition(".")[2] == word]
+    named = [name for name in known if name.partition(".")[2] == word]
     return named[0] if len(named) == 1 else None
 
 
 def full_name(host: PluginHost, word: str) -> str:
-    """The name of an op as the registry has it; a word it does not know is returned for it to refuse."""
-    return exact_name(host, word) or word
+    """The name of the op that a word means, usable or not.
+
+    Raises:
+        RlxError: There is none; the error says who failed that might have it, and what is near.
+    """
+    found = exact_name(host, word)
+    if found is not None:
+        return found
+    try:
+        host.require("ops", word)
+    except UnknownNameError as error:
+        # A word without its domain is too far from every full name to be near one.
+        error.hint = error.hint or nearest(word, (name.partition(".")[2] for name in host.registry().ops))
+        raise
+    return word
 
 
 def required_row(host: PluginHost, name: str) -> OpRow:
@@ -117,6 +131,7 @@ def required_row(host: PluginHost, name: str) -> OpRow:
     Raises:
         RlxError: It is not; the plugin's own cause is in the message.
     """
+    host.require("ops", name)
     found = row_of(host.activate_all(), name)
     if found.op is None:
         op = host.load("ops", name)

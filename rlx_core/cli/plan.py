@@ -15,7 +15,7 @@ from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.compile import find_target, with_contributed_kernels
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config_reading import load_config
-from rlx_core.pipeline.plan import Plan, resolve_plan
+from rlx_core.pipeline.plan import Plan, activate_pipeline, resolve_plan
 from rlx_core.plugins import Registry
 
 __all__ = ["configuration_of", "plan", "target_of"]
@@ -27,7 +27,7 @@ BY_US = "the program"
 def plan(
     ctx: typer.Context,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this configuration.")] = None,
-    target: Annotated[str | None, typer.Option(help="The device to compile for.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="The device to compile for.")] = None,
     pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="The pipeline to use.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -59,8 +59,9 @@ def configuration_of(session: Session, target: str | None = None, pipeline: str 
 
 def target_of(session: Session, configuration: Configuration) -> tuple[Target, Registry]:
     """The target with everybody's kernels for it, and the registry of a compilation for it."""
+    activate_pipeline(session.host, configuration)
     name, backend, registry = find_target(session.host, configuration.target)
-    return with_contributed_kernels(backend.target, registry, name), registry
+    return with_contributed_kernels(backend.target_for(configuration.options), registry, name), registry
 
 
 def said_by(found: Plan) -> dict[str, str]:

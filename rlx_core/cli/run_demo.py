@@ -18,14 +18,17 @@ def demo(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers to this file.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the pictures go.")] = Path("demo-out"),
-    target: Annotated[str | None, typer.Option(help="The device to compile for.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="The device to compile for.")] = None,
 ) -> None:
-    """Embed sentences with MiniLM-L6, train a classifier of digits, and draw both programs."""
+    """Embed sentences, train a classifier, draw both programs."""
     from rich.console import Console
 
     from rlx_core.cli.demo import run_demo
     from rlx_core.plugins import set_default_host
 
     session = Session.of(ctx)
-    set_default_host(session.host)  # the programs of the demo compile as anyone's do: with the default host
-    run_demo(Console(no_color=session.is_plain or None), out, json_file, target)
+    before = set_default_host(session.host)  # the programs of the demo compile as anyone's do: with the default host
+    try:
+        run_demo(Console(no_color=session.is_plain or None), out, json_file, target)
+    finally:
+        set_default_host(before)

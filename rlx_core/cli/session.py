@@ -86,15 +86,14 @@ class Session:
         Raises:
             ConfigError: The configuration cannot be read.
         """
-        return self.policy_without_file + self._file_policy() + self._said
+        return PluginPolicy.from_environment() + self._file_policy() + self._command_line_policy()
 
     @property
     def policy_without_file(self) -> PluginPolicy:
-        """What the environment says alone; for `rlx doctor` when the configuration cannot be read."""
-        return PluginPolicy.from_environment()
+        """All but the configuration's, for `rlx doctor` when that cannot be read."""
+        return PluginPolicy.from_environment() + self._command_line_policy()
 
-    @property
-    def _said(self) -> PluginPolicy:
+    def _command_line_policy(self) -> PluginPolicy:
         policy = PluginPolicy.of(enable=map(absolute, self.enable), source="--plugin")
         policy += PluginPolicy.of(block=self.block, source="--block")
         return policy + PluginPolicy.of(allow=self.allow, source="--allow")
@@ -145,7 +144,10 @@ class Session:
         return found
 
     def print(self, part: Any) -> None:
-        """Print one table or line; in a file without the blanks that fill a terminal's lines."""
+        """Print one table, in a file without the blanks that fill a terminal's lines; or text, exactly as it is."""
+        if isinstance(part, str):
+            typer.echo(part)  # never folded: a program that is cut into lines cannot be read back
+            return
         if self.console.is_terminal:
             self.console.print(part)
             return

@@ -30,12 +30,10 @@ def show(
     """Print a saved program as text: a graph, or a plan with its offsets and steps."""
     session = Session.of(ctx)
     session.answer(
-        lambda: read(session.host, file), program_json if as_json else None, lambda p: [Plain(text(p, origins))]
+        lambda: read(session.host, file),
+        (lambda program: program_json(program, origins)) if as_json else None,
+        lambda program: [text(program, origins).rstrip("\n")],
     )
-
-
-class Plain(str):
-    """Text that is printed as it is: a program that was folded at 80 columns could not be read back."""
 
 
 def read(host: PluginHost, file: Path) -> Module | Graph | str:
@@ -71,7 +69,7 @@ def text(program: Module | Graph | str, origins: bool) -> str:
     return program.inspect(origins=origins) if isinstance(program, Module) else print_graph(program, origins=origins)
 
 
-def program_json(program: Module | Graph | str) -> dict[str, Any]:
+def program_json(program: Module | Graph | str, origins: bool) -> dict[str, Any]:
     """What it is, and its text."""
     stage = "LIR" if isinstance(program, str) else program.stage.name if isinstance(program, Module) else "graph"
-    return {"stage": stage, "text": text(program, False)}
+    return {"stage": stage, "text": text(program, origins)}

@@ -102,18 +102,23 @@ def one_of(kind: str) -> str:
 # ----------------------------------------------------------------------------------------- compile reports
 
 
-def report_tables(report: Report) -> Iterator[Table]:
+def report_tables(report: Report) -> Iterator[Padding]:
     """What a compilation came to: stages and memory, then passes, then which kernel of which plugin serves which op."""
-    yield listing(("compiled", ""), summary_rows(report), title=f"{report.name} on {report.target}")
-    changed = [
+    yield below(heading(f"{report.name} on {report.target}"), facts(summary_rows(report), indent=0))
+    passes = [
         (run.name, f"{run.nodes_before} → {run.nodes_after}", f"{run.seconds * 1e3:.1f} ms") for run in report.passes
     ]
-    if changed:
-        yield listing(("pass", "nodes>", "time>"), changed)
+    if passes:
+        yield below(listing(("pass", "nodes>", "time>"), passes))
     kernels = [
         (op, kernel, plugin or "(unknown)", count) for (op, kernel, plugin), count in report.kernels.most_common()
     ]
-    yield listing(("op", "kernel", "plugin", "steps>"), kernels)
+    yield below(listing(("op", "kernel", "plugin", "steps>"), kernels))
+
+
+def below(*parts: RenderableType) -> Padding:
+    """These, after an empty line."""
+    return Padding(Group(*parts), (1, 0, 0, 0))
 
 
 def summary_rows(report: Report) -> Iterator[tuple[str, str]]:

@@ -59,7 +59,7 @@ def why_op(
     name: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say who provides an op, who else claims it, and who adds rules to it."""
+    """Say who provides an op, who else claims it, and who adds rules."""
     session = Session.of(ctx)
 
     def gather() -> Account:
@@ -74,7 +74,7 @@ def why_pass(
     name: Annotated[str, typer.Argument(help="A pass or a set of rewrite rules; rlx. may be left out.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say who provides a pass, who else claims it, and which pipelines use it."""
+    """Say who provides a pass, and which pipelines use it."""
     session = Session.of(ctx)
 
     def gather() -> Account:
@@ -88,7 +88,9 @@ def why_pass(
 def why_kernel(
     ctx: typer.Context,
     op: Annotated[str, typer.Argument(help="An op; rlx. may be left out.")],
-    target: Annotated[str | None, typer.Option(help="The device; by default what the configuration says.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The device; by default what the configuration says.")
+    ] = None,
     types: Annotated[
         str | None,
         typer.Option(metavar="TYPES", help='Operand types such as "f32[4, 8], f32[8]"; by default those of a sample.'),
@@ -98,7 +100,7 @@ def why_kernel(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which kernel runs an op on some operands, and why not another one."""
+    """Say which kernel runs an op, and why not another one."""
     from rlx_core.cli import why_kernel as choice  # compiles a little program, which the other two need not import
 
     session = Session.of(ctx)

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlx_core.cli.ops import full_name
+from rlx_core.cli.ops import full_name, required_row
 from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import Session
 from rlx_core.errors import ConfigError, Fact, RlxError, nearest
@@ -61,7 +61,8 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
         ConfigError: Types or attributes are missing, or are no types or attributes of the op.
     """
     name = full_name(session.host, word)
-    op: type[Op] = session.host.load("ops", name)
+    op = required_row(session.host, name).op
+    assert op is not None, "an op that cannot be imported is refused"
     configuration = configuration_of(session, target)
     device, registry = target_of(session, configuration)
     tables = tuple(load_table(registry, each.name) for each in registry.legalizations_for(device.name))

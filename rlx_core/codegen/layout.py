@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from attrs import evolve, frozen
 
 from rlx_core.codegen.formula import Affine, Formula, Read
-from rlx_core.codegen.loops import Buffer, Const, Index, Kernel, Load, Scalar, Store
+from rlx_core.codegen.loops import Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType
 
@@ -73,6 +73,9 @@ def kernel_of(formula: Formula, operands: Sequence[Memory | None], results: Sequ
 def simplified(kernel: Kernel) -> Kernel:
     """The same kernel with as few axes as it can be said with."""
     kept = [a for a, n in enumerate(kernel.extents) if n != 1]
+    reduces = any(isinstance(v, Reduce) for v in kernel.values)
+    if reduces and not any(a >= kernel.grid for a in kept):
+        kept.append(len(kernel.extents) - 1)  # a row of one element is still a row
     kernel = _with_axes(kernel, [[a] for a in kept])
     groups: list[list[int]] = []
     for axis in range(len(kernel.extents)):

@@ -155,7 +155,7 @@ class BlockSpec(Contribution):
 
 @frozen
 class ImporterSpec(Contribution):
-    """A reader of model files, chosen by suffix."""
+    """A reader of model files, chosen by suffix; `load` leads to a function of the path and the host that uses it."""
 
     name: str = field(validator=domain_name)
     load: LazyRef = field(converter=reference)
@@ -164,7 +164,7 @@ class ImporterSpec(Contribution):
 
 @frozen
 class ExporterSpec(Contribution):
-    """A writer of model files, chosen by suffix."""
+    """A writer of model files, chosen by suffix; `load` leads to a function of the path, the value and the host."""
 
     name: str = field(validator=domain_name)
     load: LazyRef = field(converter=reference)

@@ -70,7 +70,9 @@ def reference(thing: object) -> LazyRef:
     if isinstance(thing, str):
         return LazyRef(thing)
     described: Any = thing if hasattr(thing, "__qualname__") else type(thing)
-    return LazyRef(f"{described.__module__}:{described.__qualname__}", held=(thing,))
+    # An object is told from others of its class by its own name, where it has one: two tables are two records.
+    own = f"({thing.name})" if described is not thing and isinstance(thing, Named) else ""
+    return LazyRef(f"{described.__module__}:{described.__qualname__}{own}", held=(thing,))
 
 
 def import_address(text: str) -> Any:

@@ -66,6 +66,9 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
     return builder.constant(as_array(operand))
 
 
+_ARRAYS = "pass NumPy, DLPack or buffer-protocol arrays, numbers, or nested lists of numbers"
+
+
 def as_array(data: Any) -> np.ndarray:
     """`data` as a NumPy array without copying where that is possible: arrays, DLPack, the buffer protocol, sequences.
 
@@ -74,19 +77,21 @@ def as_array(data: Any) -> np.ndarray:
     """
     if isinstance(data, Value):
         data._refuse("a NumPy array")
+    if isinstance(data, np.ma.MaskedArray):
+        raise TraceError("operand: a masked array's mask would be lost", hint="pass data.filled(value)")
     if isinstance(data, np.ndarray):
-        return data
+        return np.asarray(data)  # a subclass may give operators another meaning
     if hasattr(data, "__dlpack__") and not isinstance(data, np.generic):
         try:
             return np.from_dlpack(data)
         except (BufferError, RuntimeError, TypeError):
             pass  # e.g. read-only or bfloat16 exports; __array__ below copies, which is allowed here
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; libraries that refuse to share their memory
+        raise TraceError(f"operand: {type(data).__name__} is not an array ({error})", hint=_ARRAYS) from None
     if array.dtype == object:
-        raise TraceError(
-            f"operand: {type(data).__name__} is not an array",
-            hint="pass NumPy, DLPack or buffer-protocol arrays, numbers, or nested lists of numbers",
-        )
+        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_ARRAYS)
     dtype(array.dtype)
     return array
 

@@ -81,8 +81,10 @@ def _multiply(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted(powers.items(), key=lambda item: _atom_key(item[0])))
 
 
-def _monomial_key(monomial: Monomial) -> tuple[int, str]:
-    return (-sum(power for _, power in monomial), repr(monomial))
+def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str], ...]]:
+    # Graded lexicographic, as long division needs it: a product of leading terms is the leading term of the product.
+    factors = tuple(_atom_key(atom) for atom, power in monomial for _ in range(power))
+    return -len(factors), factors
 
 
 @frozen(order=False, repr=False)
@@ -222,6 +224,11 @@ def exact_quotient(dividend: Dim, divisor: Dim) -> Dim:
         if divisor == 0 or dividend % divisor:
             raise ShapeError(f"size: {dividend} is not a multiple of {divisor}")
         return dividend // divisor
+    if divisor == 0:
+        raise ShapeError(f"size: {dividend} is not a multiple of 0")
+    if dividend == 0:
+        require(">", divisor, 0)  # 0 divided by an unknown size is 0 unless that size is 0 too
+        return 0
     if dividend == divisor:
         return 1
     if divisor == 1:
@@ -233,12 +240,15 @@ def exact_quotient(dividend: Dim, divisor: Dim) -> Dim:
     return Expr.of(Quotient(Expr.of(dividend), Expr.of(divisor)))
 
 
+_MAX_QUOTIENT_TERMS = 256
+
+
 def _divide_terms(dividend: Expr, divisor: Expr) -> Dim | None:
     """Polynomial long division that succeeds only without remainder."""
     quotient: Dim = 0
     rest: Dim = dividend
     lead, lead_coefficient = divisor.terms[0]
-    for _ in range(len(dividend.terms) * 4 + 4):
+    for _ in range(_MAX_QUOTIENT_TERMS):
         if rest == 0:
             return quotient
         monomial, coefficient = Expr.of(rest).terms[0]

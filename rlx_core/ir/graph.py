@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
@@ -177,12 +178,13 @@ def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]
 def operator(name: str) -> Callable[..., Any]:
     """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
     if name not in Value.operators:
-        importlib.import_module(OPERATORS)
+        for module in OPERATORS:
+            importlib.import_module(module)
     return Value.operators[name]
 
 
-OPERATORS: Final = "rlx_core.ops.array_api"
-"""The module that fills `Value.operators` when it is imported; named here, because this layer imports no op."""
+OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
+"""The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
 class Value:
@@ -288,6 +290,9 @@ class Value:
 
     # NumPy must leave `array + value` to us instead of making an object array of values.
     __array_ufunc__ = None
+
+    def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
+        self._refuse(f"numpy.{function.__name__}")
 
     def _refuse(self, wanted: str) -> NoReturn:
         raise TraceError(
@@ -420,6 +425,11 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.nodes)} nodes, {len(self.outputs)} outputs)"
+
+    def __str__(self) -> str:
+        from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
+
+        return print_graph(self).rstrip("\n")
 
 
 def leaf_name(value: Value) -> str:
@@ -575,7 +585,8 @@ class Builder:
                 hint="pass it in as an operand; a value belongs to the trace it was made in",
             )
         if value not in self.captures:
-            label = f"captured{len(self.captures)}"
+            labels = (f"captured{i}" for i in count(len(self.captures)))
+            label = next(each for each in labels if each not in self._leaf_names)
             self.captures[value] = self.input(label, value.type, origin=value.node.origin)
         return self.captures[value]
 

@@ -21,6 +21,7 @@ from rlx_core.errors import (
     UnknownNameError,
     nearest,
 )
+from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Graph, Input, Node, Param, Value, as_results, decomposition
 from rlx_core.ir.types import TensorType
@@ -50,10 +51,14 @@ def interpret(
         MissingInputError: An input or param has no array.
         UnknownNameError: An array has a name that the graph does not have.
         LengthMismatchError: An array has other dims than declared.
+        BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or break what the program relies on.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
     fed = {**(params or {}), **inputs}
     _check_names(graph, fed)
+    if graph.symbols:
+        types = {**graph.input_types, **graph.param_types}
+        graph = bind(graph, infer_binding(types, {name: np.asarray(array) for name, array in fed.items()}))[0]
     token = _mode.set(mode)
     try:
         return _run(graph, fed)

@@ -26,7 +26,7 @@ from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
-from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rewrite import copy_node, inline
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.types import TensorType, spec
@@ -284,8 +284,6 @@ class HirBuilder:
 
     def wrap(self, graph: Graph, operands: Mapping[str, Value]) -> tuple[Value, ...]:
         """The outputs of a MIR graph copied in node by node; inputs that `operands` lacks become inputs of the module."""
-        from rlx_core.ir.rewrite import inline
-
         return inline(self._builder, graph, operands)
 
     def __enter__(self) -> Self:

@@ -10,25 +10,24 @@ import base64
 import binascii
 import enum
 import re
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 
-from rlx_core.errors import FormatError, nearest
+from rlx_core.errors import nearest
 from rlx_core.ir.annotations import record_classes
 from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record
 from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Literal, Param, Value
+from rlx_core.ir.numbers import literal_from_numbers, read_number
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import NOWHERE
 from rlx_core.ir.scanner import INT, NUMBER, TYPE, VALUE, WORD, Scanner
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Parser", "literal_from_numbers", "parse_graph"]
+__all__ = ["Parser", "parse_graph"]
 
 _DIM = re.compile(r"\{([^}]*)\}")
 _GUARD = re.compile(r"([^\n#]*)")
@@ -52,42 +51,6 @@ def parse_graph(text: str, ops: OpTable) -> Graph:
     graph = parser.graph()
     parser.end()
     return graph
-
-
-def literal_from_numbers(type: TensorType, numbers: Sequence[str]) -> Literal:
-    """Constant data from printed elements.
-
-    Raises:
-        FormatError: One is not a number of the dtype, or there are too many or too few.
-    """
-    count = type.size
-    if count != len(numbers):
-        raise FormatError(f"constant: {type} has {count} elements, not {len(numbers)}")
-    dtype = type.dtype
-    try:
-        with np.errstate(all="ignore"):
-            if dtype.kind == "bool":
-                array = np.array([{"True": True, "False": False}[n] for n in numbers], np.bool_)
-            elif dtype.is_integer:
-                array = np.array([int(n) for n in numbers], dtype.numpy)
-            elif dtype.is_complex:
-                array = np.array([_complex(n) for n in numbers], np.complex128).astype(dtype.numpy)
-            else:
-                array = np.array([_float(n) for n in numbers], np.float64).astype(dtype.numpy)
-    except (KeyError, ValueError, OverflowError):
-        raise FormatError(f"constant: {', '.join(numbers)} are not all elements of {dtype}") from None
-    return literal_from(dtype, type.static_shape, array.astype(array.dtype.newbyteorder("<")).tobytes())
-
-
-def _float(text: str) -> float:
-    if text.startswith("nan("):
-        return float(struct.unpack(">d", bytes.fromhex(text[6:-1]))[0])
-    return float(text)
-
-
-def _complex(text: str) -> complex:
-    real, imag = text.removeprefix("complex(").removesuffix(")").split(",")
-    return complex(_float(real.strip()), _float(imag.strip()))
 
 
 class Parser(Scanner):
@@ -300,7 +263,7 @@ class Parser(Scanner):
         if INT.fullmatch(text):
             return int(text)
         try:
-            return _float(text)
+            return read_number(text)
         except ValueError:
             self.fail(f"{text[:40]} is not a number", at=at)
 

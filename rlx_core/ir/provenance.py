@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from types import TracebackType
 
 from attrs import evolve, frozen
 
-__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "originating"]
+from rlx_core.errors import Fact, RlxError
+
+__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "locating", "originating"]
 
 
 @frozen(repr=False)
@@ -97,3 +101,35 @@ def here() -> Source | None:
     while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
         frame = frame.f_back  # type: ignore[assignment]
     return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno)
+
+
+@contextmanager
+def locating() -> Iterator[None]:
+    """Give errors that are raised inside the block the user's line and the function that was called there.
+
+    What an op's inference refuses has both already; this is for everything that is refused before there is a node.
+    """
+    try:
+        yield
+    except RlxError as error:
+        if not any(fact.label == "at" for fact in error.facts):
+            source, called = _raised_at(error.__traceback__)
+            if called is not None and not re.match(r"[^\s:]+( [^\s:]+)?: ", error.message):
+                error.message = f"{called}: {error.message}"
+            if source is not None:
+                error.with_fact(Fact("at", repr(source)))
+        raise
+
+
+def _raised_at(traceback: TracebackType | None) -> tuple[Source | None, str | None]:
+    """The innermost line of the user that an error passed, and the name of the library's function that it called."""
+    source: Source | None = None
+    called: str | None = None
+    while traceback is not None:
+        code, module = traceback.tb_frame.f_code, traceback.tb_frame.f_globals.get("__name__", "")
+        if not _is_library(module):
+            source, called = Source(code.co_filename, traceback.tb_lineno), None
+        elif source is not None and called is None:
+            called = code.co_name
+        traceback = traceback.tb_next
+    return source, called if called is not None and not called.startswith("_") else None

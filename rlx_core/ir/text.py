@@ -32,8 +32,9 @@ from rlx_core.ir.attributes import literal_bytes
 from rlx_core.ir.dims import Expr, Guard
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Constant, Graph, Input, Literal, Node, Param, Value
+from rlx_core.ir.numbers import literal_from_numbers
 from rlx_core.ir.op import Op
-from rlx_core.ir.parse import literal_from_numbers, parse_graph
+from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.types import TensorType
 
 __all__ = ["attribute_text", "guard_text", "literal_text", "parse_graph", "print_graph", "print_node", "value_names"]

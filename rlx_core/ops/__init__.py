@@ -2,6 +2,9 @@
 
 Nothing is imported until it is asked for, because making the attrs classes of about two hundred ops takes longer than
 everything else in `import rlx_core`. The families are themselves a plugin, offered through the same hooks as anyone's.
+
+The functions of arrays and what a package needs for ops of its own are here by name. A function that is called like its
+family (`softmax`, `solve`, …) is in `rlx_core` only: here that name is the module.
 """
 
 from __future__ import annotations
@@ -11,14 +14,22 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rlx_core.public import FUNCTIONS, PLUGIN_KIT, lazy_names
+
 if TYPE_CHECKING:  # rlx's own plugin reads its table of names below this package, and must stay as light as anyone's
     from rlx_core.ir.op import Op
 
-__all__ = ["families", "standard_ops"]
+_FAMILIES = {place.partition(":")[0].rpartition(".")[2] for place in FUNCTIONS.values()}
+
+if not TYPE_CHECKING:  # type checkers read __init__.pyi
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__, {name: place for name, place in FUNCTIONS.items() if name not in _FAMILIES}, PLUGIN_KIT
+    )
+    __all__ += ["family_names", "standard_ops"]
 
 
 @cache
-def families() -> tuple[str, ...]:
+def family_names() -> tuple[str, ...]:
     """The modules of this package, in alphabetical order; listing them imports none."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__)))
 
@@ -26,7 +37,7 @@ def families() -> tuple[str, ...]:
 @cache
 def standard_ops() -> tuple[type[Op], ...]:
     """Every standard op, family by family; imports them all."""
-    modules = [importlib.import_module(f"{__name__}.{family}") for family in families()]
+    modules = [importlib.import_module(f"{__name__}.{family}") for family in family_names()]
     ops = tuple(dict.fromkeys(op for module in modules for op in getattr(module, "OPS", ())))
     names = [op.name for op in ops]
     assert len(set(names)) == len(names), f"two ops are called {sorted({n for n in names if names.count(n) > 1})}"

@@ -1,13 +1,11 @@
 """Batch normalisation: with given statistics (inference), and with those of the batch (training).
 
-Every operand but x lies along the channel axis. The five cotangents of the inference form are ops, so that a backend may
-have a kernel for each; the training form is its decomposition throughout.
+The inference form has written cotangents; the training form is its decomposition throughout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from attrs import evolve, field
 
@@ -17,44 +15,21 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
-from rlx_core.ops.activation import rsqrt
+from rlx_core.ir.types import TensorType, normalize_axis
+from rlx_core.ops.batch_norm_backward import (
+    POSITIVE,
+    ChannelOp,
+    batch_norm_inference_backward_beta,
+    batch_norm_inference_backward_gamma,
+    batch_norm_inference_backward_mean,
+    batch_norm_inference_backward_var,
+    batch_norm_inference_backward_x,
+)
 from rlx_core.ops.creation import size_scalar
 from rlx_core.ops.linalg import as_dtype
-from rlx_core.ops.statistics import affine_prepare, along, expect_affine, mean_over, sum_to_axes, wide
+from rlx_core.ops.statistics import affine_prepare, mean_over, wide
 from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.ops.validators import number
-
-POSITIVE = (0.5, 2.0)
-
-
-class ChannelOp(Op):
-    """What these ops share: a channel axis, and operands along it."""
-
-    axis: int
-    eps: float
-
-    def channel(self, x: Value | TensorType) -> int:
-        """The channel axis, counted from the front."""
-        return normalize_axis(self.axis, x.rank if isinstance(x, TensorType) else x.ndim)
-
-    def placed(self, x: Value, *vectors: Value) -> list[Value]:
-        """Vectors over the channels, wide, in a shape that broadcasts against x."""
-        return [along(v, x.ndim, (self.channel(x),)) for v in vectors]
-
-    def inverse_std(self, var: Value) -> Value:
-        return rsqrt(var + self.eps)
-
-    def expect(self, x: TensorType, dy: TensorType | None = None, **vectors: TensorType) -> None:
-        """Require float data, vectors over its channels, and a cotangent of the same dims."""
-        expect_affine(x, (x.shape[self.channel(x)],), **vectors)
-        if dy is not None:
-            expect_dtype("dy", dy, (x.dtype,))
-            expect_shape("dy", dy, x.shape)
-
-    def vector(self, x: TensorType) -> TensorType:
-        """The type of a cotangent along the channels: wide, because it is a sum over everything else."""
-        return TensorType(x.dtype.accumulator, (x.shape[self.channel(x)],))
 
 
 @define_op
@@ -123,124 +98,6 @@ class BatchNormInference(ChannelOp):
 
 
 batch_norm_inference = op_function(BatchNormInference)
-
-
-@define_op
-class BatchNormInferenceBackwardX(ChannelOp):
-    """The cotangent of x in `BatchNormInference`: `dy·gamma·r` with `r = 1/sqrt(var + eps)`."""
-
-    axis: int = 1
-    eps: float = 1e-5
-
-    def infer(self, dy: TensorType, gamma: TensorType, var: TensorType) -> TensorType:
-        self.expect(dy, gamma=gamma, var=var)
-        return dy
-
-    def decompose(self, dy: Value, gamma: Value, var: Value) -> Value:
-        g, v = self.placed(dy, gamma, var)
-        return as_dtype(wide(dy) * g * self.inverse_std(v), dy.dtype)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 3, 4]", "f32[3]", "f32[3]", ranges={"var": POSITIVE})
-        yield Sample("bf16[2, 3]", "f32[3]", "f32[3]", axis=-1, eps=0.1, ranges={"var": POSITIVE})
-
-
-batch_norm_inference_backward_x = op_function(BatchNormInferenceBackwardX)
-
-
-@define_op
-class BatchNormInferenceBackwardGamma(ChannelOp):
-    """The cotangent of gamma in `BatchNormInference`: `Σ dy·(x - mean)·r` over all axes but the channels."""
-
-    axis: int = 1
-    eps: float = 1e-5
-
-    def infer(self, x: TensorType, dy: TensorType, mean: TensorType, var: TensorType) -> TensorType:
-        self.expect(x, dy, mean=mean, var=var)
-        return self.vector(x)
-
-    def decompose(self, x: Value, dy: Value, mean: Value, var: Value) -> Value:
-        m, v = self.placed(x, mean, var)
-        return sum_to_axes(wide(dy) * (wide(x) - m) * self.inverse_std(v), (self.channel(x),))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 3, 4]", "f32[2, 3, 4]", "f32[3]", "f32[3]", ranges={"var": POSITIVE})
-        yield Rejected("f32[2, 3]", "f32[3, 2]", "f32[3]", "f32[3]", error=ShapeError, says="dy must be [2, 3]")
-
-
-batch_norm_inference_backward_gamma = op_function(BatchNormInferenceBackwardGamma)
-
-
-@define_op
-class BatchNormInferenceBackwardBeta(ChannelOp):
-    """The cotangent of beta in `BatchNormInference`: `Σ dy` over all axes but the channels."""
-
-    axis: int = 1
-    eps: float = 1e-5
-
-    def infer(self, dy: TensorType) -> TensorType:
-        self.expect(dy)
-        return self.vector(dy)
-
-    def decompose(self, dy: Value) -> Value:
-        return sum_to_axes(wide(dy), (self.channel(dy),))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 3, 4]")
-        yield Sample("f16[2, 3]", axis=0)
-
-
-batch_norm_inference_backward_beta = op_function(BatchNormInferenceBackwardBeta)
-
-
-@define_op
-class BatchNormInferenceBackwardMean(ChannelOp):
-    """The cotangent of mean in `BatchNormInference`: `-Σ dy·gamma·r` over all axes but the channels."""
-
-    axis: int = 1
-    eps: float = 1e-5
-
-    def infer(self, dy: TensorType, gamma: TensorType, var: TensorType) -> TensorType:
-        self.expect(dy, gamma=gamma, var=var)
-        return self.vector(dy)
-
-    def decompose(self, dy: Value, gamma: Value, var: Value) -> Value:
-        return -(sum_to_axes(wide(dy), (self.channel(dy),)) * wide(gamma) * self.inverse_std(wide(var)))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 3, 4]", "f32[3]", "f32[3]", ranges={"var": POSITIVE})
-
-
-batch_norm_inference_backward_mean = op_function(BatchNormInferenceBackwardMean)
-
-
-@define_op
-class BatchNormInferenceBackwardVar(ChannelOp):
-    """The cotangent of var in `BatchNormInference`: `-½ Σ dy·gamma·(x - mean)·r³` over all axes but the channels."""
-
-    axis: int = 1
-    eps: float = 1e-5
-
-    def infer(self, x: TensorType, dy: TensorType, gamma: TensorType, mean: TensorType, var: TensorType) -> TensorType:
-        self.expect(x, dy, gamma=gamma, mean=mean, var=var)
-        return self.vector(x)
-
-    def decompose(self, x: Value, dy: Value, gamma: Value, mean: Value, var: Value) -> Value:
-        (m,) = self.placed(x, mean)
-        r = self.inverse_std(wide(var))
-        total = sum_to_axes(wide(dy) * (wide(x) - m), (self.channel(x),))
-        return total * wide(gamma) * (r * r * r) * -0.5
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("f32[2, 3, 4]", "f32[2, 3, 4]", *["f32[3]"] * 3, ranges={"var": POSITIVE})
-
-
-batch_norm_inference_backward_var = op_function(BatchNormInferenceBackwardVar)
 
 
 @define_op
@@ -317,12 +174,4 @@ class BatchNorm(ChannelOp):
 
 batch_norm = op_function(BatchNorm)
 
-OPS: tuple[Any, ...] = (
-    BatchNormInference,
-    BatchNormInferenceBackwardX,
-    BatchNormInferenceBackwardGamma,
-    BatchNormInferenceBackwardBeta,
-    BatchNormInferenceBackwardMean,
-    BatchNormInferenceBackwardVar,
-    BatchNorm,
-)
+OPS: tuple[type[Op], ...] = (BatchNormInference, BatchNorm)

@@ -18,24 +18,30 @@ FAMILIES: Final[Mapping[str, str]] = {
         "gelu_approx silu mish softplus"
     ),
     "along_axis": "take_along_axis put_along_axis",
-    "arithmetic": (
-        "add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp "
-        "copy_sign next_on_grid next_after"
-    ),
+    "arithmetic": "add sub mul div floor_div mod pow max min neg sign abs square reciprocal hypot atan2 log_add_exp",
     "attention": "attention attention_backward",
-    "batch_norm": (
-        "batch_norm_inference batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
+    "batch_norm": "batch_norm_inference batch_norm",
+    "batch_norm_backward": (
+        "batch_norm_inference_backward_x batch_norm_inference_backward_gamma "
         "batch_norm_inference_backward_beta batch_norm_inference_backward_mean "
-        "batch_norm_inference_backward_var batch_norm"
+        "batch_norm_inference_backward_var"
     ),
     "bitwise": "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right",
+    "blocks": (
+        "linear_block linear_fused_block shared_linear_pair_block swiglu_block residual_rms_norm_block "
+        "llama_decoder_block"
+    ),
     "call": "call custom_fn",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
     "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
     "counting": "count_nonzero any all arg_max arg_min",
-    "creation": "dim_value iota full",
+    "creation": "dim_value iota full eye one_hot linspace",
     "cumulative": "cumsum linear_recurrence cumprod cummax cummin cum_log_sum_exp",
+    "dynamic": "dynamic_slice dynamic_update_slice",
     "einsum": "einsum",
+    "floating": "copy_sign next_on_grid next_after",
+    "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
+    "fused_layers": "fused_attention_block fused_transformer_layer",
     "gamma": "lgamma digamma polygamma",
     "gather_nd": "gather_nd scatter_nd",
     "indexing": "gather scatter_add",
@@ -49,7 +55,9 @@ FAMILIES: Final[Mapping[str, str]] = {
     ),
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
     "products": "lora_matmul grouped_matmul",
+    "rearrange": "roll tile repeat tril triu diagonal diag",
     "reduction": "mean reduce_max reduce_min prod log_sum_exp var std",
+    "region": "elementwise_region",
     "rope": "rope rope_backward",
     "scatter": "scatter",
     "selection": "where clip stop_gradient straight_through optimization_barrier",

@@ -87,11 +87,12 @@ class Context:
 
 @frozen
 class Miss:
-    """A place where a rewrite matched the core of its pattern and a condition failed."""
+    """A place where a rewrite matched the core of its pattern and a condition failed; `kind` is the reason in a word."""
 
     rule: str
     node: str
     reason: str
+    kind: str = "NotFused"
 
     def __repr__(self) -> str:
         return f"{self.rule} at {self.node}: {self.reason}"

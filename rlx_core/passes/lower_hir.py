@@ -9,7 +9,7 @@ from attrs.validators import in_, optional
 from rlx_core.ir.block import FusionPolicy
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.hir import has_blocks, lower_hir
-from rlx_core.passes.base import LOWERED, Context, Pass, Result, define_pass, field
+from rlx_core.passes.base import LOWERED, Context, Pass, Result, Stage, define_pass, field
 
 __all__ = ["LowerHir"]
 
@@ -23,6 +23,7 @@ class LowerHir(Pass):
             themselves where the block has them. What the configuration's `fusion.policy` says, if not given.
     """
 
+    stage: ClassVar[Stage] = "hir"
     ensures: ClassVar = frozenset({LOWERED})
 
     policy: FusionPolicy | None = field(default=None, validator=optional(in_(("fusable", "direct"))))
@@ -30,5 +31,5 @@ class LowerHir(Pass):
     def run(self, graph: Graph, context: Context) -> Result:
         if not has_blocks(graph):
             return Result.unchanged(graph)
-        policy: FusionPolicy = self.policy or context.settings.get("fusion-policy", "fusable")
+        policy: FusionPolicy = self.policy or context.settings.get("fusion-policy", "direct")
         return Result(*lower_hir(graph, policy), {"lowered": 1})

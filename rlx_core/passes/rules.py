@@ -29,7 +29,20 @@ from rlx_core.passes.dead_code import sweep
 from rlx_core.passes.patterns import Bindings, matches, mismatch, pattern_variables
 from rlx_core.passes.splice import Draft, draft
 
-__all__ = ["Left", "Match", "Predicate", "Rule", "RuleSet", "apply_rules", "explain", "predicate", "rewrite", "ruleset"]
+__all__ = [
+    "Accepts",
+    "Declined",
+    "Left",
+    "Match",
+    "Predicate",
+    "Rule",
+    "RuleSet",
+    "apply_rules",
+    "explain",
+    "predicate",
+    "rewrite",
+    "ruleset",
+]
 
 ROUNDS = 16
 
@@ -71,6 +84,23 @@ class Match:
     def arguments(self) -> dict[str, Any]:
         """Variables by name, values as they are in the graph being built."""
         return {**{n: self.placed[v] for n, v in self.found.values.items()}, **self.found.attributes, "match": self}
+
+
+@frozen
+class Declined:
+    """Why a rule does not take a place whose core it matched; what a right side returns instead of a replacement.
+
+    Attributes:
+        reason: In words, with what was found.
+        kind: The same in one word, for reports that count ("MultiConsumer", "DtypeMismatch").
+    """
+
+    reason: str
+    kind: str = "NotFused"
+
+
+Accepts = Callable[[Draft], "Declined | None"]
+"""A last condition on a drafted replacement: whether the target has a kernel for it, say."""
 
 
 @frozen
@@ -173,13 +203,22 @@ class Rule:
                     return kept
         return next((f"needs {c.name}" for c in self.conditions if not c.holds(match)), None)
 
-    def build(self, match: Match) -> Draft | None:
-        """The right side for a match, drafted; `None` if it declines."""
+    def build(self, match: Match) -> Draft | Declined | None:
+        """The right side for a match, drafted; `None` or the reason if it declines."""
         if isinstance(self.right, Value):
             return draft(lambda: instantiate(self.right, match.arguments()), self.name)
         wanted = inspect.signature(self.right).parameters
         arguments = match.arguments()
-        return draft(lambda: self.right(**{name: arguments[name] for name in wanted}), self.name)
+        declined: list[Declined] = []
+
+        def make() -> Any:
+            made = self.right(**{name: arguments[name] for name in wanted})
+            if not isinstance(made, Declined):
+                return made
+            declined.append(made)
+            return None
+
+        return draft(make, self.name) or (declined[0] if declined else None)
 
     def __repr__(self) -> str:
         given = f", giving up {self.gives_up}" if self.gives_up else ""
@@ -301,8 +340,10 @@ def ruleset(name: str, *, domain: str = "rlx") -> Callable[[Callable[..., Iterab
 # ------------------------------------------------------------------------------------------- the engine
 
 
-def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS) -> Result:
+def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Accepts | None = None) -> Result:
     """`graph` rewritten until no rule fires, or `rounds` times; nested graphs are left alone.
+
+    `accepts` is asked about every replacement besides the conditions that the engine has of its own.
 
     Counts are by rule. `misses` are the near misses in the final graph; `notes["bound"]` says so if the bound was hit.
     """
@@ -312,7 +353,7 @@ def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS) -> Result:
     total = Result.unchanged(graph)
     misses: tuple[Miss, ...] = ()
     for _ in range(rounds):
-        step = one_round(total.graph, index)
+        step = one_round(total.graph, index, accepts)
         misses = tuple(step.misses)
         if not step.counts:
             return evolve(total, misses=misses)
@@ -322,7 +363,7 @@ def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS) -> Result:
     return evolve(total, misses=misses, notes={**total.notes, "bound": note})
 
 
-def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]]) -> Result:
+def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None = None) -> Result:
     """Every node tried once, in order; the first rule that takes a node replaces it."""
     if not any(type(n.op) in index for n in graph.nodes):
         return Result.unchanged(graph)
@@ -333,13 +374,13 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]]) -> Result:
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...]:
         results = None
         for rule in index.get(type(node.op), ()):
-            made, reason = attempt(rule, graph, node, placed)
+            made, declined = attempt(rule, graph, node, placed, accepts)
             if made is not None:
                 results = made.place(node)
                 counts[rule.key] = counts.get(rule.key, 0) + 1
                 break
-            if reason is not None:
-                misses.append(Miss(rule.key, node.label, reason))
+            if declined is not None:
+                misses.append(Miss(rule.key, node.label, declined.reason, declined.kind))
         results = results or emit_like(node, operands)
         placed.update(zip(node.results, results, strict=True))
         return results
@@ -350,23 +391,32 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]]) -> Result:
     return Result(made, values, counts, misses)
 
 
-def attempt(rule: Rule, graph: Graph, node: Node, placed: Mapping[Value, Value]) -> tuple[Draft | None, str | None]:
+def attempt(
+    rule: Rule, graph: Graph, node: Node, placed: Mapping[Value, Value], accepts: Accepts | None = None
+) -> tuple[Draft | None, Declined | None]:
     """The drafted replacement of `node` by `rule`; or why there is none (`None` twice if the pattern does not match)."""
-    reason: str | None = None
+    declined: Declined | None = None
     for found in rule.instances(node):
         match = Match(graph, node, found, placed)
-        reason = rule.refusal(match)
-        if reason is not None:
+        refusal = rule.refusal(match)
+        if refusal is not None:
+            declined = Declined(refusal)
             continue
         try:
             with originating(Origin(created_by=rule.key)):
                 made = rule.build(match)
         except RlxError as error:
             raise error.with_fact(Fact("rule", rule.key), Fact("node", node.label, node.origin.source)) from None
+        if isinstance(made, Declined):
+            declined = made
+            continue
         reason = unfit(made, node)
-        if made is not None and reason is None:
-            return made, None
-    return None, reason
+        declined = None if reason is None else Declined(reason)
+        if made is not None and declined is None:
+            declined = None if accepts is None else accepts(made)
+            if declined is None:
+                return made, None
+    return None, declined
 
 
 def unfit(made: Draft | None, node: Node) -> str | None:
@@ -391,7 +441,8 @@ def explain(graph: Graph, rules: Iterable[Rule], at: Node | Value | str) -> list
     for rule in rules:
         if rule.root is not type(node.op):
             continue
-        made, reason = attempt(rule, graph, node, placed)
+        made, declined = attempt(rule, graph, node, placed)
+        reason = None if declined is None else declined.reason
         if made is None and reason is None:
             has_instance = next(rule.instances(node), None) is not None
             reason = "its right side declines"

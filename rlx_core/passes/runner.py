@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Literal
 
-from attrs import Factory, field, frozen
+from attrs import Factory, frozen
 
 from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.graph import Graph, Value
@@ -50,8 +50,8 @@ class Watch:
     check: Check | None = check
     listeners: tuple[Listener, ...] = ()
     show: Printer | None = None
-    before: frozenset[str] = field(default=frozenset(), converter=frozenset)
-    after: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    before: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
 
     def tell(self, event: PassEvent) -> None:
         for listener in self.listeners:

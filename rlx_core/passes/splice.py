@@ -7,7 +7,7 @@ the node it replaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -37,16 +37,20 @@ class Draft:
 
     def place(self, node: Node) -> tuple[Value, ...]:
         """Put the draft into the graph being built, in place of `node`; returns the new results."""
+        return self.place_named([node.name] if len(self.results) == 1 else [])
+
+    def place_named(self, names: Sequence[str | None]) -> tuple[Value, ...]:
+        """Put the draft into the graph being built, with a name for the node of each result that is the first of its node."""
         target = ambient_builder()
         assert target is not None, "drafts are placed inside a rebuild"
         target.add_guards(self.guards)
         values = {inner: outer for outer, inner in self.builder.captures.items()}
         needed = self.needed()
-        named = self.results[0].node if len(self.results) == 1 else None
+        named = {v.node: n for v, n in zip(self.results, names, strict=False) if n is not None and v.index == 0}
         for each in self.builder.nodes:
             if each not in needed or each.results[0] in values:
                 continue
-            name = each.name or (node.name if each is named else None)
+            name = each.name or named.get(each)
             if isinstance(each.op, Constant) and name is None:
                 values[each.result] = target.constant(each.op.value)
                 continue

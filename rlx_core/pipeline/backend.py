@@ -65,9 +65,23 @@ class Backend(ABC):
     def target(self) -> Target:
         """What the device accepts; read before every compile, never mutated by it."""
 
+    def target_for(self, options: Mapping[str, Any]) -> Target:
+        """The target under the values that a configuration gives to options; most targets do not depend on any.
+
+        Raises:
+            ConfigError: An option has a value that this device cannot meet.
+        """
+        return self.target
+
     @abstractmethod
-    def compile(self, lir: Lir, options: Mapping[str, Any]) -> Program:
-        """A program for a planned LIR."""
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        """A program for a planned LIR.
+
+        Args:
+            lir: What to run; its steps name kernels of `target`.
+            target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
+            options: The resolved plan.
+        """
 
     def devices(self) -> list[str]:
         """Human-readable names of what is there; empty if nothing is."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -18,26 +19,31 @@ from rlx_core.errors import DeviceError, FormatError
 from rlx_core.hooks import API_VERSION
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.fingerprint import fingerprint
-from rlx_core.ir.graph import Graph, nested_graphs
+from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.module import Module
+from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import load, save
-from rlx_core.ir.verify import check
+from rlx_core.ir.text import print_graph
+from rlx_core.ir.text_lir import print_lir
+from rlx_core.passes.fusion_report import FusionReport, fusion_report
 from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, Program, Target
-from rlx_core.pipeline.config import Configuration
-from rlx_core.pipeline.config_reading import load_config
+from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
+from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
 from rlx_core.pipeline.dispatch import DispatchReport
 from rlx_core.pipeline.dynamic import specialize
+from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.legalize import survey
 from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.plan import Plan, resolve_plan
+from rlx_core.pipeline.plan import Plan, activate_pipeline, resolve_plan
 from rlx_core.pipeline.prepare import split_prepare
 from rlx_core.pipeline.report import Report
-from rlx_core.plugins import PluginHost, Registry, default_host
+from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
+from rlx_core.plugins.conditions import TARGET
 
 __all__ = ["Compiled", "Config", "ProgramCache", "compile_graph", "find_target"]
 
@@ -47,13 +53,23 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 
 @frozen(eq=False)
 class Compiled:
-    """A compiled program: one that can run, or a template that becomes one when its sizes are bound."""
+    """A compiled program: one that can run, or a template that becomes one when its sizes are bound.
+
+    Attributes:
+        lir: The plan.
+        backend: The target's compiler.
+        target: The target, with the kernels that plugins contribute.
+        options: How a template is planned again.
+        report: What the compilation came to.
+        sources: Where the user made each input and parameter. A cached program may have been another function's.
+    """
 
     lir: Lir
     backend: Backend
     target: Target
     options: PlanOptions
     report: Report
+    sources: Mapping[str, Source | None] = field(factory=dict)
 
     @property
     def is_template(self) -> bool:
@@ -66,7 +82,7 @@ class Compiled:
 
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program."""
-        return self.backend.compile(lir, lir.options)
+        return self.backend.compile(lir, self.target, lir.options)
 
     def report_for(self, lir: Lir) -> Report:
         """The report with the memory plan of a specialised program."""
@@ -113,16 +129,28 @@ def compile_graph(
         LegalizeError: The target cannot run some nodes, whatever they are rewritten to.
     """
     start = time.perf_counter()
-    configuration = configured(config)
-    job = prepare_job(graph, host or default_host(), configuration, target, dict(donations or {}), output_names)
+    plugins, configuration = set_up(config, host)
+    job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
+    job.events.tell("compile-start", key=job.key)
+    found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+    job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
+    report = evolve(found.report, name=graph.name, cache=source)
+    return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
+
+
+def find_or_compile(
+    job: Job, cache: Callable[[Configuration], ProgramCache] | None
+) -> tuple[Compiled, Literal["compiled", "memory", "disk"]]:
+    """The result of a job, and where it came from; a new one is kept in the cache."""
     if cache is None:
-        return job.compile()
-    source = "memory"
+        return job.compile(), "compiled"
+    source: Literal["compiled", "memory", "disk"] = "memory"
 
     def compile_now() -> Compiled:
         nonlocal source
         source = "compiled"
+        job.events.tell("cache-miss", key=job.key)
         return job.compile()
 
     def read(data: bytes) -> Compiled:
@@ -130,8 +158,16 @@ def compile_graph(
         source = "disk"
         return job.restore(data)
 
-    found = cache(configuration).get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
-    return evolve(found, report=evolve(found.report, cache=source))
+    kept = cache(job.plan.configuration)
+    found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
+    if source != "compiled":
+        job.events.tell("cache-hit", key=job.key, source=source)
+    return found, source
+
+
+def sources_of(graph: Graph) -> dict[str, Source | None]:
+    """Where the user made each input and parameter."""
+    return {leaf_name(v): v.node.origin.source for v in (*graph.inputs, *graph.params)}
 
 
 @frozen(eq=False)
@@ -151,6 +187,7 @@ class Job:
     target: Target
     backend: Backend
     host: PluginHost
+    events: Events
     donations: Mapping[str, int | None]
     output_names: Sequence[str] | None
     key: str
@@ -164,7 +201,7 @@ class Job:
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
         with self.timed("passes"):
-            run = self.plan.run(self.graph, Watch(check=check_stage))
+            run = self.plan.run(self.graph, watch_for(self.plan.configuration.printing, self.events))
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -180,7 +217,8 @@ class Job:
             lir = self.plan.refine(lir)
         stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
-        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes)
+        fusion = fusion_report(self.graph, run, [p.made for p in self.plan.passes])
+        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes, fusion)
 
     def stored(self, compiled: Compiled) -> bytes:
         """The bytes of a compiled program that another process can go on from."""
@@ -205,6 +243,7 @@ class Job:
         passes: tuple[PassRun, ...],
         dispatch: DispatchReport,
         prepared_nbytes: int,
+        fusion: FusionReport | None = None,
     ) -> Compiled:
         report = Report(
             self.graph.name,
@@ -216,6 +255,7 @@ class Job:
             self.plan.hash,
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
+            fusion=fusion,
         )
         return Compiled(lir, self.backend, self.target, self.options, report)
 
@@ -237,8 +277,9 @@ def prepare_job(
     """Find the plugins and the target, resolve the plan, and name the result."""
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
+    activate_pipeline(host, configuration)
     name, backend, registry = find_target(host, target or configuration.target)
-    device = with_contributed_kernels(backend.target, registry, name)
+    device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
     plan = resolve_plan(configuration, registry, device)
     key = fingerprint(
         graph,
@@ -250,21 +291,70 @@ def prepare_job(
             "outputs": list(output_names or ()),
         },
     )
-    return Job(graph, plan, device, backend, host, donations, output_names, key)
+    return Job(graph, plan, device, backend, host, Events(registry, graph.name, name), donations, output_names, key)
 
 
-def check_stage(graph: Graph, stage: str) -> None:
-    """Require that a graph obeys the rules of the stage it is at; the verifier that runs after every pass."""
-    check(graph, Stage.HIR if stage == "hir" and has_blocks(graph) else Stage.MIR)
+def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
+    """The plugins and the configuration of a compilation.
 
-
-def configured(config: Config) -> Configuration:
-    """A configuration from any of the forms it may be given in."""
+    The configuration says which plugins take part, unless the caller brings a host, and plugins say which options a
+    configuration may have: so its `[plugins]` table is read first.
+    """
     if isinstance(config, Configuration):
-        return config
-    if config is None or isinstance(config, Mapping):
-        return load_config(overrides=config)
-    return load_config(path=config)
+        return host or host_for(config.plugins), config
+    path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
+    plugins = host or host_for(load_plugin_config(path, overrides))
+    registry = plugins.activate_for("target")
+    if not named_options(path, overrides) <= registry.options.keys():
+        registry = plugins.activate_all()  # somebody that was not needed so far may offer it
+    return plugins, load_config(path, overrides, options=registry.options.values())
+
+
+def host_for(config: PluginConfig) -> PluginHost:
+    """The host that a `[plugins]` table describes: the default one if it says nothing of its own."""
+    if config == PluginConfig():
+        return default_host()
+    policy = PluginPolicy.of(
+        block=config.block,
+        allow=config.allow,
+        enable=(*config.enable, *config.files),
+        override=config.override,
+        source="the configuration",
+    )
+    return host_with(PluginPolicy.from_environment() + policy)
+
+
+def watch_for(printing: PrintingConfig, events: Events) -> Watch:
+    """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
+
+    def show_graph(heading: str, graph: Graph) -> None:
+        print(f"== {heading}\n{print_graph(graph)}")
+
+    return Watch(
+        listeners=(events.on_pass,), show=show_graph, before=frozenset(printing.before), after=frozenset(printing.after)
+    )
+
+
+def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
+    """Print what the configuration asks to see of a compilation."""
+    if printing.verbose:
+        for done in compiled.report.passes:
+            print(f"{done.name:<28} {done.seconds * 1e3:8.2f} ms  {done.nodes_before} -> {done.nodes_after} nodes")
+        print(compiled.report)
+    if printing.dispatch_report:
+        print(compiled.report.dispatch)
+    if printing.fusion_report and compiled.report.fusion is not None:
+        print(compiled.report.fusion)
+    if printing.ir_dump:
+        dump(compiled, Path(printing.ir_dump))
+    return compiled
+
+
+def dump(compiled: Compiled, directory: Path) -> None:
+    """Write the program as it is after the passes, and its plan, under its name."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{compiled.report.name}.mir.txt").write_text(print_graph(compiled.lir.graph))
+    (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))
 
 
 def domains_of(graph: Graph) -> set[str]:
@@ -280,7 +370,7 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
         DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
     """
     if wanted is None:
-        registry = host.activate_for("target")
+        registry = host.activate_for(TARGET)
         wanted = preferred_target(registry if registry.backends else host.activate_all())
     backend = host.load("backends", wanted)
     registry = host.activate_for_compile(wanted)
@@ -290,21 +380,25 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
 def preferred_target(registry: Registry) -> str:
     """The available target of the highest priority; among equals the first by name.
 
+    Plugins that wait for the condition `target` offer theirs as a default. The others are considered only if nobody does:
+    which of them are active depends on what else the process did, and the choice must not.
+
     Raises:
         DeviceError: No backend is installed.
     """
     if not registry.backends:
         raise DeviceError("target: no backend is installed", hint="pip install rlx-cpu; `rlx doctor` says more")
-    return min(registry.backends.values(), key=lambda spec: (-spec.priority, spec.name)).name
+    offered = [s for s in registry.backends.values() if TARGET in registry.claims["backends", s.name].entry.when]
+    return min(offered or registry.backends.values(), key=lambda spec: (-spec.priority, spec.name)).name
 
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
     """The target with the kernels that other plugins bring for it, in a table of its own."""
-    tables: Iterable[KernelTable] = (registry.load("kernels", spec.name) for spec in registry.kernels_for(name))
-    contributed = list(tables)
-    if not contributed:
+    specs = registry.kernels_for(name)
+    if not specs:
         return target
     table = KernelTable(name)
-    for each in (target.kernels, *contributed):
-        table.merge(each)
+    table.merge(target.kernels)
+    for spec in specs:
+        table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
     return evolve(target, kernels=table)

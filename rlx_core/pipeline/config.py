@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from attrs import Factory, field, frozen
-from attrs.validators import ge, in_, optional
+from attrs.validators import ge, in_
 
 from rlx_core.errors import ConfigError
 
@@ -102,10 +102,9 @@ class DispatchConfig:
 
 @frozen
 class PrecisionConfig:
-    """The precision policy, and exceptions to it by op or by category."""
+    """What float32 programs compute in; there is one policy so far, and others are refused rather than ignored."""
 
-    policy: str = "always-f32"
-    custom: Mapping[str, str] = field(default=EMPTY, converter=freeze)
+    policy: Literal["always-f32"] = field(default="always-f32", validator=in_(("always-f32",)))
 
 
 @frozen
@@ -116,14 +115,11 @@ class FusionConfig:
         policy: How HIR blocks are lowered: `fusable` leaves work for the passes, `direct` emits fused ops.
         enabled: Whether fusion passes of the pipeline run; without them the program is merely cleaned and legalised.
         unfuse_regions: Whether fused element-wise regions are taken apart again before code is generated.
-        attention_threshold: The largest batch times sequence length for which a whole attention block is merged.
     """
 
     policy: Literal["fusable", "direct"] = field(default="direct", validator=in_(("fusable", "direct")))
     enabled: bool = True
     unfuse_regions: bool = False
-    attention_threshold: int = field(default=64, validator=ge(0))
-    sdpa_threshold: int | None = field(default=None, validator=optional(ge(0)))
 
 
 @frozen
@@ -160,7 +156,6 @@ class PrintingConfig:
         dispatch_report, fusion_report: Print these reports after compiling.
         before, after: Passes around which the graph is printed; `["*"]` is all.
         ir_dump: A directory that HIR, MIR before and after, and LIR are written to.
-        trace: A file for a trace of the run in Perfetto's format.
     """
 
     verbose: bool = False
@@ -169,7 +164,11 @@ class PrintingConfig:
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     ir_dump: str | None = None
-    trace: str | None = None
+
+    @property
+    def shows_passes(self) -> bool:
+        """Whether passes have to run for what is asked: a program from a cache has none to show."""
+        return self.verbose or bool(self.before or self.after) or self.ir_dump is not None
 
 
 @frozen

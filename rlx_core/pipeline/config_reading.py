@@ -25,10 +25,10 @@ from cattrs.errors import (
 )
 
 from rlx_core.errors import ConfigError, Fact, nearest
-from rlx_core.pipeline.config import Configuration, Entry, UnknownSetting, freeze
+from rlx_core.pipeline.config import Configuration, Entry, PluginConfig, UnknownSetting, freeze
 from rlx_core.pipeline.settings import read_settings
 
-__all__ = ["find_config", "load_config", "read_table", "structure"]
+__all__ = ["find_config", "load_config", "load_plugin_config", "named_options", "read_table", "structure"]
 
 T = TypeVar("T")
 
@@ -79,17 +79,54 @@ def load_config(
     Raises:
         ConfigError: Every fault, with its file or variable, its key, what was found, and the nearest right key.
     """
+    contributed = list(options)
+    layers, unknown = gather(path, overrides, os.environ if environ is None else environ, start, contributed)
+    return read_layers(layers, unknown, contributed)
+
+
+def load_plugin_config(
+    path: str | os.PathLike[str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> PluginConfig:
+    """The `[plugins]` table alone, which must be known before the options are that plugins contribute.
+
+    What the environment says of plugins is not in it: the plugin layer reads that itself, with or without a configuration.
+
+    Raises:
+        ConfigError: As `load_config`, for this table.
+    """
+    layers, _ = gather(path, overrides, {}, None, [])
+    tables = [({"plugins": table["plugins"]}, source) for table, source in layers if "plugins" in table]
+    return read_layers(tables).plugins
+
+
+def named_options(
+    path: str | os.PathLike[str] | None = None, overrides: Mapping[str, Any] | None = None
+) -> frozenset[str]:
+    """The names in the `[options]` table, known or not."""
+    layers, _ = gather(path, overrides, {}, None, [])
+    tables = [table.get("options", {}) for table, _ in layers]
+    return frozenset(name for table in tables if isinstance(table, Mapping) for name in table)
+
+
+Layer = tuple[Mapping[str, Any], str]
+
+
+def gather(
+    path: str | os.PathLike[str] | None,
+    overrides: Mapping[str, Any] | None,
+    environ: Mapping[str, str],
+    start: str | os.PathLike[str] | None,
+    contributed: Iterable[Any],
+) -> tuple[list[Layer], tuple[UnknownSetting, ...]]:
+    """The tables that make up a configuration, lowest precedence first, each with its source; and unknown variables."""
     file = Path(path) if path is not None else find_config(start)
-    layers = [] if file is None else [(read_file(file), str(file))]
+    layers: list[Layer] = [] if file is None else [(read_file(file), str(file))]
     said = unfold(overrides or {})
     target = said.get("target") or next((t.get("target") for t, _ in layers), None)
-    contributed = list(options)
-    settings, unknown = read_settings(
-        os.environ if environ is None else environ, target if isinstance(target, str) else None, contributed
-    )
+    settings, unknown = read_settings(environ, target if isinstance(target, str) else None, contributed)
     layers += [(unfold({key: value}), name) for key, (value, name) in settings.items()]
     layers.append((said, "the program"))
-    return read_layers(layers, unknown, contributed)
+    return layers, unknown
 
 
 def read_table(table: Mapping[str, Any], source: str = "the program") -> Configuration:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.dims import Dim
@@ -151,10 +151,20 @@ class KernelTable:
         rows.append(kernel)
         rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
 
-    def merge(self, other: KernelTable) -> None:
-        """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say)."""
+    @property
+    def name(self) -> str:
+        """What tells it from the tables of others: `acme.cpu`."""
+        return f"{self.plugin}.{self.target}" if self.plugin else self.target
+
+    def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
+        """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say).
+
+        Args:
+            other: Whose rows to take.
+            plugin: Who contributed those that do not say it themselves.
+        """
         for kernel in other:
-            self._add(kernel)
+            self._add(evolve(kernel, plugin=kernel.plugin or plugin))
 
     def candidates(self, op: type[Op]) -> list[Kernel]:
         """The rows for an op, most preferred first; rows of its base classes come after its own."""

@@ -25,8 +25,6 @@ from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher, DispatchRep
 
 __all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
 
-PASS = "rlx.legalize"
-
 
 @frozen(eq=False)
 class Offender:
@@ -109,7 +107,7 @@ def one_round(graph: Graph, dispatcher: Dispatcher) -> tuple[Result, list[Dispat
             return emit_like(node, operands, op=bodies[node])
         return None
 
-    made, values = rebuild(graph, replace, by=PASS)
+    made, values = rebuild(graph, replace, by=Legalize.name)
     counts = {means: sum(r.means == means for r in rows) for means in ("rewritten", "common-ir")}
     return Result(made, values, {k: v for k, v in counts.items() if v}), rows
 

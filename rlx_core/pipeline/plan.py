@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -27,10 +28,11 @@ from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, split_entry
 from rlx_core.pipeline.config_reading import structure
 from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
+from rlx_core.plugins import PluginHost
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
-__all__ = ["Plan", "PlannedPass", "resolve_plan"]
+__all__ = ["Plan", "PlannedPass", "activate_pipeline", "resolve_plan"]
 
 CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
@@ -257,6 +259,24 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
     return name, structure(dict(spec.config), PipelineConfig, f"pipeline {full}", owner), owner
 
 
+def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registry:
+    """The registry once everyone is active who provides the configured pipeline or something that it lists."""
+    if configuration.use not in configuration.pipeline:
+        activate_provider(host, ("pipelines",), full_name(configuration.use))
+    _, table, _ = find_pipeline(configuration, host.registry())
+    for entry in (*table.hir, *table.mir, *table.lir):
+        activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
+    return host.registry()
+
+
+def activate_provider(host: PluginHost, kinds: Sequence[str], name: str) -> None:
+    """Activate the plugin of a name's domain, and everyone if that one does not have the name."""
+    for look in (host.registry, lambda: host.activate_for(f"domain.{name.partition('.')[0]}"), host.activate_all):
+        registry = look()
+        if any(name in registry.table(kind) or (kind, name) in registry.refused for kind in kinds):
+            return
+
+
 def full_name(name: str) -> str:
     return name if "." in name else f"{CORE}.{name}"
 
@@ -294,10 +314,15 @@ def kind_of(registry: Registry, full: str, where: str, source: str) -> str:
 
     Raises:
         UnknownNameError: It is neither; the nearest of both are looked through.
+        PluginError: The plugin of its domain cannot be used.
     """
     for kind in ("passes", "rulesets"):
         if full in registry.table(kind) or (kind, full) in registry.refused:
             return kind
+    with suppress(UnknownNameError):
+        registry.require(
+            "passes", full
+        )  # raises the cause if the plugin of its domain failed, is blocked, or does not fit
     known = [*registry.passes, *registry.rulesets]
     short = [k.removeprefix(f"{CORE}.") for k in known]
     raise UnknownNameError(

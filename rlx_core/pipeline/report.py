@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
+from rlx_core.passes.fusion_report import FusionReport
 from rlx_core.passes.runner import PassRun
 from rlx_core.pipeline.dispatch import DispatchReport
 from rlx_core.pipeline.memory import live_ranges, lower_bound
@@ -32,6 +33,7 @@ class Report:
         cache: Where the program came from: "compiled", "memory" or "disk".
         seconds: Times of the parts of the compilation, by part.
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
+        fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Report:
     cache: str = "compiled"
     seconds: Mapping[str, float] = field(factory=dict)
     prepared_nbytes: int = 0
+    fusion: FusionReport | None = None
 
     @property
     def graph(self) -> Graph:

@@ -63,15 +63,7 @@ SETTINGS = (
     Setting("RLX_IR_DUMP", "printing.ir-dump", str, "A directory for HIR, MIR before and after, and LIR."),
     Setting("RLX_<TARGET>_NO_FUSION", "fusion.enabled", lambda t: not is_true(t), "Skip fusion for that target."),
     Setting("RLX_<TARGET>_UNFUSE_REGIONS", "fusion.unfuse-regions", is_true, "Take fused regions apart again."),
-    Setting(
-        "RLX_FUSE_ATTN_THRESHOLD",
-        "fusion.attention-threshold",
-        whole_number,
-        "The largest batch times sequence length for which a whole attention block is merged.",
-    ),
-    Setting("RLX_SDPA_THRESHOLD", "fusion.sdpa-threshold", whole_number, "The same for attention alone."),
     Setting("RLX_CACHE_DIR", "cache.directory", str, "Where the index of plugins and compiled programs are kept."),
-    Setting("RLX_TRACE_PERFETTO", "printing.trace", str, "A file for a trace of the run."),
     Setting("RLX_PLUGINS_BLOCK", "plugins.block", words, "Plugins that are never imported."),
     Setting("RLX_PLUGINS_ALLOW", "plugins.allow", words, "The only plugins that may be imported."),
 )

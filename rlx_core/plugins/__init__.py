@@ -7,7 +7,7 @@ what an op, a pass or a backend is, and what it does, it does not know.
 """
 
 from rlx_core.plugins.collect import Claim
-from rlx_core.plugins.defaults import default_host, set_default_host
+from rlx_core.plugins.defaults import default_host, host_with, set_default_host
 from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
 from rlx_core.plugins.host import PluginHost
 from rlx_core.plugins.index import Index, cache_directory, installed_plugins
@@ -36,6 +36,7 @@ __all__ = [
     "cache_directory",
     "default_host",
     "given_entry",
+    "host_with",
     "installed_plugins",
     "named_entry",
     "set_default_host",

@@ -4,7 +4,7 @@ A plugin named `acme` is activated when `domain.acme` or `target.acme` becomes t
 anything. Its distribution may declare more of them as entry points of the group `rlx.when`:
 
     [project.entry-points."rlx.when"]
-    "target" = "acme.plugin"            # whenever any target is resolved
+    "target" = "acme.plugin"            # whenever any target is resolved; its backends are then offered as the default
     "target.gpu" = "acme.plugin"        # that target only
     "domain.other" = "acme.plugin"      # whenever a name of that domain is asked for
     "compile" = "acme.plugin"           # whenever something is compiled
@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 COMPILE: Final = "compile"
+TARGET: Final = "target"
 VERBS: Final = {"commands": "command", "importers": "import", "exporters": "export", "options": "option"}
 
 
@@ -35,4 +36,4 @@ def conditions_of(kind: str, name: str) -> tuple[str, ...]:
 
 def target_conditions(target: str) -> tuple[str, ...]:
     """What becomes true when a target is resolved."""
-    return ("target", f"target.{target}")
+    return (TARGET, f"{TARGET}.{target}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 
 from rlx_core.plugins.host import PluginHost
+from rlx_core.plugins.policy import PluginPolicy
 
 _lock = threading.Lock()
 _hosts: list[PluginHost] = []  # none or one; built on first use, so that importing rlx reads no metadata
+_restricted: dict[str, PluginHost] = {}
 
 
 def default_host() -> PluginHost:
@@ -16,6 +18,15 @@ def default_host() -> PluginHost:
         if not _hosts:
             _hosts.append(PluginHost())
         return _hosts[0]
+
+
+def host_with(policy: PluginPolicy) -> PluginHost:
+    """The host of everything that is installed, as `policy` restricts it; equal policies share one."""
+    key = repr(policy)
+    with _lock:
+        if key not in _restricted:
+            _restricted[key] = PluginHost(policy=policy)
+        return _restricted[key]
 
 
 def set_default_host(host: PluginHost | None) -> PluginHost | None:

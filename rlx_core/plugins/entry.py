@@ -149,7 +149,7 @@ def file_of(plugin: object) -> str:
         return str(vars(plugin).get("__file__") or "")  # not an attribute: modules may have a `__getattr__`
     try:
         return inspect.getsourcefile(plugin if isinstance(plugin, type) else type(plugin)) or ""
-    except TypeError:
+    except (OSError, TypeError):  # written in C, or typed into an interpreter
         return ""
 
 

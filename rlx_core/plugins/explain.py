@@ -73,6 +73,18 @@ def unknown(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]
     return error(f"{name}: no plugin provides this {singular(kind)}", *facts, hint=nearest(name, known))
 
 
+def unknown_suffix(verb: str, suffix: str, known: Iterable[str]) -> UnknownNameError:
+    """No plugin imports or exports (`verb`) files with a suffix; a package that is known to is the hint."""
+    package = known_packages().get(f"{verb}{suffix}")
+    suffixes = sorted(known)
+    return UnknownNameError(
+        f"{suffix or 'no suffix'}: no plugin can {verb} such files",
+        Fact("suffixes", ", ".join(suffixes) or "none"),
+        *([Fact("package", package)] if package else []),
+        hint=f"python -m pip install {package}" if package else nearest(suffix, suffixes),
+    )
+
+
 def mending(entry: PluginEntry, failure: Failure) -> str:
     """What to do about a plugin that failed."""
     switch_off = f"switch it off: RLX_PLUGINS_BLOCK={entry.name}"

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from rlx_core.contributions import ExporterSpec, ImporterSpec
 from rlx_core.contributions.validators import BARE_NAME
-from rlx_core.errors import Fact, FormatError, PluginError, nearest
+from rlx_core.errors import Fact, PluginError, nearest
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
 from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
-from rlx_core.plugins.explain import mending
+from rlx_core.plugins.explain import mending, unknown_suffix
 from rlx_core.plugins.freeze import freeze
 from rlx_core.plugins.index import installed_plugins
 from rlx_core.plugins.manager import PluginManager
@@ -161,12 +161,7 @@ class PluginHost:
             for record in table.values():
                 if suffix.lower() in record.suffixes:
                     return record
-        known = sorted({each for record in table.values() for each in record.suffixes})
-        raise FormatError(
-            f"{suffix}: no plugin can {verb} such files",
-            Fact("suffixes", ", ".join(known) or "none"),
-            hint=nearest(suffix, known),
-        )
+        raise unknown_suffix(verb, suffix, {each for record in table.values() for each in record.suffixes})
 
     def _activate(self, entries: Iterable[PluginEntry]) -> None:
         """Activate those of these that have no verdict yet, in the fixed order of the entries."""

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,16 +60,18 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
     return index
 
 
-def cache_directory() -> Path:
-    """Where rlx keeps what it can make again: `RLX_CACHE_DIR`, or the platform's cache directory."""
-    if chosen := os.environ.get("RLX_CACHE_DIR"):
+def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where rlx keeps what it can make again: `RLX_CACHE_DIR`, else `rlx` in the platform's cache directory."""
+    env = os.environ if environment is None else environment
+    if chosen := env.get("RLX_CACHE_DIR"):
         return Path(chosen).expanduser()
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base) / "rlx"
+    base = Path(env.get("XDG_CACHE_HOME") or "")
+    if base.is_absolute():  # the XDG specification tells programs to ignore a relative path there
+        return base / "rlx"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "rlx"
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "rlx" / "cache"
+        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rlx" / "cache"
     return Path.home() / ".cache" / "rlx"
 
 

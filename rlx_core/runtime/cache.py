@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -117,7 +118,15 @@ def default_cache(configuration: Configuration) -> CompileCache:
     settings = configuration.cache
     with _lock:
         if settings not in _caches:
-            directory = Path(settings.directory) if settings.directory else cache_directory() / "programs"
-            disk = DiskCache(directory, max_nbytes=settings.limit) if settings.disk else None
-            _caches[settings] = CompileCache(settings.entries, disk)
+            _caches[settings] = CompileCache(settings.entries, disk_cache(settings) if settings.disk else None)
         return _caches[settings]
+
+
+def disk_cache(settings: CacheConfig) -> DiskCache | None:
+    """The files of a cache; where they cannot be kept safely, a warning says why and programs stay in memory."""
+    base = Path(settings.directory) if settings.directory else cache_directory()
+    try:
+        return DiskCache(base / "programs", max_nbytes=settings.limit)
+    except CacheError as error:
+        warnings.warn(f"programs are not kept on disk: {error.message}", RuntimeWarning, stacklevel=2)
+        return None

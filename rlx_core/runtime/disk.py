@@ -16,13 +16,14 @@ import secrets
 import stat
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from attrs import define, field
 
 from rlx_core.errors import CacheError, Fact
+from rlx_core.plugins import cache_directory
 
 __all__ = ["DiskCache", "DiskCounts", "cache_directory"]
 
@@ -34,16 +35,6 @@ _TEMPORARY: Final = ".tmp"
 _ABANDONED_AFTER: Final = 3600.0
 """Seconds after which a temporary file is taken to be a killed writer's."""
 _FAULTS_KEPT: Final = 32
-
-
-def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where compiled programs are kept: RLX_CACHE_DIR, else `rlx` in XDG_CACHE_HOME, else `~/.cache/rlx`."""
-    env = os.environ if environment is None else environment
-    if env.get("RLX_CACHE_DIR"):
-        return Path(env["RLX_CACHE_DIR"])
-    base = Path(env.get("XDG_CACHE_HOME") or "")
-    # The XDG specification tells programs to ignore a relative path there.
-    return (base if base.is_absolute() else Path.home() / ".cache") / "rlx"
 
 
 @define

@@ -1,86 +1,91 @@
 """A compiled program with its parameters: named arrays in, arrays out, everything checked before a byte is written.
 
 An executable of a program with symbolic sizes keeps one optimised template and specialises it for each binding it
-meets; parameters are bound once and shared by all of them.
+meets; parameters are bound once and shared by all of them, and by all clones.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define, field
+from attrs import define, field, frozen
 
-from rlx_core.errors import (
-    DtypeError,
-    Fact,
-    FormatError,
-    LengthMismatchError,
-    MissingInputError,
-    ShapeError,
-    UnknownNameError,
-    nearest,
-)
+from rlx_core.errors import Fact, MissingInputError, UnknownNameError, nearest
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.bind import infer_binding
+from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
 from rlx_core.pipeline.report import Report
+from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
 
-__all__ = ["Executable", "checked"]
+__all__ = ["Executable"]
 
 
-@define(eq=False)
+@frozen(eq=False)
 class Weights:
-    """Bound parameters, shared by clones: the arrays by name, and a count that tells programs to bind again."""
+    """One state of the bound parameters: the arrays by name, and a count that tells programs to bind again."""
 
-    arrays: dict[str, np.ndarray] = field(factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(factory=dict)
     version: int = 0
 
 
 @define(eq=False)
 class Bound:
-    """A program for one binding, and which version of the weights it has."""
+    """A program for one binding of the sizes, and the version of the weights that it has."""
 
     program: Program
     lir: Lir
     version: int = -1
 
 
+@define(eq=False)
+class Shared:
+    """What clones share: weights and programs. Mutable under its lock; whoever runs sees one state of the weights."""
+
+    weights: Weights = field(factory=Weights)
+    programs: dict[DimBinding, Bound] = field(factory=dict)
+    lock: threading.Lock = field(factory=threading.Lock)
+
+
 class Executable:
-    """A program ready to run. Runs are safe from several threads; clones share weights and nothing mutable.
+    """A program ready to run. Runs are safe from several threads; clones share weights and programs, not handles.
 
     >>> executable.run({"x": x})                             # doctest: +SKIP
     """
 
-    def __init__(self, compiled: Compiled, weights: Weights | None = None) -> None:
+    def __init__(self, compiled: Compiled, shared: Shared | None = None) -> None:
         self._compiled = compiled
-        self._weights = weights or Weights()
-        self._bound: dict[DimBinding, Bound] = {}
-        self._lock = threading.Lock()
+        self._shared = shared or Shared()
         self._handles: dict[str, np.ndarray] = {}
+        self._handle_lock = threading.Lock()
+        self._latest = compiled.lir
         manifest = compiled.lir.manifest
-        self._inputs = {e.name: e for e in manifest.inputs}
-        self._params = {e.name: e for e in manifest.params}
+        self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
+        self._params = {e.name: _declared(e, compiled) for e in manifest.params}
+        self._entries = tuple(self._inputs.values())
+        self._has_donations = any(e.is_donated for e in manifest.inputs)
+        self._successors = dict(_successors(compiled.lir))
 
     # ------------------------------------------------------------------------------- what it is
 
     @property
     def report(self) -> Report:
-        """What was compiled: stages, passes, memory, which plugin serves which op."""
-        return self._compiled.report
+        """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
+        return self._compiled.report_for(self._latest)
 
     @property
     def inputs(self) -> dict[str, TensorType]:
         """The inputs in calling order."""
-        return {e.name: e.type for e in self._inputs.values()}
+        return {e.name: e.type for e in self._entries}
 
     @property
     def params(self) -> dict[str, TensorType]:
@@ -101,7 +106,7 @@ class Executable:
         def listed(types: Mapping[str, TensorType]) -> str:
             return ", ".join(f"{n}: {t}" for n, t in types.items())
 
-        name = self._compiled.lir.graph.name
+        name = self._compiled.report.name
         return f"<executable {name}({listed(self.inputs)}) -> ({listed(self.outputs)}) on {self._compiled.lir.target}>"
 
     # ------------------------------------------------------------------------------- parameters
@@ -115,13 +120,15 @@ class Executable:
         self.set_params({name: array})
 
     def set_params(self, arrays: Mapping[str, Any]) -> None:
-        """Bind several parameters at once: all of them, or on an error none."""
-        ready = {name: checked(self._entry(name, self._params, "parameter"), a) for name, a in arrays.items()}
-        with self._lock:
-            self._weights.arrays = {**self._weights.arrays, **ready}
-            self._weights.version += 1
+        """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
+        entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
+        ready = {name: checked(entries[name], array) for name, array in arrays.items()}
+        ready = {name: writable(a) if entries[name].is_donated else a for name, a in ready.items()}
+        with self._shared.lock:
+            now = self._shared.weights
+            self._shared.weights = Weights({**now.arrays, **ready}, now.version + 1)
 
-    def set_param_typed(self, name: str, data: bytes, of: DType | str) -> None:
+    def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
         """Bind one parameter from little-endian bytes.
 
         Raises:
@@ -140,25 +147,20 @@ class Executable:
             ShapeError, DtypeError: An array that is not of its input's type.
             GuardError, BindingError: Sizes that contradict one another or the program's guards.
         """
-        given = {**self._handles, **(inputs or {})}
-        for name in given:
-            self._entry(name, self._inputs, "input")
-        missing = [n for n in self._inputs if n not in given]
-        if missing:
-            raise MissingInputError(
-                f"run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given",
-                *(Fact(n, self._inputs[n].type) for n in missing),
-            )
+        given = self._given(inputs or {})
         results = self.run_slots([given[n] for n in self._inputs])
         self._refresh_handles(results)
         return results
 
     def run_slots(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        """The outputs for inputs in manifest order."""
-        entries = list(self._inputs.values())
-        if len(arrays) != len(entries):
-            raise MissingInputError(f"run: takes {len(entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}")
-        ready = [checked(entry, array) for entry, array in zip(entries, arrays, strict=True)]
+        """The outputs for inputs in manifest order; handles take no part."""
+        if len(arrays) != len(self._entries):
+            raise MissingInputError(
+                f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
+            )
+        ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
+        if self._has_donations:
+            ready = separated(self._entries, ready)
         return tuple(self._program(ready).run(ready))
 
     def run_flat(self, arrays: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
@@ -167,26 +169,40 @@ class Executable:
         Raises:
             BindingError, LengthMismatchError: The lengths do not determine the sizes, or do not fit them.
         """
-        flat = {n: np.ravel(as_array(a)) for n, a in arrays.items()}
-        for name in flat:
-            self._entry(name, self._inputs, "input")
-        binding = infer_binding({n: e.type for n, e in self._inputs.items()}, flat, flat=True)
-        shaped = {n: _reshaped(self._inputs[n], a, binding) for n, a in flat.items()}
-        return tuple(np.ravel(r) for r in self.run(shaped))
+        flat = {name: np.ravel(as_array(array)) for name, array in self._given(arrays).items()}
+        return tuple(np.ravel(result) for result in self.run(self._shaped(flat)))
 
-    def run_typed(self, inputs: Mapping[str, tuple[bytes, DType | str]]) -> list[tuple[bytes, DType, tuple[int, ...]]]:
-        """Outputs as (bytes, dtype, dims) for inputs as (bytes, dtype)."""
-        arrays = {
-            n: from_bytes(self._entry(n, self._inputs, "input"), data, dtype(of)) for n, (data, of) in inputs.items()
-        }
-        return [(r.tobytes(), dtype(r.dtype), r.shape) for r in self.run(arrays)]
+    def run_typed(self, inputs: Mapping[str, tuple[Bytes, DType | str]]) -> list[tuple[bytes, DType, tuple[int, ...]]]:
+        """Outputs as (bytes, dtype, dims) for inputs as (bytes, dtype), all little-endian; sizes are inferred from lengths.
+
+        Raises:
+            DtypeError, LengthMismatchError: A dtype or a number of bytes is not the input's.
+        """
+        flat = {}
+        for name, (data, of) in inputs.items():
+            entry = self._entry(name, self._inputs, "input")
+            read = from_bytes if entry.type.is_static else flat_from_bytes
+            flat[name] = np.ravel(read(entry, data, dtype(of)))
+        given = {name: np.ravel(array) for name, array in self._given(flat).items()}
+        return [_typed(result) for result in self.run(self._shaped(given))]
 
     # --------------------------------------------------------------------------------- handles
 
     def bind_handle(self, name: str, array: Any) -> None:
-        """Keep `array` as the default for input `name`; the handle `outN` is refreshed from output N by each run."""
-        entry = None if _output_number(name) is not None else self._entry(name, self._inputs, "input")
-        self._handles[name] = as_array(array) if entry is None else checked(entry, array)
+        """Keep `array` as the default for input `name`; the handle `outN` holds output N after each `run`.
+
+        After a run, the handle of a donated input holds the output that is its next value, so that a cache stays where it is.
+
+        Raises:
+            UnknownNameError: There is no such input, or no output of that number.
+        """
+        if name in self._inputs:
+            kept = checked(self._inputs[name], array)
+        else:
+            kept = as_array(array)
+            self._expect_output(name)
+        with self._handle_lock:
+            self._handles[name] = kept
 
     def read_handle(self, name: str) -> np.ndarray:
         """What a handle holds now.
@@ -199,104 +215,110 @@ class Executable:
         return self._handles[name]
 
     def clone(self) -> Executable:
-        """An executable that shares this one's weights and nothing that a run changes."""
-        return Executable(self._compiled, self._weights)
+        """An executable that shares this one's weights and programs and has handles of its own."""
+        return Executable(self._compiled, self._shared)
 
     # --------------------------------------------------------------------------------- details
 
+    def _given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """All inputs: those that are passed, and the handles of the others."""
+        for name in inputs:
+            self._entry(name, self._inputs, "input")
+        handles = {name: array for name, array in self._handles.copy().items() if name in self._inputs}
+        given = {**handles, **inputs}
+        missing = [name for name in self._inputs if name not in given]
+        if missing:
+            raise MissingInputError(
+                f"run: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not given",
+                *(Fact(n, self._inputs[n].type, self._inputs[n].source) for n in missing),
+            )
+        return given
+
+    def _shaped(self, flat: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        binding = infer_binding_from_counts(self.inputs, {name: array.size for name, array in flat.items()})
+        shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
+        return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
+
     def _program(self, arrays: Sequence[np.ndarray]) -> Program:
-        types = {n: e.type for n, e in self._inputs.items()}
-        binding = DimBinding()
-        if self._compiled.is_template:
-            binding = infer_binding(types, dict(zip(types, arrays, strict=True)))
-        with self._lock:
-            bound = self._bound.get(binding)
+        shared = self._shared
+        with shared.lock:
+            weights = shared.weights
+            self._expect_bound(weights)
+            binding = self._binding(arrays, weights)
+            bound = shared.programs.get(binding)
             if bound is None:
                 lir = self._compiled.specialize(binding)
-                bound = self._bound[binding] = Bound(self._compiled.program_for(lir), lir)
-            if bound.version != self._weights.version:
-                bound.program.bind(self._prepared(bound.lir))
-                bound.version = self._weights.version
+                bound = shared.programs[binding] = Bound(self._compiled.program_for(lir), lir)
+            if bound.version != weights.version:
+                bound.program.bind(_prepared(bound.lir, weights))
+                bound.version = weights.version
+            self._latest = bound.lir
             return bound.program
 
-    def _prepared(self, lir: Lir) -> dict[str, np.ndarray]:
-        missing = [n for n in self._params if n not in self._weights.arrays]
+    def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
+        if not self._compiled.is_template:
+            return DimBinding()
+        symbolic = {name: e.type for name, e in self._params.items() if not e.type.is_static}
+        found = dict(zip(self._inputs, arrays, strict=True)) | {name: weights.arrays[name] for name in symbolic}
+        return infer_binding({**self.inputs, **symbolic}, found)
+
+    def _expect_bound(self, weights: Weights) -> None:
+        missing = [name for name in self._params if name not in weights.arrays]
         if missing:
             raise MissingInputError(
                 f"run: parameter {', '.join(missing[:5])} was never bound ({len(missing)} of {len(self._params)})",
-                *(Fact(n, self._params[n].type) for n in missing[:5]),
+                *(Fact(n, self._params[n].type, self._params[n].source) for n in missing[:5]),
                 hint="bind them with set_params({...})",
             )
-        if lir.prepare is None:
-            return self._weights.arrays
-        values = interpret(lir.prepare, {}, {n: self._weights.arrays[n] for n in lir.prepare.param_types})
-        return dict(zip(lir.graph.param_types, values, strict=True))
 
     def _refresh_handles(self, results: Sequence[np.ndarray]) -> None:
-        for name in self._handles:
-            number = _output_number(name)
-            if number is not None and number < len(results):
-                self._handles[name] = results[number]
+        with self._handle_lock:
+            for name in self._handles:
+                number = self._successors.get(name) if name in self._inputs else _output_number(name)
+                if number is not None:
+                    self._handles[name] = results[number]
 
-    def _entry(self, name: str, entries: Mapping[str, Entry], what: str) -> Entry:
+    def _expect_output(self, name: str) -> None:
+        number = _output_number(name)
+        if number is None:
+            self._entry(name, self._inputs, "input")
+        elif number >= len(self.outputs):
+            raise UnknownNameError(f"handle: {name} is output {number}, and there are {len(self.outputs)}")
+
+    def _entry(self, name: str, entries: Mapping[str, Declared], what: str) -> Declared:
         if name in entries:
             return entries[name]
         other = "a parameter" if name in self._params else "an input" if name in self._inputs else None
         raise UnknownNameError(
-            f"run: {self._compiled.lir.graph.name} has no {what} {name!r}" + (f"; it is {other}" if other else ""),
+            f"run: {self._compiled.report.name} has no {what} {name!r}" + (f"; it is {other}" if other else ""),
             Fact(f"{what}s", ", ".join(list(entries)[:12]) or "none"),
             hint=nearest(name, entries),
         )
 
 
-Checker = Callable[[Entry, Any], np.ndarray]
+def _declared(entry: Entry, compiled: Compiled) -> Declared:
+    return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
-def checked(entry: Entry, data: Any) -> np.ndarray:
-    """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
-
-    Raises:
-        DtypeError, ShapeError: It has others.
-    """
-    array = as_array(data)
-    if dtype(array.dtype) is not entry.type.dtype:
-        raise DtypeError(
-            f"run: {entry.name} must be {entry.type.dtype}, not {dtype(array.dtype)}",
-            Fact("declared", entry.type),
-            Fact("given", f"{dtype(array.dtype)}{list(array.shape)}"),
-            hint=f"convert it with numpy: {entry.name}.astype({entry.type.dtype.numpy.name!r})",
-        )
-    dims_fit = array.ndim == entry.type.rank and all(
-        not isinstance(d, int) or d == n for d, n in zip(entry.type.shape, array.shape, strict=True)
-    )
-    if not dims_fit:
-        found = f"{entry.type.dtype}[{', '.join(map(str, array.shape))}]"
-        raise ShapeError(f"run: {entry.name} must be {entry.type}, not {found}")
-    return array.astype(entry.type.dtype.numpy, copy=False)  # native byte order
+def _prepared(lir: Lir, weights: Weights) -> Mapping[str, np.ndarray]:
+    """The values of the planned graph's params: the weights, or what its prepare program makes of them."""
+    if lir.prepare is None:
+        return weights.arrays
+    values = interpret(lir.prepare, {}, {n: weights.arrays[n] for n in lir.prepare.param_types})
+    return dict(zip(lir.graph.param_types, values, strict=True))
 
 
-def from_bytes(entry: Entry, data: bytes, of: DType) -> np.ndarray:
-    """Little-endian bytes as an array of the entry's type.
-
-    Raises:
-        DtypeError, LengthMismatchError: The dtype or the number of bytes is not the entry's.
-    """
-    if of is not entry.type.dtype:
-        raise DtypeError(f"run: {entry.name} must be {entry.type.dtype}, not {of}")
-    if not entry.type.is_static:
-        raise FormatError(f"run: the dims of {entry.name} ({entry.type}) cannot be told from bytes; pass an array")
-    if len(data) != entry.type.nbytes:
-        raise LengthMismatchError(f"run: {entry.name} ({entry.type}) has {entry.type.nbytes} bytes, not {len(data)}")
-    return np.frombuffer(data, entry.type.dtype.numpy).reshape(entry.type.static_shape)
+def _successors(lir: Lir) -> Iterator[tuple[str, int]]:
+    """Donated leaf → the output that is its next value."""
+    for number, delivery in enumerate(lir.deliveries):
+        if delivery.donor is not None:
+            yield leaf_name(delivery.donor), number
 
 
-def _reshaped(entry: Entry, flat: np.ndarray, binding: DimBinding) -> np.ndarray:
-    shape = entry.type.bind(binding).static_shape
-    if int(np.prod(shape)) != flat.size:
-        raise LengthMismatchError(f"run: {entry.name} ({entry.type}) has {np.prod(shape)} elements, not {flat.size}")
-    return flat.reshape(shape)
+def _typed(result: np.ndarray) -> tuple[bytes, DType, tuple[int, ...]]:
+    return result.astype(result.dtype.newbyteorder("<"), copy=False).tobytes(), dtype(result.dtype), result.shape
 
 
 def _output_number(name: str) -> int | None:
     digits = name.removeprefix("out")
-    return int(digits) if name.startswith("out") and digits.isdigit() else None
+    return int(digits) if name.startswith("out") and digits.isdecimal() and digits.isascii() else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -11,18 +12,20 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 from attrs import frozen
 
-from rlx_core.errors import ConfigError, Fact, WrongInputCountError
+from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
+from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.compile import compile_graph
+from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.report import Report
+from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
-from rlx_core.transforms.trace import Trace, is_static_leaf, trace
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten_arguments, same_structure
+from rlx_core.transforms.trace import Trace, function_name, is_static_leaf, not_an_array, trace
+from rlx_core.transforms.tree import bind_arguments, flatten_arguments, same_structure
 
-__all__ = ["CompiledFunction", "Jitted", "compile_function", "jit"]
+__all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +54,7 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._donate = tuple(donate)
+        self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
         self._variants: dict[Any, Variant] = {}
         self._lock = threading.Lock()
 
@@ -59,17 +62,21 @@ class Jitted(Generic[P, R]):
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
         leaves, tree = flatten_arguments(bind_arguments(self._function, args, kwargs))
-        key = (tree, *map(_leaf_key, leaves))
+        key = (tree, *map(_leaf_key, tree.names, leaves))
         variant = self._variants.get(key)
         if variant is None:
             with self._lock:
                 variant = self._variants.get(key) or self._compile(key, args, kwargs)
         return variant(leaves)
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A compiled function in a class is a method, like any function."""
+        return self if instance is None else types.MethodType(self, instance)
+
     @property
     def executables(self) -> list[Executable]:
         """Every variant compiled so far, in the order of compilation."""
-        return [v.executable for v in self._variants.values()]
+        return [v.executable for v in list(self._variants.values())]
 
     @property
     def report(self) -> Report:
@@ -79,11 +86,12 @@ class Jitted(Generic[P, R]):
             ConfigError: The function was not called yet, so nothing was compiled.
         """
         if not self._variants:
-            raise ConfigError(f"jit: {self._function.__name__} was not called yet, so it is not compiled")
+            raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
         return self.executables[-1].report
 
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         traced = trace(self._function, args, kwargs)
+        self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
         donations = next_values(donated, traced)
         executable = Executable(
@@ -95,18 +103,32 @@ class Jitted(Generic[P, R]):
             scalars = [leaf.name for leaf in traced.leaves if leaf.role == "static"]
             reason = f"; {', '.join(scalars)} is a Python scalar, each value of which is compiled" if scalars else ""
             warnings.warn(
-                f"jit: {self._function.__name__} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
+                f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
                 "values that vary, or compile with symbolic sizes",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         return variant
 
+    def _expect_donated(self, arguments: Mapping[str, Any], traced: Trace) -> None:
+        for name in self._donate:
+            if name not in arguments and not any(_is_under(leaf.name, [name]) for leaf in traced.leaves):
+                raise UnknownNameError(
+                    f"jit: {function_name(self._function)} has no argument {name!r} to donate",
+                    Fact("arguments", ", ".join(arguments)),
+                    hint=nearest(name, [*arguments, *(leaf.name for leaf in traced.leaves)]),
+                )
 
-def _leaf_key(leaf: Any) -> Any:
+
+def _leaf_key(name: str, leaf: Any) -> Any:
     if is_static_leaf(leaf):
-        return type(leaf), leaf
-    array = leaf if isinstance(leaf, np.ndarray | np.generic) else as_array(leaf)
+        return type(leaf), exact(leaf)  # 0.0 and -0.0 are different programs, and NaN is the same one again
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype, leaf.shape
+    try:
+        array = as_array(leaf)
+    except TraceError as error:
+        raise not_an_array(name, leaf, error) from None
     return array.dtype, array.shape
 
 
@@ -132,7 +154,15 @@ def next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]:
     return found
 
 
-def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = (), **options: Any) -> Any:
+def jit(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    donate: str | Sequence[str] = (),
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> Any:
     """Compile a function for the types it is called with, once for each combination.
 
     Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
@@ -141,13 +171,15 @@ def jit(function: Callable[P, R] | None = None, /, *, donate: Sequence[str] = ()
 
     Args:
         function: What to compile; without it, a decorator is returned.
-        donate: Names of parameters whose arrays the program may overwrite and return.
-        options: As for `rlx.compile`: target, config, host.
+        donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
+            An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
+        target, config, host: As for `rlx.compile`.
 
     >>> double = jit(lambda x: x + x)
     >>> double(np.float32([1, 2]))
     array([2., 4.], dtype=float32)
     """
+    options = {"target": target, "config": config, "host": host}
     if function is None:
         return lambda f: Jitted(f, options, donate)
     return Jitted(function, options, donate)
@@ -157,26 +189,29 @@ class CompiledFunction:
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`."""
 
     def __init__(
-        self, executable: Executable, traced: Trace, parameters: tuple[str, ...], names: Sequence[str]
+        self, executable: Executable, traced: Trace, arguments: Mapping[str, Any], free: Sequence[str]
     ) -> None:
-        self._traced = traced
-        self._bound = parameters
-        self._free = tuple(n for n in names if n not in parameters)
-        self._inputs = tuple(leaf.name for leaf in traced.leaves if leaf.role == "input")
         self.executable = executable
+        self._traced = traced
+        self._arguments = {n: flatten_arguments({n: a})[1] for n, a in arguments.items() if n not in free}
+        self._free = tuple(free)
+        self._wanted = flatten_arguments({n: arguments[n] for n in free})[1]
+        roles = {leaf.name: leaf for leaf in traced.leaves}
+        self._leaves = [roles[name] for name in self._wanted.names]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        named = dict(zip(self._free, args, strict=False)) | kwargs
-        if len(args) > len(self._free) or set(named) != set(self._free):
-            name = self._traced.graph.name
-            bound = f"; {', '.join(self._bound)} is bound" if self._bound else ""
-            raise WrongInputCountError(
-                f"{name}: takes ({', '.join(self._free)}), not {len(args) + len(kwargs)} arguments{bound}"
-            )
-        leaves, tree = flatten_arguments({n: named[n] for n in self._free})
-        if tuple(n for n in tree.names) != self._inputs:
-            same_structure(self._traced.graph.name, self._tree_of_inputs(), tree)
-        return self._traced.results.unflatten(self.executable.run_slots(leaves))
+        leaves, tree = flatten_arguments(self._named(args, kwargs))
+        same_structure(self._traced.graph.name, self._wanted, tree)
+        arrays = []
+        for leaf, given in zip(self._leaves, leaves, strict=True):
+            if leaf.role == "input":
+                arrays.append(given)
+            elif not is_static_leaf(given) or exact(given) != exact(leaf.static):
+                raise ConfigError(
+                    f"{self._traced.graph.name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
+                    hint="compile again, or declare it with rlx.spec and pass an array",
+                )
+        return self._traced.results.unflatten(self.executable.run_slots(arrays))
 
     @property
     def report(self) -> Report:
@@ -184,49 +219,95 @@ class CompiledFunction:
         return self.executable.report
 
     def rebind(self, **parameters: Any) -> None:
-        """Bind other arrays to the function's parameters, argument by argument, with the same structure and types."""
-        leaves, tree = flatten_arguments(parameters)
-        self.executable.set_params(dict(zip(tree.names, leaves, strict=True)))
+        """Bind other arrays to the function's parameters, argument by argument, with the same structure and types.
 
-    def _tree_of_inputs(self) -> Tree:
-        return Tree(self._traced.arguments.structure, self._inputs)
+        Raises:
+            UnknownNameError: The function has no such parameter.
+            ShapeError, DtypeError: The structure, or an array's type, is another; then nothing was bound.
+        """
+        name = self._traced.graph.name
+        for argument in parameters:
+            if argument not in self._arguments:
+                problem = "is an input" if argument in self._free else "is unknown"
+                raise UnknownNameError(
+                    f"{name}: {argument} {problem}; its parameters are {', '.join(self._arguments) or 'none'}",
+                    hint=nearest(argument, self._arguments),
+                )
+        arrays: dict[str, Any] = {}
+        for argument, value in parameters.items():
+            leaves, tree = flatten_arguments({argument: value})
+            same_structure(name, self._arguments[argument], tree)
+            arrays |= dict(zip(tree.names, leaves, strict=True))
+        self.executable.set_params(arrays)
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs by name, in order.
+
+        Raises:
+            WrongInputCountError: One is missing, unknown or given twice.
+        """
+        twice = [n for n in self._free[: len(args)] if n in kwargs]
+        named = dict(zip(self._free, args, strict=False)) | dict(kwargs)
+        if twice or len(args) > len(self._free) or set(named) != set(self._free):
+            missing = [n for n in self._free if n not in named]
+            unknown = [n for n in kwargs if n not in self._free]
+            found = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self._arguments)}
+            raise WrongInputCountError(
+                f"{self._traced.graph.name}: takes ({', '.join(self._free)}), not {len(args) + len(kwargs)} arguments",
+                *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
+            )
+        return {n: named[n] for n in self._free}
 
     def __repr__(self) -> str:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
 
-def compile_function(function: Callable[..., Any], /, *args: Any, **options: Any) -> CompiledFunction:
+def compile_function(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> CompiledFunction:
     """Compile a function ahead of time: arrays among the arguments are bound as parameters, `rlx.spec`s are its inputs.
 
-    An argument is either all arrays (a pytree of weights) or all specs. Names in the specs' dims are symbols: the program
-    is optimised once and specialised for each combination of sizes that it meets.
+    An argument is either all arrays (a pytree of weights) or all specs; Python scalars in either are constants. Names in the
+    specs' dims are symbols: the program is optimised once and specialised for each combination of sizes that it meets.
 
     Args:
         function: The Python function.
         args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s.
-        options: target (a device name), config (a `Config`, a dictionary or a path), host (the plugins to use).
+        target: The device; by default what the configuration says, else the preferred one that is available.
+        config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
+        host: The plugins to use; everything installed by default.
 
     Raises:
         ConfigError: One argument mixes arrays and specs.
     """
     named = bind_arguments(function, args, {})
-    leaves, tree = flatten_arguments(named)
-    roles: dict[str, set[bool]] = {}
-    for name, leaf in zip(tree.names, leaves, strict=True):
-        if not is_static_leaf(leaf):
-            roles.setdefault(name.split(".", 1)[0], set()).add(isinstance(leaf, TensorType))
-    for name, kinds in roles.items():
-        if len(kinds) == 2:
-            raise ConfigError(
-                f"compile: argument {name} mixes arrays and specs",
-                Fact("arrays", "are bound as parameters"),
-                Fact("specs", "are inputs of each call"),
-                hint="split it into two arguments",
-            )
+    free = [name for name, argument in named.items() if _is_input(name, argument)]
     traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
-    executable = Executable(compile_graph(traced.graph, **{"cache": default_cache, **options}))
-    arrays = {n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in executable.params}
-    executable.set_params(arrays)
-    free = {n for n, kinds in roles.items() if True in kinds}
-    bound = tuple(n for n in named if n not in free)
-    return CompiledFunction(executable, traced, bound, list(named))
+    compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
+    leaves, tree = flatten_arguments(named)
+    executable = Executable(compiled)
+    executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in executable.params})
+    return CompiledFunction(executable, traced, named, free)
+
+
+def _is_input(name: str, argument: Any) -> bool:
+    """Whether an argument is fed on every call; ConfigError if only a part of it is."""
+    leaves, _ = flatten_arguments({name: argument})
+    kinds = {isinstance(leaf, TensorType) for leaf in leaves if not is_static_leaf(leaf)}
+    if len(kinds) == 2:
+        raise ConfigError(
+            f"compile: argument {name} mixes arrays and specs",
+            Fact("arrays", "are bound as parameters"),
+            Fact("specs", "are inputs of each call"),
+            hint="split it into two arguments",
+        )
+    return True in kinds
+
+
+compile = compile_function
+"""The public name, `rlx.compile`."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, RlxError
+from rlx_core.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceUnavailableError,
+    Fact,
+    RlxError,
+    UnknownNameError,
+    WrongInputCountError,
+    nearest,
+)
+from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
@@ -13,7 +23,7 @@ from rlx_core.pipeline.compile import compile_graph, find_target
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
-from rlx_core.runtime.function import CompiledFunction, compile_function
+from rlx_core.runtime.function import compile_function
 
 __all__ = ["Session", "available_devices", "is_available"]
 
@@ -51,21 +61,47 @@ class Session:
         self.precision = precision
 
     def compile(
-        self, program: Graph | Module | Callable[..., Any], *args: Any, binding: DimBinding | None = None
-    ) -> Executable | CompiledFunction:
-        """Compile a graph, a module, or a function with its arguments (as `rlx.compile`). The program is not consumed.
+        self,
+        program: Graph | Module | Callable[..., Any],
+        *args: Any,
+        binding: DimBinding | Mapping[str, int] | None = None,
+        donations: Mapping[str, int | None] | None = None,
+    ) -> Any:
+        """The `Executable` of a graph or a module, or the `CompiledFunction` of a function with its arguments.
+
+        The program is not consumed. A HIR module's own fusion policy holds unless the session's configuration has one.
 
         Args:
             program: What to compile.
-            args: For a function: arrays to bind and `rlx.spec`s to feed.
-            binding: Sizes of a graph's symbols that are known now.
+            args: For a function, as for `rlx.compile`: arrays to bind and `rlx.spec`s to feed.
+            binding: For a graph or a module: sizes of symbols that are known now, by name.
+            donations: For a graph or a module: inputs that runs may overwrite, each with the output that is its next value.
+
+        Raises:
+            WrongStageError: The module is LIR, whose plan is made already.
+            UnknownNameError: The program has no symbol of that name.
+            GuardError, ShapeError: The sizes do not fit it.
         """
-        options: dict[str, Any] = {"target": self.device, "config": self._config, "host": self._host}
-        if callable(program):
-            return compile_function(program, *args, **options)
-        if isinstance(program, Module):
-            program = program.mir if program.stage is Stage.MIR else program.hir
-        return Executable(compile_graph(bound(program, binding), cache=default_cache, **options))
+        if not isinstance(program, Graph | Module):
+            if binding is not None or donations is not None:
+                raise ConfigError(
+                    "session: bindings and donations are for graphs and modules",
+                    hint="give a function's sizes in its specs, and its donations to rlx.jit",
+                )
+            return compile_function(program, *args, target=self.device, config=self._config, host=self._host)
+        if args:
+            raise WrongInputCountError(f"session: a {type(program).__name__} takes no arguments, not {len(args)}")
+        graph, config = (program, {}) if isinstance(program, Graph) else _opened(program)
+        graph = graph if binding is None else bind(graph, _binding_for(graph, binding))[0]
+        compiled = compile_graph(
+            graph,
+            target=self.device,
+            config=config | self._config,
+            host=self._host,
+            donations=donations,
+            cache=default_cache,
+        )
+        return Executable(compiled)
 
     def devices(self) -> list[str]:
         """What there is behind the session's target, in words."""
@@ -75,13 +111,25 @@ class Session:
         return f"Session({self.device!r}, precision={self.precision!r})"
 
 
-def bound(graph: Graph, binding: DimBinding | None) -> Graph:
-    """`graph` with the sizes of `binding`."""
-    if binding is None:
-        return graph
-    from rlx_core.ir.bind import bind
+def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
+    """The graph of a HIR or MIR module, and what compiling it calls for."""
+    if module.stage is Stage.HIR:
+        return module.hir, {"fusion.policy": module.policy}
+    return module.mir, {}
 
-    return bind(graph, binding)[0]
+
+def _binding_for(graph: Graph, binding: DimBinding | Mapping[str, int]) -> DimBinding:
+    if isinstance(binding, DimBinding):
+        return binding
+    known = sorted(symbol.name for symbol in graph.symbols)
+    for name in binding:
+        if name not in known:
+            raise UnknownNameError(
+                f"session: {graph.name} has no symbol {name!r}",
+                Fact("symbols", ", ".join(known) or "none"),
+                hint=nearest(name, known),
+            )
+    return DimBinding.of(**binding)
 
 
 def available_devices(host: PluginHost | None = None) -> list[str]:

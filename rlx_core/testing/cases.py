@@ -18,6 +18,7 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType
+from rlx_core.plugins import default_host
 
 __all__ = ["Program", "cases_of", "ops_of", "programs", "rejections", "select"]
 
@@ -153,8 +154,19 @@ def typed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return list(interpret(graph, dict(zip(graph.input_types, arrays, strict=True))))
 
 
-def ops_of(module: str) -> tuple[type[Op], ...]:
-    """The ops that a module offers: its `OPS`, or what its `rlx_ops` hook returns.
+def ops_of(plugin: str) -> tuple[type[Op], ...]:
+    """The ops of a plugin by its name, or those that a module offers: its `OPS`, or what its `rlx_ops` hook returns.
+
+    Raises:
+        UnknownNameError: There is no such plugin or module, or it offers none.
+    """
+    registry = default_host().activate_for(f"domain.{plugin}")
+    own = tuple(registry.load("ops", name) for name in registry.ops if name.startswith(f"{plugin}."))
+    return own or ops_of_module(plugin)
+
+
+def ops_of_module(module: str) -> tuple[type[Op], ...]:
+    """The ops that a module offers.
 
     Raises:
         UnknownNameError: There is no such module, or it offers none.
@@ -162,7 +174,7 @@ def ops_of(module: str) -> tuple[type[Op], ...]:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise UnknownNameError(f"--rlx-plugin: there is no module {error.name!r}") from error
+        raise UnknownNameError(f"--rlx-plugin: there is no plugin {module!r}, and no module {error.name!r}") from error
     offered = found.OPS if hasattr(found, "OPS") else found.rlx_ops() if hasattr(found, "rlx_ops") else ()
     ops = tuple(op for entry in offered for op in _classes(entry))
     if not ops:

@@ -20,7 +20,9 @@ pytest.register_assert_rewrite("rlx_core.testing.laws")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rlx", "the laws of rlx")
-    group.addoption("--rlx-plugin", action="append", default=[], metavar="MODULE", help="try the ops of this module")
+    group.addoption(
+        "--rlx-plugin", action="append", default=[], metavar="NAME", help="try the ops of this plugin or module"
+    )
     group.addoption("--rlx-op", action="append", default=[], metavar="NAME", help="try only this op")
     group.addoption(
         "--rlx-backend",

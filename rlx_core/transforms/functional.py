@@ -7,7 +7,7 @@ and inlines the result, so transformations nest in any order and closures over t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from attrs import frozen
@@ -18,10 +18,12 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType, normalize_axis
+from rlx_core.plugins import default_host
 from rlx_core.transforms.batch import vmap_graph
+from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single
+from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
@@ -69,12 +71,16 @@ class Call:
         return leaves
 
     def inline(self, graph: Graph, added: Sequence[Any] = (), leaves: Mapping[str, Value] | None = None) -> Results:
-        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order."""
+        """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order.
+
+        They go to the innermost trace, which need not be the one of the call: a pullback may be mapped.
+        """
+        builder = ambient_builder() or self.builder
         own = self.traced.graph.input_types
         extra = [name for name in graph.input_types if name not in own]
         bindings = {**self.values, **(leaves or {}), **self.traced.captures}
-        bindings |= {n: as_value(self.builder, a) for n, a in zip(extra, added, strict=True)}
-        return inline(self.builder, graph, bindings)
+        bindings |= {n: as_value(builder, a) for n, a in zip(extra, added, strict=True)}
+        return inline(builder, graph, bindings)
 
     def returned(self, outputs: Sequence[Any]) -> Any:
         """What the function returns, with these leaves."""
@@ -103,6 +109,18 @@ def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[st
     return Call(builder, traced, values, {n: Tree(single(t), t.names) for n, (_, t) in subtrees.items()})
 
 
+def engine_for(graph: Graph) -> Engine:
+    """Where rules for the ops of `graph` come from: the ops themselves, and the plugins that extend their domains."""
+    host = default_host()
+    registry = host.activate_for(*(f"domain.{node.op.name.partition('.')[0]}" for node in graph.nodes))
+    if not registry.rules:
+        return STANDARD
+    return Engine(rules={(r.kind, r.op): r.load.resolve() for r in registry.rules.values() if r.kind in ENGINE_KINDS})
+
+
+ENGINE_KINDS: Final = ("vjp", "jvp", "batch", "decompose")
+
+
 def as_value(builder: Builder, data: Any) -> Value:
     """Anything array-like as a value of `builder`."""
     return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
@@ -120,7 +138,9 @@ def value_and_grad(
         graph = call.traced.graph
         _expect_scalar_loss(graph, has_aux)
         aux = len(graph.outputs) - 1
-        both = grad_with_loss(graph, wrt, aux=aux, seed="one", allow_unreached=allow_unreached)
+        both = grad_with_loss(
+            graph, wrt, aux=aux, seed="one", allow_unreached=allow_unreached, engine=engine_for(graph)
+        )
         results = call.inline(both)
         gradients = dict(zip(wrt, results[len(graph.outputs) :], strict=True))
         trees = tuple(call.argument(name, gradients) for name in chosen)
@@ -161,7 +181,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     call = enter("vjp", function, primals, {})
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
-    graph = vjp_graph(call.traced.graph, wrt)
+    graph = vjp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
     count = len(call.traced.graph.outputs)
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
@@ -180,7 +200,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     wrt = call.differentiable("jvp", tuple(call.subtrees))
     flat, tree = flatten(tuple(tangents), "tangents")
     same_structure("jvp", flatten(tuple(primals), "tangents")[1], tree)
-    graph = jvp_graph(call.traced.graph, wrt)
+    graph = jvp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
     results = call.inline(graph, flat)
     outputs = call.traced.graph.outputs
     pairs = zip(outputs, results[len(outputs) :], strict=True)
@@ -263,19 +283,17 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         )
         dynamic = [(leaf.name, value, axis) for leaf, value, axis in places if leaf.role != "static"]
         axes = {name: axis for name, _, axis in dynamic}
-        graph = vmap_graph(call.traced.graph, axes, _out_axes(out_axes, call.traced.results), size=size)
+        outs = _out_axes(out_axes, call.traced.results)
+        graph = vmap_graph(call.traced.graph, axes, outs, size=size, engine=engine_for(call.traced.graph))
         return call.returned(call.inline(graph, leaves={n: as_value(call.builder, v) for n, v, _ in dynamic}))
 
     return transformed
 
 
 def _axes_of(axis: Any, argument: Any) -> list[int | None]:
-    leaves, tree = flatten(argument)
-    if axis is None or isinstance(axis, int):
-        return [None if is_static_leaf(leaf) else axis for leaf in leaves]
-    flat, given = flatten(axis)
-    same_structure("vmap in_axes", tree, given)
-    return list(flat)
+    """The mapped axis of each leaf; Python scalars have none, whatever `axis` says."""
+    axes = spread("vmap in_axes", axis, argument)
+    return [None if is_static_leaf(leaf) else at for leaf, at in zip(flatten(argument)[0], axes, strict=True)]
 
 
 def _mapped_size(args: Sequence[Any], axes: Sequence[Sequence[int | None]]) -> Dim:
@@ -308,8 +326,4 @@ def _drop_axis(leaf: Any, axis: int | None) -> Any:
 
 
 def _out_axes(out_axes: Any, results: Tree) -> list[int | None]:
-    if out_axes is None or isinstance(out_axes, int):
-        return [out_axes] * len(results.names)
-    flat, tree = flatten(out_axes, "result")
-    same_structure("vmap out_axes", results, tree)
-    return list(flat)
+    return spread("vmap out_axes", out_axes, results.unflatten(range(len(results.names))))

@@ -16,10 +16,11 @@ from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, Value, building
+from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments
 
-__all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "trace", "trace_flat"]
+__all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "not_an_array", "trace", "trace_flat"]
 
 Role = Literal["input", "param", "static"]
 
@@ -109,7 +110,7 @@ def trace_flat(
 ) -> tuple[Graph, Tree, dict[str, Value]]:
     """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured."""
     builder = Builder(name, capturing=capturing)
-    with building(builder):
+    with building(builder), locating():
         stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
         returned, results = flatten(call(stand_ins), "result")
         outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
@@ -124,8 +125,15 @@ def _leaf(name: str, value: Any, params: Callable[[str, Any], bool]) -> Leaf:
     try:
         found = leaf_type(value)
     except TraceError as error:
-        raise TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=error.hint) from None
+        raise not_an_array(name, value, error) from None
     return Leaf(name, "param" if params(name, value) else "input", found)
+
+
+def not_an_array(name: str, value: Any, error: TraceError) -> TraceError:
+    """The error for a leaf of the arguments that is no array; a traced value keeps its own."""
+    if isinstance(value, Value):
+        return error
+    return TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=error.hint)
 
 
 def _stand_in(builder: Builder, leaf: Leaf) -> Any:

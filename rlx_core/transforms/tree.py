@@ -13,9 +13,9 @@ from typing import Any
 import optree
 from attrs import frozen
 
-from rlx_core.errors import Fact, ShapeError
+from rlx_core.errors import AxisError, Fact, ShapeError
 
-__all__ = ["Tree", "bind_arguments", "flatten", "flatten_arguments", "same_structure", "single"]
+__all__ = ["Tree", "bind_arguments", "flatten", "flatten_arguments", "same_structure", "single", "spread"]
 
 
 @frozen
@@ -89,4 +89,25 @@ def same_structure(what: str, wanted: Tree, found: Tree) -> None:
         f"{wanted.structure.num_leaves})",
         *([Fact("missing", ", ".join(missing[:5]))] if missing else []),
         *([Fact("extra", ", ".join(extra[:5]))] if extra else []),
+        *([] if missing or extra else [Fact("wanted", wanted.structure), Fact("found", found.structure)]),
     )
+
+
+def spread(what: str, axes: Any, tree: Any) -> list[int | None]:
+    """An axis for each leaf of `tree`: `axes` is one for all, or a pytree whose leaves stand for whole subtrees.
+
+    Raises:
+        ShapeError: It is a pytree, and does not lie over `tree`.
+        AxisError: A leaf of it is neither an axis nor `None`.
+    """
+    try:
+        # `None` is a leaf among axes and no leaf of a tree, so it is a leaf for both here and dropped from the tree's after.
+        found = optree.broadcast_prefix(axes, tree, none_is_leaf=True)
+    except ValueError:
+        shape = optree.tree_structure(axes, none_is_leaf=True)
+        raise ShapeError(f"{what}: {shape} does not lie over the structure {optree.tree_structure(tree)}") from None
+    wrong = [a for a in found if not (a is None or type(a) is int)]
+    if wrong:
+        raise AxisError(f"{what}: {wrong[0]!r} is neither an axis nor None")
+    leaves = optree.tree_leaves(tree, none_is_leaf=True)
+    return [a for a, leaf in zip(found, leaves, strict=True) if leaf is not None]

@@ -7,12 +7,13 @@ import pytest
 from attrs import evolve
 
 from rlx_core.errors import FormatError, UnknownNameError, VerifyError
+from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.dims import symbol
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.lir import Alias, Slot, Step
 from rlx_core.ir.module import Module, Stage
+from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import encode_lir, fingerprint_lir
-from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.serialize import load, save
 from rlx_core.ir.text_lir import parse_lir, print_lir
 from rlx_core.ir.types import TensorType, spec
@@ -22,7 +23,6 @@ from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.lower import make_lir
-from rlx_core.ir.op import Op
 
 
 def target():

@@ -152,7 +152,11 @@ def test_a_written_rule_agrees_with_the_derived_one(case: Case, calculus: Any) -
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)  # f64: a dozen roundings
 
 
-@pytest.mark.parametrize("case", [c for c in SMOOTH if c.sample.types[-1].dtype.name in ("f16", "c64")], ids=repr)
+@pytest.mark.parametrize(
+    "case",
+    [c for c in SMOOTH if types(c)[-1].dtype.name in ("f16", "c64") and len({t.dtype for t in types(c)}) == 1],
+    ids=repr,
+)
 def test_rules_compute_in_the_dtype_of_their_operands(case: Case, calculus: Any) -> None:
     """A constant of another dtype would widen everything after it; the last cast would hide that from the types."""
     made: list[Value] = []
@@ -163,8 +167,6 @@ def test_rules_compute_in_the_dtype_of_their_operands(case: Case, calculus: Any)
         made.extend(r for node in y.node.owner.nodes for r in node.results)
         return found[0]
 
-    if len({t.dtype for t in types(case)}) > 1:
-        pytest.skip("its operands meet in another dtype")
     calculus.evaluate(differentiated, *arrays(case))
     own = types(case)[0].dtype
 

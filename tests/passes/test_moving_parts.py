@@ -189,5 +189,3 @@ class TestInlineInto:
         target = program(lambda x, y, v: x + v, params=[("v", "f32[2, 3]")])
         with pytest.raises(FormatError, match="two inputs or params called 'v'"):
             inline_into(target, self.source(), {"a": target.find("x")})
-
-

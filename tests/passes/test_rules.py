@@ -27,7 +27,7 @@ def toy(x, y, p, q):
     """Rules for trying the engine."""
     yield rewrite("neg-neg", -(-x)).to(x)
     yield rewrite("fuse", exp(log(x)) * y).to(tanh(x + y))
-    yield rewrite("turn-turn", Transpose(perm=q)(Transpose(perm=p)(x))).to(
+    yield rewrite("turn-turn", some(Transpose, perm=q)(some(Transpose, perm=p)(x))).to(
         lambda x, p, q: transpose(x, tuple(p[i] for i in q))
     )
     yield rewrite("same", x - x).to(lambda x: multiply(x, 0))

@@ -104,7 +104,7 @@ def test_the_value_map_spans_all_passes(graph):
 
 def test_graphs_are_shown_around_the_passes_that_were_named(graph):
     shown = []
-    watch = Watch(show=lambda heading, _: shown.append(heading), before=["cse"], after=["*"])
+    watch = Watch(show=lambda heading, _: shown.append(heading), before=frozenset({"cse"}), after=frozenset({"*"}))
     run_passes([CommonSubexpressions(), DeadCode()], graph, watch=watch)
     assert shown == ["before rlx.cse", "after rlx.cse", "after rlx.dead-code"]
 

@@ -58,7 +58,11 @@ class Acme:
 
     @hookimpl
     def rlx_passes(self):
-        return [PassSpec("acme.count", Count), PassSpec("acme.late", Late), PassSpec("acme.lost", "no_such_module:Lost")]
+        return [
+            PassSpec("acme.count", Count),
+            PassSpec("acme.late", Late),
+            PassSpec("acme.lost", "no_such_module:Lost"),
+        ]
 
     @hookimpl
     def rlx_rulesets(self):
@@ -78,7 +82,7 @@ class Acme:
 
 @pytest.fixture
 def registry():
-    return PluginHost([given_entry(Acme(), "acme")]).activate_all()
+    return PluginHost([given_entry(Acme())]).activate_all()
 
 
 @pytest.fixture
@@ -96,7 +100,8 @@ def mine(*mir, hir=(), lir=()):
 
 def test_the_default_pipelines_of_the_core_resolve(registry, target):
     for name in ("inference", "training", "none"):
-        assert plan(registry, {"use": name}, target).passes[-1].name == "rlx.dead-code"
+        names = [p.name for p in plan(registry, {"use": name}, target).passes]
+        assert "rlx.dead-code" in names[names.index("rlx.legalize") :]  # what legalising leaves behind is swept up
 
 
 def test_a_program_runs_through_the_plan(registry, target):
@@ -117,7 +122,9 @@ def test_bare_names_are_the_cores_and_others_are_said_in_full(registry):
 
 
 def test_options_come_from_the_line_before_the_table_before_the_default(registry):
-    config = mine("acme.count", {"acme.count": {"rounds": 3}}) | {"passes": {"acme.count": {"rounds": 2, "words": ["a"]}}}
+    config = mine("acme.count", {"acme.count": {"rounds": 3}}) | {
+        "passes": {"acme.count": {"rounds": 2, "words": ["a"]}}
+    }
     first, second = plan(registry, config).passes
     assert (first.made.rounds, first.made.words) == (2, ("a",))
     assert second.made.rounds == 3
@@ -210,8 +217,8 @@ class TestHash:
             {"use": "none"},
             {"passes": {"fold-constants": {"limit": 7}}},
             {"dispatch": {"policy": "force-common"}},
-            {"fusion": {"policy": "direct"}},
-            {"precision": {"policy": "auto-mixed"}},
+            {"fusion": {"policy": "fusable"}},
+            {"memory": {"alignment": 256}},
             {"memory": {"alignment": 128}},
         ],
     )
@@ -228,7 +235,7 @@ class TestHash:
             def rlx_passes(self):
                 return [PassSpec("other.count", Count)]
 
-        entries = [given_entry(Acme(), "acme"), given_entry(Other(), "other")]
+        entries = [given_entry(Acme()), given_entry(Other())]
         hashes = set()
         for seed in range(20):
             random.Random(seed).shuffle(entries)

@@ -17,7 +17,7 @@ from rlx_core.contributions import (
     KernelSpec,
     OpSpec,
 )
-from rlx_core.errors import FormatError, PluginError, UnknownNameError
+from rlx_core.errors import PluginError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.plugins import (
     PluginHost,
@@ -248,7 +248,7 @@ def test_a_reader_is_chosen_by_suffix(make):
 
     assert host.importer_for(".acme").name == "two.reader"
     assert active(host) == {"two"}
-    with pytest.raises(FormatError, match="no plugin can import such files") as caught:
+    with pytest.raises(UnknownNameError, match="no plugin can import such files") as caught:
         host.importer_for(".acmee")
     assert caught.value.hint == "did you mean `.acme`?"
 

@@ -1,6 +1,6 @@
 """The door: what this package offers, importing nothing heavy."""
 
-from rlx_core.contributions import BackendSpec
+from rlx_core.contributions import BackendSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 
@@ -10,6 +10,54 @@ def rlx_backends() -> list[BackendSpec]:
         BackendSpec(
             "cpu",
             load="rlx_cpu.backend:CpuBackend",
-            summary="This machine's processor, through NumPy and SciPy.",
+            summary="This machine's processor: native code where llvmlite is installed, NumPy and SciPy for the rest.",
         )
+    ]
+
+
+@hookimpl
+def rlx_options() -> list[OptionSpec]:
+    return [
+        OptionSpec(
+            "cpu.oracle",
+            bool,
+            False,
+            doc="Run programs by the reference interpreter in double precision: slow, and what everything is compared with.",
+            env="RLX_CPU_ORACLE",
+        ),
+        OptionSpec(
+            "cpu.tier",
+            str,
+            "auto",
+            doc="Which kernels run programs: native (needs llvmlite), numpy, or auto for the best that is there.",
+            env="RLX_CPU_TIER",
+        ),
+        OptionSpec(
+            "cpu.threads",
+            int,
+            0,
+            doc="Threads that run a program; 0 is every CPU that affinity and control group leave to the process.",
+            env="RLX_CPU_THREADS",
+        ),
+        OptionSpec(
+            "cpu.spin",
+            int,
+            200,
+            doc="Microseconds that a thread waits for the next run before it sleeps; runs soon after one another start faster.",
+            env="RLX_CPU_SPIN",
+        ),
+        OptionSpec(
+            "cpu.isa",
+            str,
+            "auto",
+            doc="The instruction set of native code: auto, avx512, avx2, sse2 or neon; one that the machine has.",
+            env="RLX_CPU_ISA",
+        ),
+        OptionSpec(
+            "cpu.deterministic",
+            bool,
+            True,
+            doc="Whether results must not depend on the number of threads; no kernel makes use of the freedom yet.",
+            env="RLX_CPU_DETERMINISTIC",
+        ),
     ]

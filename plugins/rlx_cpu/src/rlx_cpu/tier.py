@@ -11,16 +11,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rlx_core.errors import ConfigError, Fact
+from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
+from rlx_cpu.kernels import kernels
 
 if TYPE_CHECKING:
     from rlx_cpu.native.program import Settings
-    from rlx_cpu.native.table import NativeTable
 
-__all__ = ["native_program", "native_table", "properties", "reason_without", "settings"]
+__all__ = ["TIERS", "is_native", "kernel_table", "native_program", "properties", "reason_without", "settings"]
+
+TIERS = ("auto", "native", "numpy")
 
 
 @cache
@@ -33,30 +35,40 @@ def reason_without() -> str | None:
     return None if host_isa() is not None else "no instruction set that native code is made for"
 
 
+def is_native(options: Mapping[str, Any]) -> bool:
+    """Whether programs under these options are native.
+
+    Raises:
+        ConfigError: The tier that was asked for is none, or is not here.
+    """
+    wanted, reason = options.get("cpu.tier", "auto"), reason_without()
+    if wanted not in TIERS:
+        raise ConfigError(f"cpu.tier: {wanted!r} is none of {', '.join(TIERS)}", hint=nearest(wanted, TIERS))
+    if wanted == "native" and reason is not None:
+        raise ConfigError("cpu.tier: native was asked for and is not here", Fact("because", reason))
+    return wanted != "numpy" and reason is None
+
+
 @cache
-def native_table() -> NativeTable | None:
-    """The native kernels, or `None` without a native tier."""
-    if reason_without() is not None:
-        return None
+def kernel_table(is_native: bool) -> KernelTable:
+    """All kernels of a tier: the NumPy rows, and for the native tier its own before them."""
+    if not is_native:
+        return kernels
     from rlx_cpu.native.kernels import native
 
-    return native
+    return native.install(kernels)
 
 
-def properties() -> dict[str, str]:
+def properties(options: Mapping[str, Any]) -> dict[str, str]:
     """What reports say of the tier, and what a compiled program depends on."""
-    reason = reason_without()
-    if reason is not None:
-        return {"tier": "numpy", "why": reason}
-    from rlx_cpu.native.isa import host_isa
-
-    isa = host_isa()
-    assert isa is not None, "a native tier has an instruction set"
-    return {"tier": "native", "isa": isa.name}
+    chosen = settings(options)
+    if chosen is not None:
+        return {"tier": "native", "isa": chosen.isa.name}
+    return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
-def native_program(lir: Lir, kernels: KernelTable, options: Mapping[str, Any]) -> Program | None:
-    """The program on the native tier, or `None` if there is none.
+def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> Program | None:
+    """The program on the native tier, or `None` on the other.
 
     Raises:
         ConfigError: An option has a value that cannot be.
@@ -64,18 +76,17 @@ def native_program(lir: Lir, kernels: KernelTable, options: Mapping[str, Any]) -
     chosen = settings(options)
     if chosen is None:
         return None
+    from rlx_cpu.native.kernels import native
     from rlx_cpu.native.program import NativeProgram
 
-    table = native_table()
-    assert table is not None, "settings are of a native tier"
-    return NativeProgram(lir, kernels, table, chosen)
+    return NativeProgram(lir, table, native, chosen)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
-    """The options of this backend, checked; `None` without a native tier.
+    """The options of this backend, checked; `None` on the NumPy tier.
 
     Raises:
-        ConfigError: A number of threads below 0, a negative spin, an instruction set that this machine lacks.
+        ConfigError: A number of threads below 0, a negative spin, a tier or an instruction set that this machine lacks.
     """
     threads, spin = options.get("cpu.threads", 0), options.get("cpu.spin", 200)
     if threads < 0:
@@ -83,9 +94,9 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     if spin < 0:
         raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
     wanted = options.get("cpu.isa", "auto")
-    reason = reason_without()
-    if reason is not None:
+    if not is_native(options):
         if wanted != "auto":
+            reason = reason_without() or "cpu.tier is numpy"
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
         return None
     from rlx_cpu.native.isa import named

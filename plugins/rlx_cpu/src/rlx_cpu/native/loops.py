@@ -1,7 +1,7 @@
 """Loop kernels as native kernels: every op whose meaning is one kernel of the loop language and whose steps have code.
 
-The ops are listed so that reports name them and prefer these rows; any other op (a plugin's, a fused region) is taken by the
-last row on the same conditions.
+The ops are listed, so that a report names each; element-wise ops of plugins are taken by the row of their base class. An op
+whose meaning would be one kernel but which is not listed goes through its decomposition, or whatever rewrite a plugin brings.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rlx_core.ops import (
     softmax,
     structural,
 )
+from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import scalar
 from rlx_cpu.native.contract import Emitted, Layout, Place
@@ -150,4 +151,6 @@ native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop")(emit_l
 native.register(selection.Where, when=is_loop, in_place=(1, 2), name="loop_where")(emit_loop)
 native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows")(emit_loop)
 native.register(*OTHERS, when=is_loop, name="loop_of")(emit_loop)
-native.register(Op, when=is_loop, name="loop_any")(emit_loop)
+native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise")(emit_loop)
+native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary")(emit_loop)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region")(emit_loop)

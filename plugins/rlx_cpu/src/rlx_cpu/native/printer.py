@@ -441,8 +441,12 @@ class Writer:
             assert isinstance(reduce, Reduce), "totals are of reductions"
             value = self._lifted(reduce.arg, self.value(reduce.arg, at, here), at)
             self._accumulate(reduce, variables[which % len(variables)], value, at)
-        for number in nest.stores:
-            self.store(self.kernel.stores[number], at, here)
+        # Every value before any store: a result may lie in the bytes of an operand that another result still needs.
+        stores = [self.kernel.stores[s] for s in nest.stores]
+        for store in stores:
+            self.value(store.value, at, here)
+        for store in stores:
+            self.store(store, at, here)
 
     # --------------------------------------------------------------------------------- reductions
 

@@ -1,7 +1,7 @@
 """Native kernels: which op classes have an emitter, and what each accepts.
 
-A row here becomes a row of the target's one `KernelTable`, with a priority above the NumPy rows and a name that begins with
-`native_`: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is the op's own NumPy
+A row here becomes a row of the target's one `KernelTable`, with a name that begins with `native_`, and the NumPy rows of that
+table step back behind it: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is the op's own NumPy
 meaning, for whoever runs a step outside a native program.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+from attrs import evolve
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Node, as_results
@@ -18,11 +19,11 @@ from rlx_core.ir.op import Op
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
 from rlx_cpu.native.contract import Emit
 
-__all__ = ["PREFIX", "PRIORITY", "NativeTable", "native"]
+__all__ = ["PREFIX", "NativeTable", "native"]
 
 PREFIX = "native_"
-PRIORITY = 100
-"""Above every NumPy row; among native rows a higher one is preferred as usual."""
+STEP_BACK = 100
+"""How far the NumPy rows step back. Native rows stay at 0, so that a plugin's row that asks to come first still does."""
 
 _E = TypeVar("_E", bound=Emit)
 
@@ -65,7 +66,7 @@ class NativeTable:
                     workspace=workspace,
                     in_place=in_place,
                     accepts_strides=accepts_strides,
-                    priority=PRIORITY + priority,
+                    priority=priority,
                     name=unique,
                 )(run)
                 self._emitters[unique] = emit
@@ -80,8 +81,8 @@ class NativeTable:
     def install(self, table: KernelTable) -> KernelTable:
         """A table with the native rows beside those of `table`."""
         whole = KernelTable(table.target, plugin=table.plugin)
-        for each in (table, self._rows):
-            whole.merge(each)
+        whole.merge(self._rows)
+        whole.merge(evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in table)
         return whole
 
     def __iter__(self) -> Iterator[Kernel]:

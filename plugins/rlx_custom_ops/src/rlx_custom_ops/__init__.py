@@ -1,0 +1,56 @@
+"""Linear algebra for rlx, as a package of its own: one op one class, one family one file, kernels beside them.
+
+Everything here rests on what any package can import from rlx. The functions are loaded when they are first used, because
+rlx imports this package to read `plugin.py`, which must be quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlx_custom_ops.ops.cholesky import cholesky
+    from rlx_custom_ops.ops.determinant import logdet, slogdet
+    from rlx_custom_ops.ops.eigh import eigh
+    from rlx_custom_ops.ops.expm import expm
+    from rlx_custom_ops.ops.least_squares import lstsq, pinv
+    from rlx_custom_ops.ops.qr import qr
+    from rlx_custom_ops.ops.solve import inverse, solve
+    from rlx_custom_ops.ops.svd import svd
+    from rlx_custom_ops.ops.triangular import triangular_solve
+
+__all__ = [
+    "cholesky",
+    "eigh",
+    "expm",
+    "inverse",
+    "logdet",
+    "lstsq",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "triangular_solve",
+]
+
+_FAMILIES = {
+    "inverse": "solve",
+    "logdet": "determinant",
+    "lstsq": "least_squares",
+    "pinv": "least_squares",
+    "slogdet": "determinant",
+    "triangular_solve": "triangular",
+}
+"""The file of a function in `ops/`, where it is not called like the function."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.ops.{_FAMILIES.get(name, name)}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

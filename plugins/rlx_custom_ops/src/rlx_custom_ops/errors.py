@@ -1,0 +1,97 @@
+"""What a matrix can be that an op cannot take, found out when the program runs.
+
+These are raised by the references and by the kernels alike, as NumPy does and unlike systems that return NaN: a NaN travels
+through a training run and is noticed where it no longer says which matrix it came from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlx_core.errors import Fact, RlxError
+
+__all__ = ["LinearAlgebraError", "NoConvergenceError", "NotPositiveDefiniteError", "SingularMatrixError"]
+
+
+class LinearAlgebraError(RlxError, np.linalg.LinAlgError):
+    """A matrix does not have what an operation needs; the special cases say what.
+
+    It is also NumPy's `LinAlgError`, so code that catches that one works unchanged.
+    """
+
+
+class NotPositiveDefiniteError(LinearAlgebraError):
+    """A Cholesky factor was asked of a matrix that has none.
+
+    This fails, because an eigenvalue is -1:
+
+        cholesky([[1.0, 2.0], [2.0, 1.0]])
+
+    This works:
+
+        cholesky([[2.0, 1.0], [1.0, 2.0]])
+
+    A covariance that is positive definite on paper may miss it by rounding: add a small multiple of the identity.
+    """
+
+
+class SingularMatrixError(LinearAlgebraError):
+    """A system was to be solved whose matrix has no inverse.
+
+    This fails, because the second row is twice the first:
+
+        solve([[1.0, 2.0], [2.0, 4.0]], [1.0, 1.0])
+
+    This works, and gives the shortest of the closest solutions:
+
+        lstsq([[1.0, 2.0], [2.0, 4.0]], [1.0, 1.0])
+
+    Only matrices that are singular to the last bit are refused; nearly singular ones give large numbers. Derivatives
+    solve systems too: `slogdet` of a singular matrix is (0, -inf), and its gradient raises this.
+    """
+
+
+class NoConvergenceError(LinearAlgebraError):
+    """LAPACK's iteration for eigenvalues or singular values did not end; this is rare, and depends on the matrix alone.
+
+    Adding a perturbation of the size of rounding (1e-15 times the norm in float64) usually mends it.
+    """
+
+
+def which(index: tuple[int, ...]) -> str:
+    """The matrix an error is about, in words."""
+    return f"the matrix at batch index {list(index)}" if index else "the matrix"
+
+
+def not_positive_definite(op: str, index: tuple[int, ...], order: int, size: int) -> NotPositiveDefiniteError:
+    """The error for the first leading minor that is not positive."""
+    return NotPositiveDefiniteError(
+        f"{op}: {which(index)} is not positive definite: "
+        f"its leading minor of order {order} (of {size}) is not positive",
+        Fact("batch index", list(index)),
+    )
+
+
+def singular(op: str, index: tuple[int, ...], a: np.ndarray) -> SingularMatrixError:
+    """The error for a pivot of exactly 0 in `a`."""
+    rank, size = int(np.linalg.matrix_rank(a)), a.shape[-1]
+    return SingularMatrixError(
+        f"{op}: {which(index)} is singular: a pivot is exactly 0, the numerical rank is {rank} of {size}",
+        Fact("batch index", list(index)),
+        hint="`lstsq` solves systems of any rank",
+    )
+
+
+def zero_on_diagonal(op: str, index: tuple[int, ...], row: int, size: int) -> SingularMatrixError:
+    """The error for a triangular matrix without an inverse."""
+    return SingularMatrixError(
+        f"{op}: {which(index)} is singular: element {row} of its diagonal (of {size}) is exactly 0",
+        Fact("batch index", list(index)),
+    )
+
+
+def no_convergence(op: str, index: tuple[int, ...]) -> NoConvergenceError:
+    """The error for an iteration that did not end."""
+    return NoConvergenceError(
+        f"{op}: the iteration for {which(index)} did not converge", Fact("batch index", list(index))
+    )

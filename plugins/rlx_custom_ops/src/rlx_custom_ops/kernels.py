@@ -1,0 +1,160 @@
+"""Kernels for target `cpu`: LAPACK through SciPy, one matrix after the other, written into the buffers of the plan.
+
+LAPACK factors whole matrices in an order of its own, so operands may be strided and each is copied once. `Inverse`, `Logdet`,
+`Pinv` and `Lstsq` have no kernel: they are replaced by their decompositions. The conventions (triangles, phases, what is
+refused) are those of the references; a test compares the two on every sample.
+Their names are prefixed because a table that several packages add to has each name once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import get_lapack_funcs
+
+from rlx_core.pipeline.kernels import KernelTable
+from rlx_custom_ops.errors import no_convergence, not_positive_definite, singular
+from rlx_custom_ops.ops.cholesky import Cholesky
+from rlx_custom_ops.ops.determinant import Slogdet
+from rlx_custom_ops.ops.eigh import Eigh
+from rlx_custom_ops.ops.expm import Expm
+from rlx_custom_ops.ops.matrices import hermitian_array, is_finite, stack
+from rlx_custom_ops.ops.phases import phases
+from rlx_custom_ops.ops.qr import Qr, with_positive_diagonal
+from rlx_custom_ops.ops.solve import Solve
+from rlx_custom_ops.ops.svd import Svd, with_fixed_phases
+from rlx_custom_ops.ops.triangular import TriangularSolve
+
+__all__ = ["kernels"]
+
+kernels = KernelTable("cpu", plugin="linalg")
+
+LAPACK = "f32 f64 c64 c128"
+NUMBER = {"none": 0, "transpose": 1, "adjoint": 2}  # what `trtrs` calls the operations
+
+
+def routine(name: str, *arrays: np.ndarray) -> Callable[..., Any]:
+    """The LAPACK routine for the dtype of the arrays."""
+    found: Any = get_lapack_funcs(name, arrays)  # typed as one routine or a list of them
+    return found
+
+
+@kernels.register(Cholesky, dtypes=LAPACK, accepts_strides=True)
+def lapack_potrf(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+    """Blocked Cholesky."""
+    a = hermitian_array(a)
+    if a.size == 0:
+        return
+    factor = routine(
+        "potrf",
+        a,
+    )
+    for index in stack(a):
+        if not is_finite(a[index]):
+            out[index] = np.nan
+            continue
+        lower, info = factor(a[index], lower=True, clean=True)
+        if info > 0:
+            raise not_positive_definite("cholesky", index, info, a.shape[-1])
+        out[index] = lower
+
+
+@kernels.register(TriangularSolve, dtypes=LAPACK, accepts_strides=True)
+def lapack_trtrs(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+    """Substitution, forwards or backwards."""
+    op.check_diagonal(a)
+    if b.size == 0:
+        return
+    substitute = routine("trtrs", a, b)
+    for index in stack(a):
+        # SciPy hands `b` over in Fortran order and gets a copy back; `info` is 0 because the diagonal was checked.
+        out[index] = substitute(
+            a[index], b[index], lower=op.lower, trans=NUMBER[op.operation], unitdiag=op.unit_diagonal
+        )[0]
+
+
+@kernels.register(Solve, dtypes=LAPACK, accepts_strides=True)
+def lapack_gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+    """LU with partial pivoting, and two substitutions."""
+    if b.size == 0:
+        return
+    solve = routine("gesv", a, b)
+    for index in stack(a):
+        _, _, x, info = solve(a[index], b[index])
+        if info > 0:
+            raise singular("solve", index, a[index])
+        out[index] = x
+
+
+@kernels.register(Slogdet, dtypes=LAPACK, accepts_strides=True)
+def lapack_getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+    """The diagonal of LU with partial pivoting."""
+    signs, logarithms = out
+    if a.size == 0:
+        signs[...], logarithms[...] = 1, 0
+        return
+    factor = routine(
+        "getrf",
+        a,
+    )
+    for index in stack(a):
+        lu, pivots, _ = factor(a[index])  # `info` says that a pivot is 0, which is an answer here
+        diagonal = np.diagonal(lu)
+        modulus = np.abs(diagonal)
+        swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            directions = np.where(modulus == 0, 0, diagonal / modulus)
+            signs[index] = (-1) ** (swaps % 2) * np.prod(directions)
+            logarithms[index] = np.sum(np.log(modulus))
+
+
+@kernels.register(Qr, dtypes=LAPACK, accepts_strides=True)
+def lapack_geqrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+    """Householder reflections."""
+    for index in stack(a):
+        if is_finite(a[index]):
+            q, r = scipy.linalg.qr(a[index], mode="economic", check_finite=False)
+            out[0][index], out[1][index] = with_positive_diagonal(q, r)
+        else:
+            out[0][index], out[1][index] = np.nan, np.nan
+
+
+@kernels.register(Eigh, dtypes=LAPACK, accepts_strides=True)
+def lapack_heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
+    """Divide and conquer on the tridiagonal form."""
+    a = hermitian_array(a)
+    for index in stack(a):
+        if not is_finite(a[index]):
+            out[0][index], out[1][index] = np.nan, np.nan
+            continue
+        try:
+            w, v = scipy.linalg.eigh(a[index], driver="evd", check_finite=False)
+        except np.linalg.LinAlgError:
+            raise no_convergence("eigh", index) from None
+        out[0][index], out[1][index] = w, v * phases(v)
+
+
+@kernels.register(Svd, dtypes=LAPACK, accepts_strides=True)
+def lapack_gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: Any) -> None:
+    """Divide and conquer on the bidiagonal form."""
+    for index in stack(a):
+        if not is_finite(a[index]):
+            for part in out:
+                part[index] = np.nan
+            continue
+        try:
+            found = scipy.linalg.svd(a[index], full_matrices=False, check_finite=False)
+        except np.linalg.LinAlgError:
+            raise no_convergence("svd", index) from None
+        for part, factor in zip(out, with_fixed_phases(*found), strict=True):
+            part[index] = factor
+
+
+@kernels.register(Expm, dtypes=LAPACK, accepts_strides=True)
+def scipy_expm(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+    """Scaling and squaring with a degree chosen by the norm (Al-Mohy & Higham 2010)."""
+    for index in stack(a):
+        out[index] = scipy.linalg.expm(a[index]) if is_finite(a[index]) else np.nan

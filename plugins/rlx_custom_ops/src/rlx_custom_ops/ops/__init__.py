@@ -1,0 +1,17 @@
+"""The ops by family. `OPS` is all of them; the modules know the mathematics and NumPy, and nothing of kernels."""
+
+from rlx_custom_ops.ops import cholesky, determinant, eigh, expm, least_squares, qr, solve, svd, triangular
+
+__all__ = ["OPS"]
+
+OPS = (
+    *cholesky.OPS,
+    *triangular.OPS,
+    *solve.OPS,
+    *determinant.OPS,
+    *qr.OPS,
+    *eigh.OPS,
+    *svd.OPS,
+    *least_squares.OPS,
+    *expm.OPS,
+)

@@ -1,0 +1,180 @@
+"""What the families share: checks of types, the algebra of matrices in the last two axes, and loops over the others.
+
+In formulas, `ᴴ` is the conjugate transpose. The cotangent of a complex z is ∂L/∂z̄, so a linear map and its rule are adjoint
+under Re Σ conj(u)·v; where a real number comes from a complex matrix, a factor ½ makes up for the two conventions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_core import c64, c128, f32, f64
+from rlx_core.errors import ShapeError
+from rlx_core.ops import (
+    Dim,
+    TensorType,
+    Value,
+    Zero,
+    broadcast_shapes,
+    broadcast_to,
+    conjugate,
+    expand_dims,
+    expect_dtype,
+    expect_rank,
+    matrix_transpose,
+    permute_dims,
+    real,
+    reshape,
+    same_dim,
+    squeeze,
+    tril,
+    triu,
+    zeros_like,
+)
+
+__rlx_library__ = True  # errors point at the line that called us
+
+DTYPES = (f32, f64, c64, c128)
+"""What LAPACK computes in. Narrower floats and integers are refused: casting them is the caller's decision."""
+
+EPSILON = {f32: 2.0**-23, c64: 2.0**-23, f64: 2.0**-52, c128: 2.0**-52}
+
+
+# ------------------------------------------------------------------------------------------ types
+
+
+def expect_matrix(name: str, x: TensorType) -> None:
+    """Require two or more axes and a dtype of LAPACK.
+
+    Raises:
+        ShapeError, DtypeError: It has fewer axes, or another dtype.
+    """
+    expect_rank(name, x, 2)
+    expect_dtype(name, x, DTYPES)
+
+
+def expect_square(name: str, x: TensorType) -> None:
+    """Require a stack of square matrices.
+
+    Raises:
+        ShapeError, DtypeError: It is none.
+    """
+    expect_matrix(name, x)
+    if not same_dim(x.shape[-1], x.shape[-2]):
+        raise ShapeError(f"{name} must be square, not {x}")
+
+
+def least_dim(x: TensorType) -> Dim:
+    """The smaller one of the last two dims.
+
+    Raises:
+        ShapeError: It cannot be told, because one of them is a symbol.
+    """
+    rows, columns = x.shape[-2:]
+    if isinstance(rows, int) and isinstance(columns, int):
+        return min(rows, columns)
+    if rows == columns:
+        return rows
+    raise ShapeError(f"which one of {rows} and {columns} is smaller must be known", hint="bind one of the sizes first")
+
+
+def real_type(x: TensorType, *shape: Dim) -> TensorType:
+    """The real type of norms and eigenvalues of `x`."""
+    return TensorType(x.dtype.component, shape)
+
+
+# ------------------------------------------------------------------------------- values in formulas
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose, xᴴ."""
+    turned = matrix_transpose(x)
+    return conjugate(turned) if turned.dtype.is_complex else turned
+
+
+def hermitian(x: Any) -> Any:
+    """The Hermitian part, (x + xᴴ) / 2."""
+    return 0.5 * (x + adjoint(x))
+
+
+def lower_half(x: Any) -> Any:
+    """The lower triangle with the diagonal halved, so that a Hermitian x is `lower_half(x)` plus its adjoint."""
+    return 0.5 * (tril(x) + tril(x, k=-1))
+
+
+def upper_half(x: Any) -> Any:
+    """The upper triangle with the diagonal halved."""
+    return 0.5 * (triu(x) + triu(x, k=1))
+
+
+def real_part(x: Any) -> Any:
+    return real(x) if x.dtype.is_complex else x
+
+
+def rows(x: Any) -> Any:
+    """A vector for each matrix as one that scales its columns: element j beside column j."""
+    return expand_dims(x, -2)
+
+
+def present(t: Value | Zero, like: Value) -> Value:
+    """A tangent or cotangent as a value: zeros of the primal's type where there is none."""
+    return zeros_like(like) if isinstance(t, Zero) else t
+
+
+# --------------------------------------------------------------------------------------- batching
+
+
+def free_leading_axes(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """The batching rule of all that maps matrices in the last two axes: a new axis in front is one more leading axis."""
+    return op(*(v if b else broadcast_to(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
+
+
+def batched_solve(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """The batching rule of solves: one matrix for many right sides is factorised once, their columns side by side."""
+    a, b = x
+    if is_batched[0] or a.ndim > 2:
+        return free_leading_axes(op, size, x, is_batched)
+    side_by_side = permute_dims(b, (1, 0, 2))
+    solved = op(a, reshape(side_by_side, (b.shape[1], size * b.shape[2])))
+    return permute_dims(reshape(solved, side_by_side.shape), (1, 0, 2))
+
+
+def of_systems(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """A function of a matrix and right sides, as the Array API calls `solve`: leading dims broadcast, and a `b` with one
+    axis is one column, whose axis is gone again in the result.
+    """
+    a, b = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))
+    is_vector = b.ndim == 1
+    columns = expand_dims(b, -1) if is_vector else b
+    if a.ndim >= 2 and columns.ndim >= 2:
+        leading = broadcast_shapes(tuple(a.shape[:-2]), tuple(columns.shape[:-2]))
+        a, columns = (repeated(x, (*leading, *x.shape[-2:])) for x in (a, columns))
+    x = function(a, columns)
+    return squeeze(x, axis=-1) if is_vector else x
+
+
+def repeated(x: Any, shape: tuple[Dim, ...]) -> Any:
+    """`x` broadcast to `shape`; no node where it has it."""
+    return x if tuple(x.shape) == shape else broadcast_to(x, shape)
+
+
+# ----------------------------------------------------------------------------------------- arrays
+
+
+def stack(a: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """The batch index of every matrix in `a`."""
+    yield from np.ndindex(a.shape[:-2])
+
+
+def hermitian_array(a: np.ndarray) -> np.ndarray:
+    """The Hermitian part of arrays. Halved before they are added, so that no finite matrix overflows."""
+    half = a * a.real.dtype.type(0.5)
+    return np.asarray(half + half.swapaxes(-1, -2).conj())
+
+
+def is_finite(a: np.ndarray) -> bool:
+    """Whether LAPACK may see it: a NaN or an infinity can keep its iterations from ending."""
+    return bool(np.isfinite(a).all())

@@ -1,0 +1,70 @@
+"""Which one of the eigenvectors that differ by a phase is meant, and what that adds to their derivatives.
+
+Eigenvectors and singular vectors are unique up to a factor of modulus 1 each. We take the one whose *pivot* is real and
+positive: its first element of at least nine tenths of the largest modulus. So all kernels agree, and complex vectors have
+a derivative at all. (Nine tenths, because vectors with elements of equal modulus are common, and rounding must not choose.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx_core.ops import (
+    abs,
+    astype,
+    conjugate,
+    cumulative_sum,
+    imag,
+    logical_and,
+    make_complex,
+    max,
+    real,
+    sum,
+)
+from rlx_custom_ops.ops.matrices import rows
+
+__rlx_library__ = True
+
+PIVOT = 0.9  # of the largest modulus
+
+
+def phases(vectors: np.ndarray) -> np.ndarray:
+    """For each column, the factor that makes its pivot real and positive."""
+    if vectors.size == 0:
+        return np.ones(vectors.shape[-1], vectors.dtype)
+    modulus = np.abs(vectors)
+    pivots = np.argmax(modulus >= PIVOT * modulus.max(axis=-2, keepdims=True), axis=-2)
+    found = np.take_along_axis(vectors, pivots[..., None, :], axis=-2)[..., 0, :]
+    return np.asarray(found.conj() / np.abs(found))
+
+
+def pivot_mask(vectors: Any) -> Any:
+    """1 at the pivot of each column and 0 elsewhere, in the vectors' dtype; constant under differentiation."""
+    modulus = abs(vectors)
+    is_candidate = modulus >= PIVOT * max(modulus, axis=-2, keepdims=True)
+    is_first = cumulative_sum(astype(is_candidate, "i32"), axis=-2) == 1
+    return astype(logical_and(is_candidate, is_first), vectors.dtype)
+
+
+def pushed(vectors: Any, t: Any) -> Any:
+    """The real rates by which each column's phase turns back, where its tangent `t` leaves the pivot's phase free."""
+    mask = pivot_mask(vectors)
+    return -imag(sum(mask * t, axis=-2)) / real(sum(mask * vectors, axis=-2))
+
+
+def turned(vectors: Any, rates: Any) -> Any:
+    """The tangent of `vectors` turning at real `rates`, one a column."""
+    return vectors * rows(make_complex(0, rates))
+
+
+def twist(vectors: Any, g: Any) -> Any:
+    """How much a cotangent sees the phase of each column: the transpose of `turned` with respect to the rates."""
+    return imag(sum(conjugate(vectors) * g, axis=-2))
+
+
+def pulled(vectors: Any, twists: Any) -> Any:
+    """What the twists of all that turns along add to the cotangent of `vectors`: the transpose of `pushed`."""
+    mask = pivot_mask(vectors)
+    return mask * rows(make_complex(0, -twists / real(sum(mask * vectors, axis=-2))))

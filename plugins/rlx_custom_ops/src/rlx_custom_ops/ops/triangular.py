@@ -1,0 +1,174 @@
+"""Systems with a triangular matrix: what the derivatives of all factorisations are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from attrs.validators import in_, instance_of
+
+from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.ops import (
+    ZERO,
+    Dim,
+    Op,
+    Rejected,
+    Sample,
+    TensorType,
+    Value,
+    Zero,
+    conjugate,
+    define_op,
+    expect_dtype,
+    expect_shape,
+    field,
+    matmul,
+    matrix_transpose,
+    promoted,
+    tril,
+    triu,
+)
+from rlx_custom_ops.errors import zero_on_diagonal
+from rlx_custom_ops.ops.matrices import (
+    adjoint,
+    batched_solve,
+    expect_matrix,
+    expect_square,
+    of_systems,
+    stack,
+)
+from rlx_custom_ops.ops.samples import anything, maker, samples_of, triangular
+
+__rlx_library__ = True
+
+Operation = Literal["none", "transpose", "adjoint"]
+
+
+@define_op(domain="linalg")
+class TriangularSolve(Op):
+    """The x with op(a) x = b, where only one triangle of `a` is read.
+
+    Shapes:
+        a: [..., n, n]    b: [..., n, k]    ->    x: [..., n, k]
+
+    Attributes:
+        lower: Which triangle holds `a`; the other one may hold anything.
+        operation: op(a) is a itself ("none"), its "transpose", or its "adjoint" (the conjugate transpose).
+        unit_diagonal: The diagonal is taken to be 1 and is not read.
+
+    Raises:
+        SingularMatrixError: When the program runs, if an element of the diagonal is exactly 0.
+
+    Source:
+        The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
+    """
+
+    lower: bool = field(default=True, validator=instance_of(bool))
+    operation: Operation = field(default="none", validator=in_(["none", "transpose", "adjoint"]))
+    unit_diagonal: bool = field(default=False, validator=instance_of(bool))
+
+    def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
+        return promoted(a, b)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        expect_square("a", a)
+        expect_matrix("b", b)
+        expect_dtype("b", b, (a.dtype,))
+        expect_shape("b", b, (*a.shape[:-1], b.shape[-1]))
+        return b
+
+    def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        self.check_diagonal(a)
+        triangle = np.tril(a) if self.lower else np.triu(a)
+        if self.unit_diagonal:
+            triangle = np.where(np.eye(a.shape[-1], dtype=bool), 1, triangle)  # chosen, because it may hold a NaN
+        if self.operation != "none":
+            triangle = triangle.swapaxes(-1, -2)
+        return np.linalg.solve(triangle.conj() if self.operation == "adjoint" else triangle, b)
+
+    def check_diagonal(self, a: np.ndarray) -> None:
+        """Require that no element that is divided by is 0.
+
+        Raises:
+            SingularMatrixError: One is.
+        """
+        if self.unit_diagonal:
+            return
+        for index in stack(a):
+            zeros = np.flatnonzero(np.diagonal(a[index]) == 0)
+            if zeros.size:
+                raise zero_on_diagonal("triangular_solve", index, int(zeros[0]), a.shape[-1])
+
+    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
+        db = self.with_operation({"none": "adjoint", "adjoint": "none", "transpose": "none"})(self.conjugated(a), g)
+        if self.operation == "adjoint":
+            da = matmul(y, adjoint(db))
+        else:
+            da = matmul(db, adjoint(y))
+        if self.operation == "transpose":
+            da = matrix_transpose(da)
+        return -self.read_part(da), db
+
+    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
+        t_a, t_b = t
+        if isinstance(t_a, Zero):
+            return ZERO if isinstance(t_b, Zero) else self(a, t_b)
+        moved = matmul(self.applied(self.read_part(t_a)), y)
+        return self(a, -moved if isinstance(t_b, Zero) else t_b - moved)
+
+    batch = batched_solve
+
+    def cost(self, a: TensorType, b: TensorType) -> Dim:
+        return b.size * a.shape[-1]
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from samples_of(triangular, "3 3, 3 2", "2 3 3, 2 3 1", "2 1 2 2, 2 1 2 1", "0 3 3, 0 3 2")
+        for lower in (True, False):
+            for operation in ("none", "transpose", "adjoint"):
+                for unit, dtype in ((False, "c128"), (True, "f64")):
+                    make = maker(anything if unit else triangular, [(3, 3), (3, 2)], dtype == "c128")
+                    types = (f"{dtype}[3, 3]", f"{dtype}[3, 2]")
+                    yield Sample(*types, make=make, lower=lower, operation=operation, unit_diagonal=unit)
+        yield Rejected("f32[2, 3]", "f32[2, 1]", error=ShapeError, says="a must be square")
+        yield Rejected("f32[2, 2]", "f32[3, 1]", error=ShapeError, says="b must be [2, 1], not f32[3, 1]")
+        yield Rejected("f32[2, 2]", "f32[2]", error=ShapeError, says="b must have 2 or more axes")
+        yield Rejected("f32[3, 2, 2]", "f32[4, 2, 1]", error=ShapeError, says="b must be [3, 2, 1], not f32[4, 2, 1]")
+        yield Rejected("i64[2, 2]", "i64[2, 1]", error=DtypeError, says="not i64")
+
+    def with_operation(self, instead: dict[Operation, Operation]) -> TriangularSolve:
+        """The same triangle with another operation."""
+        return TriangularSolve(self.lower, instead[self.operation], self.unit_diagonal)
+
+    def conjugated(self, a: Value) -> Any:
+        """The matrix for the adjoint system: (aᵀ)ᴴ is conj(a), which no operation of LAPACK says."""
+        return conjugate(a) if self.operation == "transpose" and a.dtype.is_complex else a
+
+    def read_part(self, x: Any) -> Any:
+        """The elements of `x` that lie where `a` is read."""
+        off = int(self.unit_diagonal)
+        return tril(x, k=-off) if self.lower else triu(x, k=off)
+
+    def applied(self, x: Any) -> Any:
+        """op(x)."""
+        if self.operation == "adjoint":
+            return adjoint(x)
+        return matrix_transpose(x) if self.operation == "transpose" else x
+
+
+def triangular_solve(
+    a: Any, b: Any, *, lower: bool = True, operation: Operation = "none", unit_diagonal: bool = False
+) -> Any:
+    """The x with op(a) x = b for a triangular `a`; see `TriangularSolve`. Leading dims broadcast; a `b` with one axis is one
+    column.
+
+    >>> import numpy as np
+    >>> triangular_solve(np.array([[2.0, 9.0], [1.0, 4.0]]), np.array([2.0, 9.0]))
+    array([1., 2.])
+    """
+    op = TriangularSolve(lower, operation, unit_diagonal)
+    return of_systems(op, a, b)
+
+
+OPS = (TriangularSolve,)

@@ -1,0 +1,30 @@
+"""The door: what this package offers and where it is, importing nothing heavy."""
+
+from collections.abc import Iterator
+
+from rlx_core.contributions import KernelSpec, OpFamily
+from rlx_core.hooks import hookimpl
+
+FAMILIES = {
+    "cholesky": "cholesky",
+    "determinant": "slogdet logdet",
+    "eigh": "eigh",
+    "expm": "expm",
+    "least_squares": "pinv lstsq",
+    "qr": "qr",
+    "solve": "solve inverse",
+    "svd": "svd",
+    "triangular": "triangular_solve",
+}
+"""File in `ops/` → the names of its ops."""
+
+
+@hookimpl
+def rlx_ops() -> Iterator[OpFamily]:
+    for family, names in FAMILIES.items():
+        yield OpFamily(f"rlx_custom_ops.ops.{family}:OPS", [f"linalg.{name}" for name in names.split()])
+
+
+@hookimpl
+def rlx_kernels() -> list[KernelSpec]:
+    return [KernelSpec("cpu", "rlx_custom_ops.kernels:kernels", summary="LAPACK, through SciPy.")]

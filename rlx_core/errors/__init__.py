@@ -1,0 +1,85 @@
+"""What rlx says when it was asked for something that cannot be done.
+
+Every error is built from the same four parts: one line with the operation and the *difference*, facts in the
+user's own terms, a hint where one is likely right, and the page that explains the class (`rlx explain`), which is the
+class's docstring: why it is refused, a program that fails, a program that works, both of which the tests run.
+The parts stay on the exception (`facts`, `hint`), so tests and tools read fields, not prose.
+
+Three voices are kept apart: an `RlxError` is about what the user asked for; a `MissingRuleError` says which rule
+nobody has written and shows the method to write; `assert` is about rlx itself.
+"""
+
+from rlx_core.errors.base import Fact, RlxError, nearest
+from rlx_core.errors.compiling import (
+    CacheError,
+    CycleError,
+    LegalizeError,
+    MissingRuleError,
+    NoKernelError,
+    PassOrderError,
+    VerifyError,
+    WrongStageError,
+)
+from rlx_core.errors.configuring import (
+    ConfigError,
+    DeviceError,
+    DeviceUnavailableError,
+    FormatError,
+    PluginError,
+    UnknownNameError,
+)
+from rlx_core.errors.running import (
+    BindingError,
+    GuardError,
+    LengthMismatchError,
+    MissingInputError,
+    OutOfMemoryError,
+)
+from rlx_core.errors.writing import (
+    AxisError,
+    DtypeError,
+    IndexRangeError,
+    MissingBiasError,
+    PromotionError,
+    ShapeError,
+    TraceError,
+    WrongInputCountError,
+)
+
+__all__ = [
+    "AxisError",
+    "BindingError",
+    "CacheError",
+    "ConfigError",
+    "CycleError",
+    "DeviceError",
+    "DeviceUnavailableError",
+    "DtypeError",
+    "Fact",
+    "FormatError",
+    "GuardError",
+    "IndexRangeError",
+    "LegalizeError",
+    "LengthMismatchError",
+    "MissingBiasError",
+    "MissingInputError",
+    "MissingRuleError",
+    "NoKernelError",
+    "OutOfMemoryError",
+    "PassOrderError",
+    "PluginError",
+    "PromotionError",
+    "RlxError",
+    "ShapeError",
+    "TraceError",
+    "UnknownNameError",
+    "VerifyError",
+    "WrongInputCountError",
+    "WrongStageError",
+    "nearest",
+]
+
+# A traceback names a class by where it is imported from, not by the file that happens to hold its page.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,93 @@
+"""The parts of an error, and how they are put into lines."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+__all__ = ["Fact", "RlxError", "nearest"]
+
+
+class Fact:
+    """One labelled line of an error: what it is about, what was found, and where.
+
+    Args:
+        label: A word or two in the user's terms ("lhs", "file", "key").
+        found: What was there; printed with `str`.
+        where: A source line or another place, or `None`.
+    """
+
+    __slots__ = ("found", "label", "where")
+
+    def __init__(self, label: str, found: object, where: object = None) -> None:
+        self.label = label
+        self.found = found
+        self.where = where
+
+    def __repr__(self) -> str:
+        return f"Fact({self.label!r}, {str(self.found)!r}, {self.where!r})"
+
+
+class RlxError(Exception):
+    """Something that was asked of rlx cannot be done; the subclasses say what kind of thing.
+
+    `except rlx_core.errors.RlxError` catches every one of them. Each is also the
+    builtin exception of its kind, and keeps its parts as fields.
+
+    >>> from rlx_core.errors import RlxError
+    >>> try:
+    ...     rlx.add(np.ones(3), np.ones(4))
+    ... except RlxError as error:
+    ...     print(error.message, [fact.label for fact in error.facts][:2])
+    add: shapes [3] and [4] do not broadcast (3 and 4 do not broadcast) ['a', 'b']
+
+    >>> rlx.add(np.ones(3), np.ones(3))
+    array([2., 2., 2.])
+
+    In these pages `np` is NumPy, `rlx` is `rlx_core` and `nn` is `rlx_core.nn`.
+
+    Args:
+        message: One line: the operation first, then the difference.
+        facts: What a reader needs to see to believe it, one line each.
+        hint: What would work, if that is known; never a guess.
+    """
+
+    page: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *facts: Fact, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = list(facts)
+        self.hint = hint
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        words = cls.__name__.removesuffix("Error")
+        cls.page = "".join("-" + c.lower() if c.isupper() else c for c in words).lstrip("-")
+
+    def with_fact(self, *facts: Fact) -> RlxError:
+        """Add facts known only to an outer layer (the file, the plugin, the pass); returns the same error."""
+        self.facts.extend(facts)
+        return self
+
+    def __str__(self) -> str:
+        rows = [(f.label, str(f.found), "" if f.where is None else str(f.where)) for f in self.facts]
+        label_width = max([len(label) for label, _, _ in rows] + [4])
+        found_width = min(max([len(found) for _, found, where in rows if where] + [0]), 48)
+        lines = [self.message]
+        lines += [f"  {label:<{label_width}}  {found:<{found_width}}  {where}".rstrip() for label, found, where in rows]
+        if self.hint:
+            lines.append(f"  {'hint':<{label_width}}  {self.hint}")
+        lines.append(f"  {'more':<{label_width}}  rlx explain {self.page}")
+        return "\n".join(lines)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The hint for a misspelt name: the closest known one, or `None` if nothing is close.
+
+    >>> nearest("sotfmax", ["softmax", "exp"])
+    'did you mean `softmax`?'
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else None

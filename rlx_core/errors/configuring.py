@@ -1,0 +1,149 @@
+"""Errors about what rlx is told and what is installed: configuration, names, files, plugins, devices."""
+
+from rlx_core.errors.base import RlxError
+
+__all__ = [
+    "ConfigError",
+    "DeviceError",
+    "DeviceUnavailableError",
+    "FormatError",
+    "PluginError",
+    "UnknownNameError",
+]
+
+
+class ConfigError(RlxError, ValueError):
+    """A configuration has an unknown key, a value of the wrong type, or parts that contradict each other.
+
+    An unknown key is an error because an option that is not read looks exactly
+    like one that has no effect. The facts have the file and the key; `rlx plan`
+    prints what a configuration resolves to.
+
+    >>> x = np.zeros(2, np.float32)
+    >>> rlx.jit(rlx.exp, config={"precison": {"policy": "always-f32"}})(x)
+    Traceback (most recent call last):
+        ...
+    ConfigError: configuration: precison: unknown key
+
+    >>> rlx.jit(rlx.exp, config={"precision": {"policy": "always-f32"}})(x)
+    array([1., 1.], dtype=float32)
+    """
+
+
+class UnknownNameError(RlxError, KeyError):
+    """A name that nothing provides; the message has the nearest names that exist.
+
+    Operations, passes, attributes, inputs and parameters are found by name, and a
+    name that is not known is never ignored.
+
+    >>> x = np.zeros(2)
+    >>> rlx.softmax(x, axes=0)
+    Traceback (most recent call last):
+        ...
+    UnknownNameError: softmax: takes (x, axis=...), not axes=
+
+    >>> rlx.softmax(x, axis=0)
+    array([0.5, 0.5])
+
+    For a name of a plugin's, `rlx plugins` says whether it is installed and used.
+    """
+
+
+class FormatError(RlxError, ValueError):
+    """A file or a text does not have the form that its kind promises.
+
+    What is read is checked against itself before anything is believed: lengths
+    against the file, names against one another. A damaged file is refused as a
+    whole.
+
+    >>> import os, tempfile
+    >>> place = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(place.name, "model.rlx")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("hello")
+    >>> rlx.load(path)
+    Traceback (most recent call last):
+        ...
+    FormatError: file: 5 bytes are fewer than the 52 of the prefix
+
+    >>> rlx.save(path, rlx.trace(rlx.exp, rlx.spec("f32[n]")))
+    >>> rlx.load(path).input_types
+    {'x': f32[n]}
+    >>> place.cleanup()
+    """
+
+
+class PluginError(RlxError, RuntimeError):
+    """A plugin cannot be used; the message has its own cause and the command that mends it.
+
+    A plugin that fails is set aside, and everything else goes on working. The error
+    comes when something that only this plugin has is asked for, and has the
+    plugin's own exception as its cause.
+
+    >>> from rlx_core.hooks import hookimpl
+    >>> from rlx_core.plugins import PluginHost
+    >>> class Acme:
+    ...     @hookimpl
+    ...     def rlx_backends(self):
+    ...         raise OSError("libacme.so is missing")
+    >>> host = PluginHost([Acme()])
+    >>> rlx.Session("acme", host=host)
+    Traceback (most recent call last):
+        ...
+    PluginError: acme: its plugin acme failed
+
+    >>> host.load("ops", "rlx.exp").name
+    'rlx.exp'
+
+    `rlx doctor` lists every plugin that failed, with what mends it.
+    """
+
+
+class DeviceError(RlxError, ValueError):
+    """A device or target that rlx does not know was asked for.
+
+    Targets come from plugins: `cpu` from rlx-cpu, `cuda` from rlx-cuda, and so on.
+    A known target that is not installed is a `DeviceUnavailableError` instead.
+
+    >>> rlx.Session("gpu")
+    Traceback (most recent call last):
+        ...
+    DeviceError: gpu: no plugin provides this target
+
+    >>> "cpu" in rlx.available_devices()
+    True
+    >>> rlx.Session("cpu")
+    Session('cpu', precision='f32')
+    """
+
+
+class DeviceUnavailableError(RlxError, RuntimeError):
+    """A known device cannot be used here; the message has the package or driver to install.
+
+    Its plugin is not installed, or is and found that a driver, a library or the
+    hardware is missing. rlx does not fall back to another device by itself: that
+    would turn a missing driver into a slow program.
+
+    >>> from rlx_core.contributions import BackendSpec
+    >>> from rlx_core.hooks import hookimpl
+    >>> from rlx_core.plugins import PluginHost
+    >>> class Acme:
+    ...     @hookimpl
+    ...     def rlx_availability(self):
+    ...         return "the driver acme-driver 2 or newer is not installed"
+    ...     @hookimpl
+    ...     def rlx_backends(self):
+    ...         return [BackendSpec("acme", "acme_rlx.backend:AcmeBackend")]
+    >>> host = PluginHost([Acme()])
+    >>> rlx.Session("acme", host=host)
+    Traceback (most recent call last):
+        ...
+    DeviceUnavailableError: acme: this target cannot be used here
+
+    A program that may run without the device says so:
+
+    >>> rlx.is_available("acme", host)
+    False
+    >>> rlx.Session("acme" if rlx.is_available("acme", host) else "cpu").device
+    'cpu'
+    """

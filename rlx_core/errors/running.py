@@ -1,0 +1,107 @@
+"""Errors when a compiled program meets its data: sizes that contradict one another, inputs that are missing, memory."""
+
+from rlx_core.errors.base import RlxError
+
+__all__ = ["BindingError", "GuardError", "LengthMismatchError", "MissingInputError", "OutOfMemoryError"]
+
+
+class GuardError(RlxError, ValueError):
+    """Sizes bound to symbols break a relation that the program relies on.
+
+    A program with symbolic sizes is compiled once, under the relations that its
+    operations need: that two sizes are equal, or that one divides another. They
+    are kept as guards, and checked for every new combination of sizes before
+    anything runs. The facts name the operation that made the guard.
+
+    >>> halves = rlx.compile(lambda x: rlx.reshape(x, (2, -1)), rlx.spec("f32[n]"))
+    >>> halves(np.ones(3, np.float32))
+    Traceback (most recent call last):
+        ...
+    GuardError: guard: n % 2 == 0 does not hold (2 and 3)
+
+    >>> halves(np.ones(4, np.float32)).shape
+    (2, 2)
+    """
+
+
+class BindingError(RlxError, ValueError):
+    """Sizes for symbols cannot be inferred, or disagree.
+
+    A symbol means one size everywhere in a program. Its size is read off the
+    arrays of each call; where two arrays say different things, neither is right.
+
+    >>> n = rlx.spec("f32[n]")
+    >>> total = rlx.compile(lambda x, y: x + y, n, n)
+    >>> total(np.ones(3, np.float32), np.ones(4, np.float32))
+    Traceback (most recent call last):
+        ...
+    BindingError: binding: n is 3 in x axis 0 and 4 in y axis 0
+
+    Sizes that may differ have names that differ:
+
+    >>> x, y = rlx.spec("f32[n, 1]"), rlx.spec("f32[m]")
+    >>> table = rlx.compile(lambda x, y: x + y, x, y)
+    >>> table(np.ones((3, 1), np.float32), np.ones(4, np.float32)).shape
+    (3, 4)
+    """
+
+
+class MissingInputError(RlxError, ValueError):
+    """A run lacks an input, or a parameter was never bound.
+
+    Inputs are given on every run, and parameters are bound once. Nothing is
+    assumed to be zero, so a forgotten weight cannot look like a bad model.
+
+    >>> pair = rlx.spec("f32[2]")
+    >>> graph = rlx.trace(lambda x, y: x * y, pair, pair)
+    >>> program = rlx.Session().compile(graph)
+    >>> x = np.float32([1, 2])
+    >>> program.run({"x": x})
+    Traceback (most recent call last):
+        ...
+    MissingInputError: run: y is not given
+
+    >>> program.inputs
+    {'x': f32[2], 'y': f32[2]}
+    >>> program.run({"x": x, "y": x})
+    (array([1., 4.], dtype=float32),)
+    """
+
+
+class LengthMismatchError(RlxError, ValueError):
+    """A buffer has another number of bytes or elements than its type says.
+
+    Raw bytes carry no shape, so their number is the one thing that can be checked;
+    they are never padded or cut.
+
+    >>> graph = rlx.trace(lambda x: x + x, rlx.spec("f32[2]"))
+    >>> program = rlx.Session().compile(graph)
+    >>> program.run_typed({"x": (bytes(6), "f32")})
+    Traceback (most recent call last):
+        ...
+    LengthMismatchError: run: x (f32[2]) has 8 bytes, not 6
+
+    >>> program.run_typed({"x": (bytes(8), "f32")})
+    [(b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00', f32, (2,))]
+    """
+
+
+class OutOfMemoryError(RlxError, MemoryError):
+    """A buffer that a plan needs cannot be allocated; the message has its size.
+
+    The memory of a run is planned as one arena before it starts, so a program that
+    does not fit is refused at its beginning, and not after an hour. The arena is
+    the largest sum of what is alive at one time: `report` says how large.
+
+    >>> def spread(x):
+    ...     return rlx.sum(rlx.sort(rlx.broadcast_to(x, (2**50,))))
+    >>> rlx.jit(spread)(np.ones(1))
+    Traceback (most recent call last):
+        ...
+    OutOfMemoryError: cpu: an arena of ... bytes cannot be allocated
+
+    Smaller sizes need less; so does a loop over parts of a large axis:
+
+    >>> rlx.jit(lambda x: rlx.sum(rlx.sort(rlx.broadcast_to(x, (4,)))))(np.ones(1))
+    array(4.)
+    """

@@ -1,0 +1,35 @@
+"""Replacing a file as a whole: whoever opens it sees the old contents or the new ones, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["Chunk", "replace_file"]
+
+Chunk = bytes | memoryview
+
+
+def replace_file(path: Path, chunks: Iterable[Chunk]) -> None:
+    """Write `chunks` to a new file beside `path`, sync it, and rename it to `path`.
+
+    Raises:
+        OSError: The directory cannot be written to; `path` is as it was, and nothing is left beside it.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    # Not `tempfile`, whose files only their owner may read: a saved file gets the permissions that `open` would give it.
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

@@ -1,0 +1,168 @@
+"""Writing attributes and graphs in canonical form: JSON with self-describing tags, and exact (see `attributes.py`)."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rlx_core.errors import FormatError
+from rlx_core.ir.dims import Expr, Guard
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.forms import Json
+from rlx_core.ir.graph import Graph, Literal, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import Source
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Encoder", "exact_float", "literal_bytes", "literal_from", "read_float"]
+
+
+def literal_bytes(value: Literal) -> bytes:
+    """The little-endian, row-major bytes of constant data."""
+    return value.content[2]
+
+
+def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> Literal:
+    """Constant data from its bytes, which are checked against the shape before anything is allocated.
+
+    Raises:
+        FormatError: The number of bytes differs, or a bool is neither 0 nor 1.
+    """
+    count = 1
+    for size in shape:
+        count *= size
+    if any(size < 0 for size in shape) or count * of.itemsize != len(data):
+        raise FormatError(f"constant: {of}{list(shape)} needs {count * of.itemsize} bytes, not {len(data)}")
+    if of.kind == "bool" and bytes(data).strip(b"\0\1"):
+        raise FormatError(f"constant: a bool is stored as 0 or 1, not {max(data)}")
+    try:
+        native = np.frombuffer(data, of.numpy.newbyteorder("<")) if count else np.empty(0, of.numpy)
+        array = native.astype(of.numpy, copy=False).reshape(tuple(shape))
+    except ValueError as error:
+        raise FormatError(f"constant: NumPy has no array of {len(shape)} axes {list(shape)} ({error})") from None
+    array.flags.writeable = False
+    return Literal(array)
+
+
+def exact_float(value: float) -> str:
+    """A float as text that loses nothing: hex, with the payload of a NaN."""
+    return value.hex() if value == value else f"nan:{struct.pack('>d', value).hex()}"
+
+
+def read_float(text: str) -> float:
+    """The inverse of `exact_float`."""
+    try:
+        if text.startswith("nan:") and len(text) == 20:
+            return float(struct.unpack(">d", bytes.fromhex(text[4:]))[0])
+        return float.fromhex(text)
+    except (ValueError, OverflowError):
+        raise FormatError(f"attribute: {text!r} is not a float") from None
+
+
+def _inline_blob(value: Literal) -> Json:
+    return base64.b64encode(literal_bytes(value)).decode("ascii")
+
+
+class Encoder:
+    """Writes attributes and graphs in canonical form.
+
+    Args:
+        blob: Stores constant data and returns what stands for it (base64 text, an index, a digest).
+        keeps_names: Whether graph names, node names and origins are written; a fingerprint leaves them out.
+    """
+
+    def __init__(self, blob: Callable[[Literal], Json] = _inline_blob, *, keeps_names: bool = True) -> None:
+        self.blob = blob
+        self.keeps_names = keeps_names
+
+    def value(self, value: object) -> Json:
+        """One attribute value.
+
+        Raises:
+            FormatError: Its kind is outside the closed set.
+        """
+        if value is None or (isinstance(value, bool | str) and not isinstance(value, enum.Enum)):
+            return value
+        if isinstance(value, enum.Enum):
+            return {"enum": [type(value).__name__, value.name]}
+        if isinstance(value, np.generic):
+            return self.value(value.item())
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return {"float": exact_float(value)}
+        if isinstance(value, complex):
+            return {"complex": [exact_float(value.real), exact_float(value.imag)]}
+        if isinstance(value, tuple):
+            return [self.value(v) for v in value]
+        return self._object(value)
+
+    def _object(self, value: object) -> Json:
+        if isinstance(value, DType):
+            return {"dtype": value.name}
+        if isinstance(value, Expr):
+            return {"dim": repr(value)}
+        if isinstance(value, TensorType):
+            return {"type": repr(value)}
+        if isinstance(value, Literal):
+            return {"literal": [value.dtype.name, list(value.array.shape), self.blob(value)]}
+        if isinstance(value, Graph):
+            return {"graph": self.graph(value)}
+        if isinstance(value, Op):
+            return {"op": self.op(value)}
+        if attrs.has(type(value)):
+            fields: Any = attrs.fields(type(value))  # type: ignore[arg-type]
+            return {"record": [type(value).__name__, {a.name: self.value(getattr(value, a.name)) for a in fields}]}
+        raise FormatError(
+            f"attribute: a {type(value).__name__} cannot be printed or stored",
+            hint="use a tuple instead of a list, a frozen attrs record instead of a dictionary",
+        )
+
+    def op(self, op: Op) -> Json:
+        """An op: name, version, attributes."""
+        try:
+            return [op.name, op.version, {name: self.value(a) for name, a in op.attributes().items()}]
+        except FormatError as error:
+            raise FormatError(f"{op.name}: {error.message}", *error.facts, hint=error.hint) from None
+
+    def graph(self, graph: Graph) -> Json:
+        """A graph: its guards, nodes and outputs; values are [node, result]."""
+        head = {"name": graph.name} if self.keeps_names else {}
+        guards = [self.guard(g) for g in graph.guards]
+        nodes = [self._node(n) for n in graph.nodes]
+        return {**head, "guards": guards, "nodes": nodes, "outputs": [self.ref(v) for v in graph.outputs]}
+
+    def guard(self, guard: Guard) -> Json:
+        relation = [guard.relation, repr(guard.left), repr(guard.right)]
+        if not self.keeps_names:
+            return relation
+        return [*relation, guard.node, _source(guard.source if isinstance(guard.source, Source) else None)]
+
+    def _node(self, node: Node) -> Json:
+        row = [
+            self.op(node.op),
+            [None if v is None else self.ref(v) for v in node.operands],
+            list(map(repr, node.types)),
+        ]
+        if not self.keeps_names:
+            return row
+        origin = node.origin
+        return [
+            *row,
+            node.name,
+            [_source(origin.source), origin.block, origin.label, origin.created_by, origin.plugin],
+        ]
+
+    @staticmethod
+    def ref(value: Value) -> Json:
+        return [value.node.index, value.index]
+
+
+def _source(source: Source | None) -> Json:
+    return None if source is None else [source.file, source.line]

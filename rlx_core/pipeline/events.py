@@ -1,0 +1,54 @@
+"""Telling plugins what a compile does. Listeners see facts and change nothing; one that raises is named in a warning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Factory, frozen
+
+from rlx_core.passes.runner import PassEvent
+from rlx_core.plugins import Registry
+
+__all__ = ["CompileEvent", "Events"]
+
+
+@frozen
+class CompileEvent:
+    """One thing that happened.
+
+    Attributes:
+        event: compile-start, cache-hit, cache-miss, pass-start, pass-end or compile-end.
+        program: The name of the graph.
+        target: What it is compiled for.
+        facts: What else is known, by name: pass, nodes, seconds, source, key.
+    """
+
+    event: str
+    program: str
+    target: str
+    facts: Mapping[str, Any] = Factory(dict)
+
+
+@frozen(eq=False)
+class Events:
+    """The listeners of one compile."""
+
+    registry: Registry
+    program: str
+    target: str
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """Call everyone who listens to `event`, in the registry's order."""
+        for spec in self.registry.listeners(event):
+            try:
+                spec.load.resolve()(CompileEvent(event, self.program, self.target, facts))
+            except Exception as error:  # noqa: BLE001 - a listener is a plugin's; a compile does not depend on it
+                owner = self.registry.owner("events", spec.name)
+                warnings.warn(f"{owner}: its listener to {event} raised {error!r}", RuntimeWarning, stacklevel=3)
+
+    def on_pass(self, happened: PassEvent) -> None:
+        """Pass on what the runner of passes says."""
+        details = {"name": happened.name, "nodes": happened.nodes, "seconds": happened.seconds}
+        self.tell(happened.event, **details, counts=happened.counts)

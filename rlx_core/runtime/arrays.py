@@ -1,0 +1,153 @@
+"""What a caller passed, as arrays that a program may run on: of the declared type, native, safe to write where donated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, ShapeError, TraceError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.provenance import Source
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Declared", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated", "writable"]
+
+Bytes = bytes | bytearray | memoryview
+
+
+@frozen
+class Declared:
+    """An input or a parameter: its name, its type, whether runs may overwrite it, and the user's line that made it one."""
+
+    name: str
+    type: TensorType
+    is_donated: bool = False
+    source: Source | None = None
+
+    @property
+    def fact(self) -> Fact:
+        """What errors say of it."""
+        return Fact("declared", self.type, self.source)
+
+
+def checked(entry: Declared, data: Any) -> np.ndarray:
+    """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
+
+    Raises:
+        DtypeError, ShapeError: It has others.
+        TraceError: It is not an array.
+    """
+    try:
+        array = as_array(data)
+    except TraceError as error:
+        raise TraceError(
+            f"run: {entry.name} is {type(data).__name__}, not an array", entry.fact, hint=error.hint
+        ) from None
+    _expect_dtype(entry, dtype(array.dtype), array.shape)
+    dims_fit = array.ndim == entry.type.rank and all(
+        not isinstance(d, int) or d == n for d, n in zip(entry.type.shape, array.shape, strict=True)
+    )
+    if not dims_fit:
+        raise ShapeError(
+            f"run: {entry.name} must be {entry.type}, not {TensorType(entry.type.dtype, array.shape)}", entry.fact
+        )
+    return array.astype(entry.type.dtype.numpy, copy=False)  # native byte order
+
+
+def _expect_dtype(entry: Declared, found: DType, shape: Sequence[int] | None) -> None:
+    if found is entry.type.dtype:
+        return
+    given = found if shape is None else TensorType(found, shape)
+    raise DtypeError(
+        f"run: {entry.name} must be {entry.type.dtype}, not {found}",
+        entry.fact,
+        Fact("given", given),
+        hint=f"convert it: numpy.asarray({entry.name}, {entry.type.dtype.numpy.name!r})",
+    )
+
+
+def from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
+    """Little-endian bytes as an array of the entry's type.
+
+    Raises:
+        DtypeError, LengthMismatchError: The dtype or the number of bytes is not the entry's.
+        FormatError: The entry's dims are not all known.
+    """
+    _expect_dtype(entry, of, None)
+    if not entry.type.is_static:
+        raise FormatError(f"run: the dims of {entry.name} ({entry.type}) cannot be told from bytes; pass an array")
+    nbytes = memoryview(data).nbytes
+    if nbytes != entry.type.nbytes:
+        raise LengthMismatchError(
+            f"run: {entry.name} ({entry.type}) has {entry.type.nbytes} bytes, not {nbytes}", entry.fact
+        )
+    return flat_from_bytes(entry, data, of).reshape(entry.type.static_shape)
+
+
+def flat_from_bytes(entry: Declared, data: Bytes, of: DType) -> np.ndarray:
+    """Little-endian bytes as a flat array of the entry's dtype, of as many elements as they hold.
+
+    Raises:
+        DtypeError, LengthMismatchError: The dtype is not the entry's, or the bytes are no whole number of elements.
+    """
+    _expect_dtype(entry, of, None)
+    raw = np.frombuffer(memoryview(data).cast("B"), np.uint8)
+    if raw.size % of.itemsize:
+        raise LengthMismatchError(
+            f"run: {entry.name} has {raw.size} bytes, not a multiple of the {of.itemsize} of a {of}", entry.fact
+        )
+    return raw.view(of.numpy.newbyteorder("<")).astype(of.numpy, copy=False)
+
+
+def reshaped(entry: Declared, flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """A flat array with the entry's dims, all of which are bound now.
+
+    Raises:
+        LengthMismatchError: It has another number of elements.
+    """
+    if math.prod(shape) != flat.size:
+        raise LengthMismatchError(
+            f"run: {entry.name} ({entry.type}) has {math.prod(shape)} elements, not {flat.size}", entry.fact
+        )
+    return flat.reshape(shape)
+
+
+# --------------------------------------------------------------------------------------- donated arrays
+
+
+def writable(array: np.ndarray) -> np.ndarray:
+    """`array`, or a copy of it where a program could not write its result into it."""
+    flags = array.flags
+    return array if flags.writeable and flags.c_contiguous and flags.aligned else array.copy(order="C")
+
+
+def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The inputs of a program with donations: each donated array can be written, and shares no byte with another input.
+
+    What cannot be given away, because it is read-only, strided, or passed twice, is copied; its owner then keeps the old
+    contents.
+    """
+    ready = [writable(a) if e.is_donated else a for e, a in zip(entries, arrays, strict=True)]
+    spans = sorted((*_span(a), i) for i, a in enumerate(ready) if a.size)
+    # Along the starts, an array overlaps an earlier one exactly if it begins before the furthest end so far.
+    shared: set[int] = set()
+    furthest, owner = 0, -1
+    for start, end, i in spans:
+        if start < furthest:
+            shared |= {i, owner}
+        if end > furthest:
+            furthest, owner = end, i
+    return [a.copy() if i in shared and entries[i].is_donated else a for i, a in enumerate(ready)]
+
+
+def _span(array: np.ndarray) -> tuple[int, int]:
+    """First byte and the one after the last; exact for dense arrays, and large enough for strided ones."""
+    low = high = array.__array_interface__["data"][0]
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
+    return low, high + array.itemsize

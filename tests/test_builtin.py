@@ -1,0 +1,62 @@
+"""rlx's own plugin says truly what there is, and imports none of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rlx_core import builtin
+from rlx_core.ir.block import Block
+from rlx_core.ops.families import FAMILIES, found_families
+from rlx_core.passes.base import PassRecord
+from rlx_core.passes.rules import RuleSet
+from rlx_core.plugins import PluginHost
+
+
+@pytest.fixture(scope="module")
+def registry():
+    return PluginHost([]).registry()
+
+
+def test_the_table_of_ops_is_what_the_modules_hold():
+    """If this fails, put what `python -m rlx_core.ops.families` prints into the table."""
+    assert found_families() == {m: " ".join(names.split()) for m, names in FAMILIES.items()}
+
+
+def test_every_op_is_found_by_its_name(registry):
+    for name in registry.ops:
+        assert registry.load("ops", name).name == name
+
+
+def test_every_block_is_found_by_its_name_and_is_an_op_too(registry):
+    assert registry.blocks
+    for name in registry.blocks:
+        assert issubclass(registry.load("blocks", name), Block)
+        assert registry.load("ops", name) is registry.load("blocks", name)
+
+
+@pytest.mark.parametrize("spec", builtin.rlx_passes(), ids=lambda s: s.name)
+def test_every_pass_is_where_it_is_said_to_be(spec, registry):
+    found = registry.load("passes", spec.name)
+    assert issubclass(found, PassRecord)
+    assert found.name == spec.name
+    assert found.__doc__, "its manual"
+    assert spec.summary
+
+
+@pytest.mark.parametrize("spec", builtin.rlx_rulesets(), ids=lambda s: s.name)
+def test_every_rule_set_is_where_it_is_said_to_be(spec, registry):
+    found = registry.load("rulesets", spec.name)
+    assert isinstance(found, RuleSet)
+    assert found.name == spec.name
+    assert found.doc
+
+
+def test_offering_everything_imports_no_op_and_no_pass():
+    program = (
+        "import sys; from rlx_core.plugins import PluginHost; r = PluginHost([]).registry(); assert len(r.ops) > 50;"
+        "print([m for m in sys.modules if m.startswith(('rlx_core.ops.', 'rlx_core.passes.'))])"
+    )
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "['rlx_core.ops.families']"
