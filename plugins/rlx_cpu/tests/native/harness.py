@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 from llvmlite import ir
 
+import rlx_cpu.native.kernels  # noqa: F401  fills the tables, that of vector functions among them
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
