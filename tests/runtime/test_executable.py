@@ -26,11 +26,11 @@ X = np.float32([[1, 2, 3]])
 W = np.float32([[1, 0], [0, 1], [1, 1]])
 
 
-def executable_of(build, donations=None) -> Executable:
+def executable_of(build, donations=None, **config) -> Executable:
     g = GraphBuilder("model")
     outputs = build(g)
     g.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
-    return rlx.Session().compile(g.build(), donations=donations)
+    return rlx.Session(config=config).compile(g.build(), donations=donations)
 
 
 @pytest.fixture
@@ -323,7 +323,10 @@ def test_work_on_parameters_is_done_when_they_are_bound():
     assert not [node for node in program.report.graph.nodes if node.op.name.endswith(".exp")]
 
 
-def test_bound_weights_are_used_where_they_lie(linear):
+def test_bound_weights_are_used_where_they_lie():
+    """By a tier that does not pack them: a packed copy would not see the change."""
+    build = lambda g: g.input("x", "f32[batch, 3]") @ g.param("w", "f32[3, 2]")  # noqa: E731
+    linear = executable_of(build, options={"cpu.tier": "numpy"})
     w = W.copy()
     linear.set_param("w", w)
     linear.run({"x": X})
