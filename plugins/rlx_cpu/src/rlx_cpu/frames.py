@@ -15,7 +15,7 @@ from attrs import define, field
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir
-from rlx_cpu.arena import allocate
+from rlx_cpu.arena import allocate, empty
 
 __all__ = ["Frame", "Frames", "Shared", "view"]
 
@@ -90,7 +90,7 @@ class Frames:
         for place, array in zip(self.inputs, inputs, strict=True):
             arrays[place] = usable(array)
         for place, shape, dtype in self.fresh:
-            arrays[place] = np.empty(shape, dtype)
+            arrays[place] = empty(shape, dtype, "an output")
         for place, root, shape, dtype, offset, strides in self._per_run_views:
             arrays[place] = view(arrays[root], shape, dtype, offset, strides)
 
