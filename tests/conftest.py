@@ -9,8 +9,6 @@ import pytest
 
 from rlx_core.plugins import PluginHost, set_default_host
 
-import pytest
-
 pytest_plugins = ["rlx_core.testing.plugin"]
 
 

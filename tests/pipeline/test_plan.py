@@ -100,7 +100,8 @@ def mine(*mir, hir=(), lir=()):
 
 def test_the_default_pipelines_of_the_core_resolve(registry, target):
     for name in ("inference", "training", "none"):
-        assert plan(registry, {"use": name}, target).passes[-1].name == "rlx.dead-code"
+        names = [p.name for p in plan(registry, {"use": name}, target).passes]
+        assert "rlx.dead-code" in names[names.index("rlx.legalize") :]  # what legalising leaves behind is swept up
 
 
 def test_a_program_runs_through_the_plan(registry, target):

@@ -53,7 +53,9 @@ def test_a_leaf_has_the_type_of_its_array(leaf, type):
 
 
 @pytest.mark.parametrize(
-    "leaf", [object(), {1, 2}, np.array(["a"]), np.array([object()]), np.array([1], "M8[s]")], ids="object set text objects dates".split()
+    "leaf",
+    [object(), {1, 2}, np.array(["a"]), np.array([object()]), np.array([1], "M8[s]")],
+    ids=["object", "set", "text", "objects", "dates"],
 )
 def test_a_leaf_that_is_no_array_is_refused(leaf):
     with pytest.raises((TraceError, DtypeError)):

@@ -18,7 +18,7 @@ from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_cpu.arena import allocate
+from rlx_cpu.arena import allocate, empty
 
 __all__ = ["NumpyProgram"]
 
@@ -93,7 +93,7 @@ class NumpyProgram(Program):
             for place, array in zip(self._inputs, inputs, strict=True):
                 arrays[place] = array if array.flags.c_contiguous else np.ascontiguousarray(array)
             for place, shape, dtype in self._fresh:
-                arrays[place] = np.empty(shape, dtype)
+                arrays[place] = empty(shape, dtype, "an output")
             for place, root, shape, dtype, offset, strides in self._per_run_views:
                 arrays[place] = view(arrays[root], shape, dtype, offset, strides)
             with np.errstate(all="ignore"):  # what NumPy would warn about is what the program says: NaN, infinities
