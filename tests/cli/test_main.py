@@ -88,7 +88,9 @@ def test_the_help_works_while_the_configuration_cannot_be_read(bench) -> None:
     assert bench("gauge").code == 2
 
 
-@pytest.mark.parametrize("command", ["plugins", "ops", "passes", "why", "plan", "doctor", "explain", "show", "demo", "bench"])
+@pytest.mark.parametrize(
+    "command", ["plugins", "ops", "passes", "why", "plan", "doctor", "explain", "show", "demo", "bench"]
+)
 def test_the_help_of_a_command_begins_with_its_line_in_the_list(rlx, command) -> None:
     ran = rlx(command, "--help")
     line = next(each.split(maxsplit=1)[1] for each in HELP.splitlines() if each.startswith(f"  {command} "))
