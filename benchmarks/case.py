@@ -1,0 +1,58 @@
+"""What is timed: a case with its data, and a program that some system made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+__all__ = ["Case", "Data", "Program"]
+
+Data = Mapping[str, Any]
+"""The arrays and sizes of a case, by name. Programs copy what they change."""
+
+
+@frozen(eq=False)
+class Program:
+    """A case as one system runs it.
+
+    Attributes:
+        run: One repetition, finished when it returns.
+        results: The results of a first repetition on fresh data, as arrays, in the order in which all programs give them.
+        threads: How many threads the system says that it uses; `None` if it cannot be asked and follows the process's
+            affinity, which the run sets.
+    """
+
+    run: Callable[[], object]
+    results: Callable[[], Sequence[Any]]
+    threads: int | None = None
+    clock: Callable[[], float] | None = None
+
+
+@frozen(eq=False)
+class Case:
+    """One line of the table.
+
+    Attributes:
+        name: As printed and as written to JSON.
+        kind: Which program of a peer it is timed against ("minilm", "train", ...).
+        data: Makes the data; called once.
+        rlx: Makes rlx's program.
+        inner: Calls in one timed block, so that the clock does not count.
+        work: What one repetition amounts to, as (amount, unit a second), where there is a natural measure.
+        rtol, atol: How closely a peer's results have to agree, with the reason beside them where they are set.
+        is_repeatable: Whether a repetition is warmed and repeated at will; a first call is neither.
+        aim: The part of the best peer's time that rlx should take at most.
+    """
+
+    name: str
+    kind: str
+    data: Callable[[], Data]
+    rlx: Callable[[Data], Program]
+    inner: int = 1
+    work: tuple[float, str] | None = None
+    rtol: float = 1e-4
+    atol: float = 1e-5
+    is_repeatable: bool = True
+    aim: float | None = None

@@ -1,0 +1,40 @@
+"""The first call of MiniLM in a fresh process: compiled from nothing, and found in an earlier process's cache."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.case import Case, Data, Program
+from benchmarks.first_call import first_call
+
+__all__ = ["CASES"]
+
+
+def data() -> Data:
+    return {"batch": 1, "length": 128}
+
+
+def cold(data: Data) -> Program:
+    def run() -> Any:
+        with tempfile.TemporaryDirectory() as empty:
+            return first_call("rlx", data, Path(empty))
+
+    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+
+
+def cached(data: Data) -> Program:
+    keep = tempfile.TemporaryDirectory()
+    first_call("rlx", data, Path(keep.name))
+
+    def run() -> Any:
+        return first_call("rlx", data, Path(keep.name))
+
+    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+
+
+CASES = (
+    Case("compile-cold", "compile", data, cold, rtol=0, atol=1e-5, is_repeatable=False, aim=1.0),
+    Case("compile-cached", "compile", data, cached, rtol=0, atol=1e-5, is_repeatable=False, aim=0.15),
+)

@@ -1,0 +1,76 @@
+"""The time of a first call, taken in a process of its own: nothing that an earlier call left in memory can help.
+
+    python -m benchmarks.first_call rlx 1 128
+
+The process imports and reads the weights first; the clock runs from there to the first result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from benchmarks.case import Data
+from rlx_core.errors import Fact, RlxError
+
+__all__ = ["FirstCall", "first_call"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@frozen(eq=False)
+class FirstCall:
+    """What a process said: how long its first call took, and what came out."""
+
+    seconds: float
+    embedding: np.ndarray
+
+
+def first_call(system: str, data: Data, cache: Path) -> FirstCall:
+    """Start a process that calls MiniLM once, with its cache in `cache`.
+
+    Raises:
+        RlxError: The process failed; its last words are in the facts.
+    """
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environ = {**os.environ, "PYTHONPATH": paths, "RLX_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-m", "benchmarks.first_call", system, str(data["batch"]), str(data["length"])]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise RlxError(f"bench: the first call of {system} failed", Fact("said", said[0]))
+    said = json.loads(done.stdout.splitlines()[-1])
+    return FirstCall(said["seconds"], np.array(said["embedding"], np.float32))
+
+
+def main(system: str, batch: int, length: int) -> None:
+    if system == "rlx":
+        import rlx_core.ops.array_api  # noqa: F401  imports are no part of the first call, for nobody
+        from benchmarks.cases.minilm import compiled, data
+
+        given = data(batch, length)
+
+        def call() -> Any:
+            return compiled(given)(given["ids"], given["mask"])
+    else:
+        from benchmarks.cases.minilm import data
+        from benchmarks.peers.jax_xla import minilm
+
+        given = data(batch, length)
+        call = minilm(given).run
+    start = time.perf_counter()
+    result = call()
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "embedding": np.asarray(result, np.float64).ravel().tolist()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,142 @@
+"""A run: cases one after the other, each with rlx and every peer that is installed, checked against one another and then timed.
+
+Import this only after `measure.limit_threads`: thread pools are made when their libraries are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+from rich.console import Console
+
+from benchmarks.case import Case, Program
+from benchmarks.cases import chosen
+from benchmarks.machine import copy_bandwidth, fma_peak
+from benchmarks.measure import disagreement, measure, verify_threads
+from benchmarks.peers import Peer, installed
+from benchmarks.report import Outcome, bars, table, write_json
+from rlx_core.errors import RlxError, UnknownNameError, nearest
+
+__all__ = ["Settings", "run"]
+
+
+@frozen
+class Settings:
+    """What was asked for.
+
+    Attributes:
+        cases: Names, or what names begin with; the usual ones if empty.
+        peers: Whether peers are timed beside rlx.
+        threads: For everybody.
+        seconds: For each case; at least `least` rounds are made whatever that takes.
+        out: Where the picture goes.
+        json_file: Where the numbers go.
+    """
+
+    cases: tuple[str, ...]
+    peers: bool
+    threads: int
+    seconds: float
+    least: int
+    out: Path
+    json_file: Path | None = None
+
+
+def run(settings: Settings, console: Console) -> list[Outcome]:
+    """Everything that was asked for, printed as it is measured.
+
+    Raises:
+        UnknownNameError: No case has such a name.
+    """
+    cases = chosen(list(settings.cases))
+    if not cases:
+        from benchmarks.cases import CASES
+
+        names = sorted({c.name for c in CASES} | {c.name.partition("-")[0] for c in CASES})
+        wanted = settings.cases[0]
+        raise UnknownNameError(f"bench: no case is called {wanted!r}", hint=nearest(wanted, names))
+    peers = peers_of(settings, console)
+    machine(console, settings.threads)
+    outcomes: list[Outcome] = []
+    for case in cases:
+        with console.status(f"{case.name}: compiling and timing"):
+            outcome = one(case, peers, settings)
+        outcomes.append(outcome)
+        ratio = "" if outcome.ratio is None else f", {outcome.ratio:.2f} of {outcome.best_peer}"
+        console.print(f"{case.name}: {outcome.rlx.median:.3f} ms{ratio}", highlight=False)
+        for reason in outcome.left_out:
+            console.print(f"  left out: {reason}", style="yellow", highlight=False)
+    console.print(table(outcomes))
+    settings.out.mkdir(parents=True, exist_ok=True)
+    picture = settings.out / "bench.svg"
+    picture.write_text(bars(outcomes))
+    console.print(f"picture: {picture}")
+    if settings.json_file is not None:
+        write_json(outcomes, settings.json_file)
+        console.print(f"numbers: {settings.json_file}")
+    return outcomes
+
+
+def peers_of(settings: Settings, console: Console) -> list[Peer]:
+    """The peers that are installed; what is not is said once."""
+    if not settings.peers:
+        return []
+    found: list[Peer] = []
+    for peer in installed():
+        if isinstance(peer, Peer):
+            found.append(peer)
+        else:
+            console.print(peer, style="yellow", highlight=False)
+    console.print("peers: " + ", ".join(f"{p.package} {p.version}" for p in found), highlight=False)
+    return found
+
+
+def machine(console: Console, threads: int) -> None:
+    """Print what everything is held against."""
+    peak = fma_peak()
+    said = "no llvmlite, so no peak is measured" if peak is None else f"peak of one core {peak:.0f} GFLOP/s (float32)"
+    console.print(f"{threads} threads; {said}; copy {copy_bandwidth():.1f} GB/s", highlight=False)
+
+
+def one(case: Case, peers: Sequence[Peer], settings: Settings) -> Outcome:
+    """One case: results compared first, then everybody timed in turn."""
+    data = case.data()
+    ours = case.rlx(data)
+    expected = ours.results()
+    programs: dict[str, Program] = {"rlx": ours}
+    left_out: list[str] = []
+    for peer in peers:
+        for name, program in made_by(peer, case, data, settings.threads, left_out).items():
+            reason = verify_threads(name, program, settings.threads) or checked(name, program, expected, case)
+            if reason is None:
+                programs[name] = program
+            else:
+                left_out.append(reason)
+    timings = measure(programs, case, settings.seconds, settings.least)
+    return Outcome(case, timings.pop("rlx"), timings, tuple(left_out))
+
+
+def made_by(peer: Peer, case: Case, data: object, threads: int, left_out: list[str]) -> dict[str, Program]:
+    """A peer's programs; a peer that fails to make them is left out with its own words."""
+    try:
+        return dict(peer.make(case.kind, data, threads))  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001  a peer may fail in any way, and the others are timed nevertheless
+        left_out.append(f"{peer.package} has no program: {type(error).__name__}: {first_line(error)}")
+        return {}
+
+
+def checked(name: str, program: Program, expected: Sequence[object], case: Case) -> str | None:
+    """Why a program is not compared: it fails, or it computes something else."""
+    try:
+        reason = disagreement(expected, program.results(), case)
+    except RlxError as error:
+        return f"{name} fails: {error.message}"
+    except Exception as error:  # noqa: BLE001  as above
+        return f"{name} fails: {type(error).__name__}: {first_line(error)}"
+    return None if reason is None else f"{name} disagrees: {reason}"
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no words"])[0][:160]

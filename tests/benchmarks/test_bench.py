@@ -1,0 +1,123 @@
+"""How programs are timed, compared and reported; no time is asserted."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, not an installed package
+
+from benchmarks.case import Case, Program  # noqa: E402
+from benchmarks.cases import CASES, chosen  # noqa: E402
+from benchmarks.measure import Timing, disagreement, measure, verify_threads  # noqa: E402
+from benchmarks.peers import Peer, plain_numpy  # noqa: E402
+from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
+from benchmarks.runner import Settings, one  # noqa: E402
+
+
+def case(**settings: Any) -> Case:
+    fixed = Program(lambda: None, lambda: [np.ones(3)])
+    return Case("toy", "toy", dict, lambda data: fixed, **settings)
+
+
+def outcome(rlx: float, **peers: float) -> Outcome:
+    return Outcome(case(aim=0.5), Timing((rlx,), 1.0), {n: Timing((ms,), 1.0) for n, ms in peers.items()})
+
+
+def test_every_round_runs_every_program_and_begins_elsewhere() -> None:
+    calls: list[str] = []
+    programs = {n: Program(lambda n=n: calls.append(n), list) for n in "abc"}
+    timings = measure(programs, case(is_repeatable=False), seconds=0, least=3)
+    assert calls == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert all(len(t.samples) == 3 for t in timings.values())
+
+
+def test_a_block_of_calls_is_divided_by_its_length() -> None:
+    calls: list[int] = []
+    clocked = Program(lambda: None, list, clock=lambda: 0.25)
+    counted = Program(lambda: calls.append(1), list)
+    timings = measure({"clocked": clocked, "counted": counted}, case(inner=4), seconds=0, least=2)
+    assert timings["clocked"].median == 250.0
+    assert len(calls) == 2 * (4 + 1), "each block has one call before it that is not timed"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "says"),
+    [([np.ones(3)], None), ([np.ones(3) + 1e-6], None), ([np.ones(3) * 1.01], "by up to 0.01"), ([np.ones((1, 3))], "is [1, 3]"),
+     ([], "0 results, not 1"), ([np.array([1, 1, np.nan])], "differs")],
+)  # fmt: skip
+def test_results_that_differ_are_said_to_differ(theirs: list[np.ndarray], says: str | None) -> None:
+    found = disagreement([np.ones(3)], theirs, case())
+    assert (found is None) if says is None else says in str(found)
+
+
+def test_a_program_with_other_threads_is_refused() -> None:
+    assert verify_threads("x", Program(lambda: None, list, 2), 2) is None
+    assert verify_threads("x", Program(lambda: None, list, 8), 2) == "x uses 8 threads, not 2"
+
+
+def test_threads_are_limited_before_anything_is_imported() -> None:
+    program = (
+        "from benchmarks.measure import limit_threads, verify_threads; from benchmarks.case import Program; import os;"
+        "limit_threads(1); print(os.environ['OMP_NUM_THREADS'], verify_threads('x', Program(print, list), 1))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "1"
+    assert done.stdout.split()[1] == "None" or not hasattr(os, "sched_setaffinity")
+
+
+def test_the_ratio_is_to_the_fastest_peer() -> None:
+    found = outcome(1.0, slow=4.0, fast=2.0)
+    assert (found.best_peer, found.ratio) == ("fast", 0.5)
+    (row,) = rows_of([found])
+    assert json.loads(json.dumps(row))["peers"] == {"slow": 4.0, "fast": 2.0}
+    assert row.keys() >= {"case", "rlx_ms", "peers", "ratio_to_best_peer"}
+    assert rows_of([outcome(1.0)])[0]["ratio_to_best_peer"] is None
+
+
+def test_tables_and_bars_show_every_program() -> None:
+    outcomes = [outcome(1.0, slow=4.0, fast=2.0), outcome(0.01)]
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table(outcomes))
+    assert {"slow", "fast", "rlx", "toy"} <= set(console.export_text().split())
+    root = ElementTree.fromstring(bars(outcomes))
+    assert sum(e.tag.endswith("rect") for e in root.iter()) == 1 + 4
+
+
+def test_groups_and_names_choose_cases() -> None:
+    assert [c.name for c in chosen(["minilm"])] == ["minilm-1x16", "minilm-1x128", "minilm-8x128"]
+    assert [c.name for c in chosen(["call"])] == ["call"]
+    assert len(chosen(["gemm"])) == 48
+    assert len(chosen([])) < len(CASES)
+    assert chosen(["nothing"]) == []
+
+
+class Broken:
+    """A peer whose programs cannot be made."""
+
+    @staticmethod
+    def make(kind: str, data: Any, threads: int) -> Any:
+        raise RuntimeError("no such kernel")
+
+
+@pytest.mark.parametrize("name", ["call", "math-exp", "mlp-train"])
+def test_cases_agree_with_numpy_and_a_broken_peer_is_left_out(name: str) -> None:
+    """rlx's program and NumPy's give the same, and a peer that fails does not stop the others."""
+    (found,) = chosen([name])
+    peers = [Peer("numpy", np.__version__, plain_numpy), Peer("broken", "1", Broken)]
+    settings = Settings((name,), True, 1, 0.0, 1, Path("unused"))
+    result = one(found, peers, settings)
+    assert result.left_out[-1] == "broken has no program: RuntimeError: no such kernel"
+    assert not [said for said in result.left_out if "disagrees" in said]
+    assert result.rlx.median > 0
