@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from harness import kernel
 
-from rlx_core.ops.attention import Attention
+from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_cpu.native.attention import attention
+from rlx_cpu.native.attention_backward import attention_backward
 from rlx_cpu.native.isa import Isa, available
 
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
@@ -66,7 +67,15 @@ def test_every_layout_agrees_with_float64(isa: Isa, layout: str, of: Any) -> Non
 @EVERY_ISA
 @pytest.mark.parametrize(
     ("queries", "keys", "head_dim", "width"),
-    [(1, 1, 1, 1), (1, 50, 16, 16), (5, 7, 3, 5), (16, 16, 32, 32), (40, 128, 32, 48), (9, 1200, 8, 20), (100, 31, 64, 7)],
+    [
+        (1, 1, 1, 1),
+        (1, 50, 16, 16),
+        (5, 7, 3, 5),
+        (16, 16, 32, 32),
+        (40, 128, 32, 48),
+        (9, 1200, 8, 20),
+        (100, 31, 64, 7),
+    ],
 )
 def test_odd_sizes_and_several_blocks_agree(isa: Isa, queries: int, keys: int, head_dim: int, width: int) -> None:
     op = Attention(num_heads=2, head_dim=head_dim)
@@ -178,3 +187,102 @@ def test_an_infinite_or_nan_score_spoils_its_row_alone() -> None:
     found = check(available()[0], op, q, np.abs(k) + 1, v)
     assert np.isnan(found[0, (2, 5), :]).all()
     assert np.isfinite(np.delete(found[0], (2, 5), 0)).all()
+
+
+# ----------------------------------------------------------------------------------------- backward
+
+
+def check_backward(isa: Isa, op: Attention, *given: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """dq, dk, dv of a random cotangent against their meaning in float64, by the same measure."""
+    rng = np.random.default_rng(9)
+    back = AttentionBackward(**op.attributes())
+    q, k, v, *rest = given
+    assert q is not None
+    dy = rng.standard_normal(np.asarray(op(*given)).shape).astype(q.dtype)
+    inputs = [q, k, v, dy, *rest]
+    wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in inputs]
+    with np.errstate(all="ignore"):
+        exact = [np.asarray(x) for x in back(*wide)]
+        single = [np.asarray(x) for x in back(*inputs)]
+    made = kernel(attention_backward, back, inputs, isa)
+    found = made(*inputs)
+    for one, e, s in zip(found, exact, single, strict=True):
+        assert one.shape == e.shape
+        assert np.array_equal(np.isnan(one), np.isnan(e))
+        scale = max(np.nanmax(np.abs(e), initial=0.0), 1.0)
+        bound = 4 * np.nanmax(np.abs(s - e), initial=0.0) + 32 * np.finfo(one.dtype).eps * scale
+        assert np.nanmax(np.abs(one - e), initial=0.0) <= bound
+    for threads in (2, 3):
+        again = made(*inputs, threads=threads)
+        assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(again, found, strict=True))
+    return found
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
+@pytest.mark.parametrize("of", [np.float32, np.float64])
+def test_cotangents_in_every_layout_agree_with_float64(isa: Isa, layout: str, of: Any) -> None:
+    op = Attention(num_heads=3, head_dim=8, layout=layout)
+    check_backward(isa, op, *operands(op, 2, 17, 33, of=of))
+
+
+@EVERY_ISA
+@pytest.mark.parametrize(
+    ("queries", "keys", "head_dim", "width"),
+    [
+        (1, 1, 1, 1),
+        (1, 50, 16, 16),
+        (5, 7, 3, 5),
+        (16, 16, 32, 32),
+        (130, 128, 32, 48),
+        (9, 1200, 8, 20),
+        (100, 31, 64, 7),
+    ],
+)
+def test_cotangents_of_odd_sizes_agree(isa: Isa, queries: int, keys: int, head_dim: int, width: int) -> None:
+    op = Attention(num_heads=2, head_dim=head_dim)
+    check_backward(isa, op, *operands(op, 1, queries, keys, width))
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (100, 7), (130, 150)])
+def test_cotangents_stop_at_positional_masks(isa: Isa, mask: str, queries: int, keys: int) -> None:
+    op = Attention(num_heads=2, head_dim=8, **MASKS[mask])
+    dq, _, _ = check_backward(isa, op, *operands(op, 2, queries, keys))
+    if queries > keys:
+        assert (dq[:, : queries - keys] == 0).all()
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_cotangents_of_shared_keys_add_up(isa: Isa, kv_heads: int) -> None:
+    op = Attention(num_heads=6, num_kv_heads=kv_heads, head_dim=8, mask_kind="causal", attn_logit_softcap=1.5)
+    check_backward(isa, op, *operands(op, 2, 12, 12))
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("empty_row", ["zero", "nan"])
+@pytest.mark.parametrize("of", [bool, np.float32])
+def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
+    op = Attention(num_heads=2, head_dim=4, mask_kind="custom", empty_row=empty_row)
+    mask = np.random.default_rng(4).random((2, 1, 5, 20)) >= 0.3
+    mask[0, 0, 2] = False
+    check_backward(isa, op, *operands(op, 2, 5, 20), mask.astype(of))
+
+
+@EVERY_ISA
+def test_cotangents_of_slices_are_read_where_they_lie(isa: Isa) -> None:
+    rng = np.random.default_rng(3)
+    op = Attention(num_heads=4, head_dim=8)
+    packed = rng.standard_normal((2, 20, 96)).astype(np.float32)
+    check_backward(isa, op, packed[..., :32], packed[..., 32:64], packed[..., 64:])
+    apart = rng.standard_normal((2, 20, 64)).astype(np.float32)[..., ::2]
+    check_backward(isa, op, apart, apart, apart)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("sizes", [(0, 2, 3), (1, 0, 3), (1, 3, 0)], ids=str)
+def test_cotangents_of_nothing_are_zero(isa: Isa, sizes: tuple[int, int, int]) -> None:
+    op = Attention(num_heads=2, head_dim=4, layout="bshd")
+    assert all((x == 0).all() for x in check_backward(isa, op, *operands(op, *sizes)))

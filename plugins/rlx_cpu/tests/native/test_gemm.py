@@ -101,9 +101,7 @@ BATCHES = [
 @EVERY_ISA
 @pytest.mark.parametrize(("a_shape", "b_shape"), BATCHES, ids=str)
 @pytest.mark.parametrize("is_bound", [False, True])
-def test_batch_axes_broadcast(
-    isa: Isa, a_shape: tuple[int, ...], b_shape: tuple[int, ...], is_bound: bool
-) -> None:
+def test_batch_axes_broadcast(isa: Isa, a_shape: tuple[int, ...], b_shape: tuple[int, ...], is_bound: bool) -> None:
     rng = np.random.default_rng(2)
     a, b = random(rng, a_shape, np.float32), random(rng, b_shape, np.float32)
     made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,) if is_bound else ())

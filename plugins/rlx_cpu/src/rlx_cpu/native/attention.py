@@ -13,21 +13,30 @@ from math import inf
 from attrs import frozen
 from llvmlite import ir
 
-from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Node
 from rlx_core.ops import activation
 from rlx_core.ops.attention import Attention
-from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import functions
-from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides, ScoresStrides
-from rlx_cpu.native.build import I8, I32, I64, POINTER, VOID, variable
-from rlx_cpu.native.contract import ALIGNMENT, Emitted, Layout
+from rlx_cpu.native.attention_parts import (
+    SERIAL_PRODUCTS,
+    ByPosition,
+    Logits,
+    Rows,
+    aligned,
+    fitting_dtypes,
+    has_plain_empty_rows,
+    least,
+    number,
+    pack_head,
+    register,
+)
+from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
+from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
+from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.epilogue import Epilogue
 from rlx_cpu.native.gemm import by_size, start_of
-from rlx_cpu.native.gemm_tiles import Cut
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
-from rlx_cpu.native.packing import pack_panel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
 
@@ -38,22 +47,6 @@ ByWidth = dict[int, ir.Function]
 
 Kernels = dict[tuple[int, int], ir.Function]
 """Microkernels by rows and vectors."""
-
-SERIAL_PRODUCTS = 1 << 15
-"""Below so many fused products (a few µs) waking another thread costs more than it saves."""
-
-
-@condition("q, k, v and a bias of one dtype, and a mask of bool or that dtype")
-def fitting_dtypes(node: Node) -> bool:
-    mask = node.operands[3] if len(node.operands) > 3 else None
-    return node.type.dtype is not bool_ and all(
-        v.dtype is node.type.dtype or (v is mask and v.dtype is bool_) for v in node.present()
-    )
-
-
-@condition("rows without visible keys to give zeros or NaN")
-def has_plain_empty_rows(node: Node) -> bool:
-    return isinstance(node.op, Attention) and node.op.empty_row != "uniform"
 
 
 @native.register(Attention, dtypes="f32 f64 bool", when=(fitting_dtypes, has_plain_empty_rows))
@@ -68,11 +61,9 @@ def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
 
 @frozen(eq=False)
 class _Tile:
-    """What the code of one row tile is built from: the head it belongs to, its rows, and the thread's memory."""
+    """What the code of one row tile is built from: whose rows it has, its operands, and the thread's memory."""
 
-    batch: ir.Value
-    head: ir.Value
-    first: ir.Value
+    at: Rows
     rows: int
     q: ir.Value
     packed_keys: ir.Value
@@ -97,14 +88,12 @@ class _Forward:
     @property
     def keys_nbytes(self) -> int:
         """Bytes of a head's transposed keys, packed."""
-        return _aligned(self.problem.key_columns * self.problem.features * self.simd.itemsize)
+        return aligned(self.problem.key_columns * self.problem.features * self.simd.itemsize)
 
     @property
-    def values_nbytes(self) -> int:
-        """Bytes of a head's values, packed; none where they are read in place."""
-        if self._strides(2, self.problem.kv_heads).feature == self.simd.itemsize:
-            return 0
-        return _aligned(self.problem.output_columns * self.problem.keys * self.simd.itemsize)
+    def values(self) -> ByPosition:
+        p = self.problem
+        return ByPosition(self.simd, self._strides(2, p.kv_heads), p.keys, p.width, p.outputs)
 
     @property
     def tile_nbytes(self) -> tuple[int, int, int, int]:
@@ -112,12 +101,12 @@ class _Forward:
         p, rows = self.problem, self.problem.rows.size
         itemsize = self.simd.itemsize
         wide = (p.block_columns, p.output_columns)
-        a, b = (_aligned(rows * columns * itemsize) for columns in wide)
-        return a, b, _aligned(rows * itemsize), _aligned(rows * itemsize)
+        a, b = (aligned(rows * columns * itemsize) for columns in wide)
+        return a, b, aligned(rows * itemsize), aligned(rows * itemsize)
 
     @property
     def workspace(self) -> int:
-        return self.keys_nbytes + self.values_nbytes + sum(self.tile_nbytes)
+        return self.keys_nbytes + self.values.nbytes + sum(self.tile_nbytes)
 
     def _strides(self, operand: int, heads: int) -> HeadStrides:
         place = self.layout.operands[operand]
@@ -152,9 +141,10 @@ class _Forward:
         q_at, k_at, v_at = (self._strides(i, h) for i, h in enumerate((p.heads, p.kv_heads, p.kv_heads)))
         out_at = HeadStrides.of(self.layout.results[0], self.op.layout, p.heads)
         packed_values = offset(b, own, self.keys_nbytes)
-        tile_memory = [offset(b, packed_values, self.values_nbytes)]
+        tile_memory = [offset(b, packed_values, self.values.nbytes)]
         for nbytes in self.tile_nbytes[:3]:
             tile_memory.append(offset(b, tile_memory[-1], nbytes))
+        logits = Logits(self.op, p, self.layout, simd, 3, buffers)
         held = b.alloca(I64)
         b.store(index(-1), held, align=8)
         low, high = share(b, p.items, tid, nthreads)
@@ -166,12 +156,11 @@ class _Forward:
             values = offset(b, v, (batch, v_at.batch), (kv_head, v_at.head))
             which = b.add(times(b, batch, p.kv_heads), kv_head)
             with b.if_then(b.icmp_signed("!=", b.load(held, typ=I64, align=8), which)):
-                self._pack(b, keys, (k_at.feature, k_at.position), own, p.panels, p.features, p.keys)
-                if self.values_nbytes:
-                    self._pack(b, values, (v_at.position, v_at.feature), packed_values, p.outputs, p.keys, p.width)
+                by = (k_at.feature, k_at.position)
+                pack_head(b, simd, keys, by, own, p.panels, p.features, p.keys)
+                self.values.ready(b, values, packed_values)
                 b.store(which, held, align=8)
-            if self.values_nbytes:
-                values = packed_values
+            values = values if self.values.is_direct else packed_values
             last = b.add(times(b, row_item, p.group), index(p.group))
             end = b.select(b.icmp_signed("<", last, index(p.rows.pieces)), last, index(p.rows.pieces))
             with counting(b, times(b, row_item, p.group), end) as tile:
@@ -180,7 +169,7 @@ class _Forward:
                     self._tile(
                         b,
                         _Tile(
-                            batch, head, first, rows,
+                            Rows(batch, head, first), rows,
                             offset(b, q, (batch, q_at.batch), (head, q_at.head), (first, q_at.position)),
                             own, values,
                             offset(b, out, (batch, out_at.batch), (head, out_at.head), (first, out_at.position)),
@@ -188,37 +177,14 @@ class _Forward:
                         ),
                         {v: f for (r, v), f in score_kernels.items() if r == rows},
                         {v: f for (r, v), f in value_kernels.items() if r == rows},
-                        buffers,
+                        logits,
                     )  # fmt: skip
-        assert simd.lanes == p.lanes, "one width"
-
-    def _pack(
-        self,
-        b: ir.IRBuilder,
-        source: ir.Value,
-        strides: tuple[int, int],
-        packed: ir.Value,
-        panels: Cut,
-        depth: int,
-        columns: int,
-    ) -> None:
-        with counting(b, 0, panels.pieces) as panel:
-            first = start_of(b, panels, panel)
-            column = times(b, first, self.simd.lanes)
-            place = offset(b, packed, (first, self.simd.nbytes * depth))
-            for vectors in by_size(b, panels, panel):
-                pack_panel(
-                    b, self.simd, offset(b, source, (column, strides[1])), place,
-                    depth=depth, vectors=vectors, strides=strides, column=column, columns=columns,
-                )  # fmt: skip
 
     def _microkernels(self) -> tuple[Kernels, Kernels]:
         """The products that make scores and that sum values, for every height and width that occurs."""
         p, simd = self.problem, self.simd
-        q, v = self._strides(0, p.heads), self._strides(2, p.kv_heads)
+        q, v = self._strides(0, p.heads), self.values
         row = p.block_columns * simd.itemsize
-        is_direct = not self.values_nbytes
-        is_partial = is_direct and p.width % simd.lanes != 0
         scores, values = {}, {}
         for rows in p.rows.sizes:
             for vectors in p.panels.sizes:
@@ -230,17 +196,16 @@ class _Forward:
             for vectors in p.outputs.sizes:
                 values[rows, vectors] = Microkernel(
                     simd=simd, rows=rows, vectors=vectors, a_strides=(row, simd.itemsize),
-                    b_stride=v.position if is_direct else vectors * simd.nbytes,
-                    b_align=simd.itemsize if is_direct else simd.nbytes,
+                    b_stride=v.stride(vectors), b_align=v.align,
                     c_strides=(p.output_columns * simd.itemsize, simd.itemsize),
-                    columns=p.width if is_partial else None, masks_b=is_partial, accumulates=p.blocks > 1, sharers=0,
+                    columns=p.width if v.is_partial else None, masks_b=v.is_partial, accumulates=p.blocks > 1, sharers=0,
                     epilogue=_nothing,
                 ).emit(f"{self.name}.values{rows}x{vectors}")  # fmt: skip
         return scores, values
 
     # ------------------------------------------------------------------------------------- one tile
 
-    def _tile(self, b: ir.IRBuilder, tile: _Tile, scores: ByWidth, values: ByWidth, buffers: ir.Value) -> None:
+    def _tile(self, b: ir.IRBuilder, tile: _Tile, scores: ByWidth, values: ByWidth, logits: Logits) -> None:
         """All blocks of keys that a tile's rows may see, then the division by the totals."""
         p, simd = self.problem, self.simd
         with counting(b, 0, tile.rows) as row:
@@ -248,26 +213,17 @@ class _Forward:
             b.store(ir.Constant(simd.element, 0.0), offset(b, tile.totals, (row, simd.itemsize)), align=simd.itemsize)
             with counting(b, 0, p.output_columns, simd.lanes) as column:
                 simd.store(b, simd.zero, self._sum(b, tile, row, column), align=simd.nbytes)
-        low, high = self._visible(b, tile)
+        low, high = logits.visible(b, tile.at.first, tile.rows)
         with counting(b, 0, p.panels.pieces, p.block) as panel:
             block_end = b.add(panel, index(p.block))
-            panel_end = b.select(b.icmp_signed("<", block_end, index(p.panels.pieces)), block_end, index(p.panels.pieces))
+            panel_end = b.select(
+                b.icmp_signed("<", block_end, index(p.panels.pieces)), block_end, index(p.panels.pieces)
+            )
             first_key = times(b, start_of(b, p.panels, panel), simd.lanes)
-            end = _least(b, times(b, start_of(b, p.panels, panel_end), simd.lanes), high)
+            end = least(b, times(b, start_of(b, p.panels, panel_end), simd.lanes), high)
             with b.if_then(b.and_(b.icmp_signed("<", first_key, end), b.icmp_signed(">", end, low))):
-                self._block(b, tile, scores, values, buffers, (panel, panel_end), (first_key, end))
-        self._deliver(b, tile)
-
-    def _visible(self, b: ir.IRBuilder, tile: _Tile) -> tuple[ir.Value, ir.Value]:
-        """The keys that some row of the tile may see, by position alone."""
-        p = self.problem
-        if self.op.mask_kind not in ("causal", "sliding_window"):
-            return index(0), index(p.keys)
-        shift = p.keys - p.queries
-        high = _least(b, b.add(tile.first, index(tile.rows + shift)), index(p.keys))
-        if self.op.window is None:
-            return index(0), high
-        return b.add(tile.first, index(shift - self.op.window)), high
+                self._block(b, tile, scores, values, logits, (panel, panel_end), (first_key, end))
+        self._deliver(b, tile, logits)
 
     def _block(
         self,
@@ -275,14 +231,14 @@ class _Forward:
         tile: _Tile,
         scores: ByWidth,
         values: ByWidth,
-        buffers: ir.Value,
+        logits: Logits,
         panels: tuple[ir.Value, ir.Value],
         keys: tuple[ir.Value, ir.Value],
     ) -> None:
         p, simd = self.problem, self.simd
         first_key, end = keys
         first_panel = start_of(b, p.panels, panels[0])
-        true, false = ir.Constant(ir.IntType(1), 1), ir.Constant(ir.IntType(1), 0)
+        true, false = ir.Constant(I1, 1), ir.Constant(I1, 0)
         with counting(b, *panels) as panel:
             start = start_of(b, p.panels, panel)
             column = times(b, start, simd.lanes)
@@ -292,35 +248,46 @@ class _Forward:
                 for vectors in by_size(b, p.panels, panel):
                     b.call(
                         scores[vectors],
-                        [tile.q, packed, place, packed, index(p.features), true, true, index(0), index(0), column, buffers],
+                        [
+                            tile.q,
+                            packed,
+                            place,
+                            packed,
+                            index(p.features),
+                            true,
+                            true,
+                            index(0),
+                            index(0),
+                            column,
+                            logits.buffers,
+                        ],
                     )
         count = b.sub(end, first_key)
         with counting(b, 0, tile.rows) as row:
-            self._softmax(b, tile, row, first_key, count)
-        v = self._strides(2, p.kv_heads)
+            self._softmax(b, tile, logits, row, first_key, count)
         with counting(b, 0, p.outputs.pieces) as panel:
             start = start_of(b, p.outputs, panel)
             column = times(b, start, simd.lanes)
             place = offset(b, tile.sums, (start, simd.nbytes))
             for vectors in by_size(b, p.outputs, panel):
-                if self.values_nbytes:
-                    there = offset(b, tile.values, (start, simd.nbytes * p.keys), (first_key, vectors * simd.nbytes))
-                else:
-                    there = offset(b, tile.values, (column, v.feature), (first_key, v.position))
+                there = self.values.panel(b, tile.values, start, first_key, vectors)
                 # Sums start at zero in memory, so no block is treated as the first.
                 b.call(
                     values[vectors],
-                    [tile.scores, there, place, there, count, false, true, index(0), index(0), column, buffers],
+                    [tile.scores, there, place, there, count, false, true, index(0), index(0), column, logits.buffers],
                 )
 
-    def _softmax(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value, first_key: ir.Value, count: ir.Value) -> None:
+    def _softmax(
+        self, b: ir.IRBuilder, tile: _Tile, logits: Logits, row: ir.Value, first_key: ir.Value, count: ir.Value
+    ) -> None:
         """Scores of one row and block into weights; the row's maximum, total and sums so far are rescaled to match."""
         p, simd = self.problem, self.simd
         line = offset(b, tile.scores, (row, p.block_columns * simd.itemsize))
-        largest = _variable(b, simd.vector, simd.constant(-inf))
+        largest = register(b, simd, simd.constant(-inf))
         with counting(b, 0, count, simd.lanes) as column:
             place = offset(b, line, (column, simd.itemsize))
-            score = self._score(b, tile, row, b.add(first_key, column), simd.load(b, place, align=simd.nbytes))
+            product = simd.load(b, place, align=simd.nbytes)
+            score, _ = logits.at(b, tile.at, row, b.add(first_key, column), product)
             simd.store(b, score, place, align=simd.nbytes)
             so_far = b.load(largest, typ=simd.vector, align=simd.itemsize)
             b.store(simd.maximum(b, score, so_far), largest, align=simd.itemsize)
@@ -329,8 +296,8 @@ class _Forward:
         found = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
         now = b.select(b.fcmp_ordered(">", found, before), found, before)
         # A row that has seen no key yet has no maximum to subtract.
-        pivot = simd.splat(b, b.select(b.fcmp_ordered("==", now, _number(simd, -inf)), _number(simd, 0.0), now))
-        total = _variable(b, simd.vector, simd.zero)
+        pivot = simd.splat(b, b.select(b.fcmp_ordered("==", now, number(simd, -inf)), number(simd, 0.0), now))
+        total = register(b, simd, simd.zero)
         with counting(b, 0, count, simd.lanes) as column:
             place = offset(b, line, (column, simd.itemsize))
             weight = self._exp(b, b.fsub(simd.load(b, place, align=simd.nbytes), pivot))
@@ -348,83 +315,16 @@ class _Forward:
             place = self._sum(b, tile, row, column)
             simd.store(b, b.fmul(simd.load(b, place, align=simd.nbytes), shrink), place, align=simd.nbytes)
 
-    def _score(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value, key: ir.Value, u: ir.Value) -> ir.Value:
-        """A product of query and keys as the softmax sees it: scaled, capped, biased, -inf where the key is hidden."""
-        op, p, simd = self.op, self.problem, self.simd
-        z = b.fmul(u, simd.constant(op.scale))
-        if op.attn_logit_softcap is not None:
-            cap = simd.constant(op.attn_logit_softcap)
-            z = b.fmul(functions.call(b, activation.tanh.op, p.dtype, (b.fdiv(z, cap),)), cap)
-        query = b.add(tile.first, row)
-        bias, mask = (self.layout.operands[i] if len(self.layout.operands) > i else None for i in (4, 3))
-        inside = simd.below(b, key, p.keys) if p.keys % simd.lanes else None
-        if bias is not None:
-            at = ScoresStrides.of(bias, is_mask=False)
-            z = b.fadd(z, self._load(b, tile, 4, at, (query, key), simd.element, simd.itemsize))
-        shown = [] if inside is None else [inside]
-        if op.mask_kind in ("causal", "sliding_window"):
-            shown += self._positions_shown(b, query, key)
-        if mask is not None:
-            at = ScoresStrides.of(mask, is_mask=True)
-            if mask.type.dtype is bool_:
-                found = self._load(b, tile, 3, at, (query, key), I8, 1)
-                shown.append(b.icmp_unsigned("!=", found, ir.Constant(found.type, [0] * simd.lanes)))
-            else:
-                found = self._load(b, tile, 3, at, (query, key), simd.element, simd.itemsize)
-                shown.append(b.fcmp_ordered(">=", found, simd.constant(0.5)))
-        for visible in shown:
-            z = b.select(visible, z, simd.constant(-inf))
-        return z
-
-    def _positions_shown(self, b: ir.IRBuilder, query: ir.Value, key: ir.Value) -> list[ir.Value]:
-        p, simd = self.problem, self.simd
-        last = b.trunc(b.add(query, index(p.keys - p.queries)), I32)
-        lanes = ir.Constant(ir.VectorType(I32, simd.lanes), list(range(simd.lanes)))
-        keys = b.add(simd.splat(b, b.trunc(key, I32)), lanes)
-        shown = [b.icmp_signed("<=", keys, simd.splat(b, last))]
-        if self.op.window is not None:
-            first = b.sub(last, ir.Constant(I32, self.op.window))
-            shown.append(b.icmp_signed(">=", keys, simd.splat(b, first)))
-        return shown
-
-    def _load(
-        self,
-        b: ir.IRBuilder,
-        tile: _Tile,
-        operand: int,
-        at: ScoresStrides,
-        place: tuple[ir.Value, ir.Value],
-        element: ir.Type,
-        itemsize: int,
-    ) -> ir.Value:
-        """A vector of a mask or bias; keys beyond the last repeat the last."""
-        p, simd = self.problem, self.simd
-        query, key = place
-        buffers = b.function.args[0]
-        start = offset(
-            b, pointer_at(b, buffers, operand), (tile.batch, at.batch), (tile.head, at.head), (query, at.query)
-        )
-        if at.key == 0:
-            return simd.splat(b, b.load(start, typ=element, align=itemsize))
-        if at.key == itemsize and p.keys % simd.lanes == 0:
-            return b.load(offset(b, start, (key, at.key)), typ=ir.VectorType(element, simd.lanes), align=itemsize)
-        value: ir.Value = ir.Constant(ir.VectorType(element, simd.lanes), ir.Undefined)
-        for lane in range(simd.lanes):
-            nearest = _least(b, b.add(key, index(lane)), index(p.keys - 1))
-            found = b.load(offset(b, start, (nearest, at.key)), typ=element, align=itemsize)
-            value = b.insert_element(value, found, ir.Constant(I32, lane))
-        return value
-
-    def _deliver(self, b: ir.IRBuilder, tile: _Tile) -> None:
+    def _deliver(self, b: ir.IRBuilder, tile: _Tile, logits: Logits) -> None:
         """Sums over totals, to where the result lies."""
         p, simd, op = self.problem, self.simd, self.op
         at = HeadStrides.of(self.layout.results[0], op.layout, p.heads)
         with counting(b, 0, tile.rows) as row:
             total = simd.load_scalar(b, offset(b, tile.totals, (row, simd.itemsize)))
-            inverse = b.fdiv(_number(simd, 1.0), total)
-            if p.keys == 0 or (op.empty_row == "zero" and self._may_hide):
-                is_empty = b.fcmp_ordered("==", total, _number(simd, 0.0))
-                inverse = b.select(is_empty, _number(simd, 0.0), inverse)
+            inverse = b.fdiv(number(simd, 1.0), total)
+            if p.keys == 0 or (op.empty_row == "zero" and logits.may_hide):
+                is_empty = b.fcmp_ordered("==", total, number(simd, 0.0))
+                inverse = b.select(is_empty, number(simd, 0.0), inverse)
             factor = simd.splat(b, inverse)
             with counting(b, 0, p.output_columns, simd.lanes) as column:
                 value = b.fmul(simd.load(b, self._sum(b, tile, row, column), align=simd.nbytes), factor)
@@ -433,11 +333,6 @@ class _Forward:
                     simd.store(b, value, place, simd.below(b, column, p.width) if p.width % simd.lanes else None)
                 else:
                     simd.store_spread(b, value, place, at.feature, b.sub(index(p.width), column))
-
-    @property
-    def _may_hide(self) -> bool:
-        """Whether a row can be left without a visible key."""
-        return self.op.mask_kind != "none" or any(x is not None for x in self.layout.operands[3:])
 
     def _sum(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value, column: ir.Value) -> ir.Value:
         p, itemsize = self.problem, self.simd.itemsize
@@ -449,22 +344,3 @@ class _Forward:
 
 def _nothing(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
     return Epilogue()
-
-
-def _number(simd: Simd, value: float) -> ir.Constant:
-    return ir.Constant(simd.element, value)
-
-
-def _least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    return b.select(b.icmp_signed("<", x, y), x, y)
-
-
-def _variable(b: ir.IRBuilder, kind: ir.Type, value: ir.Value) -> ir.Value:
-    """A register that a loop updates."""
-    place = variable(b, kind)
-    b.store(value, place, align=kind.element.width // 8 if isinstance(kind.element, ir.IntType) else 4)
-    return place
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

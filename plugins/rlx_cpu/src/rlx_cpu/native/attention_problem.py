@@ -59,7 +59,9 @@ class ScoresStrides:
     def of(cls, place: Place, *, is_mask: bool) -> ScoresStrides:
         aligned = mask_shape(place.type) if is_mask else aligned_shape(place.type)
         rank = len(place.strides)
-        strides = (place.strides[0], 0, 0, place.strides[1]) if is_mask and rank == 2 else (0,) * (4 - rank) + place.strides
+        strides = (
+            (place.strides[0], 0, 0, place.strides[1]) if is_mask and rank == 2 else (0,) * (4 - rank) + place.strides
+        )
         return cls(*(s if d != 1 else 0 for s, d in zip(strides, aligned, strict=True)))
 
 
