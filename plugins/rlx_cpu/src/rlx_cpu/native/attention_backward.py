@@ -333,7 +333,7 @@ class _Backward:
                             (p.rows, tile),
                             (p.panels, panel),
                             a,
-                            lambda _, r=right: r,
+                            _always(right),
                             place,
                             index(depth),
                         )
@@ -492,3 +492,8 @@ class _Backward:
 
 def _nothing(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
     return Epilogue()
+
+
+def _always(place: ir.Value) -> Callable[[int], ir.Value]:
+    """The same place for whichever panel."""
+    return lambda _: place
