@@ -78,7 +78,6 @@ class _Head:
     q_ready: ir.Value
     dy_ready: ir.Value
     k_ready: ir.Value
-    is_first: ir.Value
     logits: Logits
     memory: dict[str, ir.Value]
 
@@ -212,6 +211,9 @@ class _Backward:
                 by = (self._operand(position).feature, self._operand(position).position)
                 pack_head(b, simd, source, by, memory[name], p.panels, depth, p.keys)
             k_ready = self._right(K).ready(b, keys, memory["k"])
+            for name in ("dk", "dv"):
+                with counting(b, 0, self.memory[name], simd.nbytes) as place:
+                    simd.store(b, simd.zero, offset(b, memory[name], place), align=simd.nbytes)
             with counting(b, 0, times_shared) as member:
                 head = b.add(times(b, kv_head, times_shared), member)
                 q_head, dy_head = of(q, self._operand(Q), head), of(dy, self._operand(DY), head)
@@ -220,7 +222,7 @@ class _Backward:
                     _Head(
                         batch, head, q_head, dy_head, of(dq, self._result(Q), head),
                         self._right(Q).ready(b, q_head, memory["q"]), self._right(DY).ready(b, dy_head, memory["dy"]),
-                        k_ready, b.icmp_signed("==", member, index(0)), logits, memory,
+                        k_ready, logits, memory,
                     ),
                     products,
                 )  # fmt: skip
@@ -294,14 +296,11 @@ class _Backward:
             with counting(b, 0, count) as row:
                 self._row(b, head, rows, row, end)
             self._dq(b, head, products["dq"], (tile, tile_end), first, end)
-            is_first = b.and_(head.is_first, b.icmp_signed("==", tile, index(0)))
             for name, block, right, ready in (
                 ("dk", "du", self._right(Q), head.q_ready),
                 ("dv", "weights", self._right(DY), head.dy_ready),
             ):
-                self._add(
-                    b, head.memory[block], head.memory[name], products[name], right, ready, (first, count), is_first
-                )
+                self._add(b, head.memory[block], head.memory[name], products[name], right, ready, (first, count), end)
 
     def _scores(
         self,
@@ -437,23 +436,21 @@ class _Backward:
         right: ByPosition,
         ready: ir.Value,
         queries: tuple[ir.Value, ir.Value],
-        is_first: ir.Value,
+        end: ir.Value,
     ) -> None:
-        """Add the product of a block's transpose with rows of q or dy to dk or dv."""
+        """Add the product of a block's transpose with rows of q or dy to dk or dv, for keys before `end`."""
         simd, first = self.simd, queries[0]
         with counting(b, 0, self.key_rows.pieces) as tile:
             key = start_of(b, self.key_rows, tile)
             a = offset(b, block, (key, simd.itemsize))
-            with counting(b, 0, right.panels.pieces) as panel:
+            with b.if_then(b.icmp_signed("<", key, end)), counting(b, 0, right.panels.pieces) as panel:
                 vector = start_of(b, right.panels, panel)
                 place = offset(b, sums, (key, right.columns * simd.itemsize), (vector, simd.nbytes))
 
                 def panel_at(vectors: int, vector: ir.Value = vector) -> ir.Value:
                     return right.panel(b, ready, vector, first, vectors)
 
-                self._call(
-                    b, kernels, (self.key_rows, tile), (right.panels, panel), a, panel_at, place, queries[1], is_first
-                )
+                self._call(b, kernels, (self.key_rows, tile), (right.panels, panel), a, panel_at, place, queries[1])
 
     def _call(
         self,
@@ -465,17 +462,16 @@ class _Backward:
         right: Callable[[int], ir.Value],
         place: ir.Value,
         depth: ir.Value,
-        is_first: ir.Value | None = None,
     ) -> None:
-        """Call the microkernel of a tile's height and a panel's width."""
-        true = ir.Constant(I1, 1)
+        """Call the microkernel of a tile's height and a panel's width; one that adds up finds earlier sums or zeros."""
+        no, yes = ir.Constant(I1, 0), ir.Constant(I1, 1)
         column = times(b, start_of(b, *panel), self.simd.lanes)
         for rows in by_size(b, *tile):
             for vectors in by_size(b, *panel):
                 there = right(vectors)
                 b.call(
                     kernels[rows, vectors],
-                    [a, there, place, there, depth, is_first or true, true, index(0), index(0), column, a],
+                    [a, there, place, there, depth, no, yes, index(0), index(0), column, a],
                 )
 
     def _deliver(self, b: ir.IRBuilder, sums: ir.Value, out: ir.Value, at: HeadStrides, right: ByPosition) -> None:
