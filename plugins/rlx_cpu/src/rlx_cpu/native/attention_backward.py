@@ -326,16 +326,12 @@ class _Backward:
                         a = offset(b, left, (start, at.position))
                         right = offset(b, head.memory[packed], (vector, simd.nbytes * depth))
                         place = offset(b, head.memory[block], line, (vector, simd.nbytes))
-                        self._call(
-                            b,
-                            products[name],
-                            (p.rows, tile),
-                            (p.panels, panel),
-                            a,
-                            lambda _, r=right: r,
-                            place,
-                            index(depth),
-                        )
+
+                        def packed_panel(vectors: int, right: ir.Value = right) -> ir.Value:
+                            return right
+
+                        size = index(depth)
+                        self._call(b, products[name], (p.rows, tile), (p.panels, panel), a, packed_panel, place, size)
 
     def _row(self, b: ir.IRBuilder, head: _Head, rows: Rows, row: ir.Value, end: ir.Value) -> None:
         """One row: u into p, dp into du; both 0 from `end` on."""

@@ -29,9 +29,8 @@ __all__ = [
     "Stage",
     "VectorFunction",
     "activation",
-    "bias",
-    "residual",
-    "row_scale",
+    "add",
+    "multiply",
     "scale",
     "vector_function",
 ]
@@ -147,13 +146,9 @@ class Operand:
         return _spread(b, simd, place, self.by_column, spot)
 
 
-def bias(simd: Simd, operand: Operand) -> Stage:
-    """Add an operand: one number a column, a row, or both."""
+def add(simd: Simd, operand: Operand) -> Stage:
+    """Add an operand: a bias has one number a column, a residual one for every element."""
     return lambda b, value, spot: b.fadd(value, operand.load(b, simd, spot))
-
-
-residual = bias
-"""The same sum; the operand has a number for every element."""
 
 
 def scale(simd: Simd, factor: float) -> Stage:
@@ -161,7 +156,7 @@ def scale(simd: Simd, factor: float) -> Stage:
     return lambda b, value, spot: b.fmul(value, simd.constant(factor))
 
 
-def row_scale(simd: Simd, operand: Operand) -> Stage:
+def multiply(simd: Simd, operand: Operand) -> Stage:
     """Multiply by an operand: one number a row, say."""
     return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
 
