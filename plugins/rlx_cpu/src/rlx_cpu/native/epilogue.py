@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import field, frozen
+from attrs import frozen
 from llvmlite import ir
 
 from rlx_core.codegen import formula_of
@@ -126,19 +126,15 @@ class Epilogue:
 
 @frozen(eq=False)
 class Operand:
-    """A tensor that a stage reads: a pointer, and strides in bytes for a product of the batch, a row and a column."""
+    """A tensor that a stage reads: a pointer, and strides in bytes for a row and a column."""
 
     pointer: ir.Value
     by_row: int = 0
     by_column: int = 0
-    batch_offset: Callable[[ir.IRBuilder, ir.Value], ir.Value] | None = field(default=None)
 
     def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
         """The elements at a spot; broadcast along what has no stride."""
-        place = self.pointer
-        if self.batch_offset is not None:
-            place = offset(b, place, self.batch_offset(b, spot.batch))
-        place = offset(b, place, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
+        place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
         if self.by_column == simd.itemsize:
             return simd.load(b, place, spot.mask)
         if self.by_column == 0:
