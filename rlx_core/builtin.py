@@ -175,7 +175,7 @@ FUSE = (
 
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", "dead-code", *REGIONS)
+LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "dead-code")
 """Regions once more at the end, because decompositions are element-wise for the most part."""
 
 

@@ -37,7 +37,9 @@ _DEPTH = 12
 
 def is_word(op: Op) -> bool:
     """Whether the loop language says this op directly."""
-    return isinstance(op, Input | Constant) or (isinstance(op, _WORDS) and (op.decompose is None or isinstance(op, Full)))
+    return isinstance(op, Input | Constant) or (
+        isinstance(op, _WORDS) and (op.decompose is None or isinstance(op, Full))
+    )
 
 
 @lru_cache(maxsize=2048)
@@ -56,7 +58,9 @@ def expanded(op: Op, types: tuple[TensorType | None, ...]) -> Graph | None:
         try:
             graph, _ = rebuild(graph, _one_level)
         except RlxError:
-            return None  # a rule that refuses these types refuses them again, with its reason, when it is asked directly
+            return (
+                None  # a rule that refuses these types refuses them again, with its reason, when it is asked directly
+            )
     return None
 
 

@@ -297,4 +297,3 @@ def _reshaped(place: Place, source: Shape, result: Shape) -> Place:
         raise NoFormula("reshapes that only add or drop axes of size 1")
     rest = iter(moving)
     return tuple(START if d == 1 else next(rest) for d in source)
-

@@ -46,7 +46,9 @@ def _evaluate(
         index = values[value.arg]
         outside = (index < 0) | (index >= value.size)
         if value.is_checked and outside.any():
-            raise IndexRangeError(f"{kernel.name}: index {index[outside][0]} is outside an axis of {value.size} elements")
+            raise IndexRangeError(
+                f"{kernel.name}: index {index[outside][0]} is outside an axis of {value.size} elements"
+            )
         return np.clip(index, 0, value.size - 1)
     if isinstance(value, Reduce):
         whole = np.broadcast_to(values[value.arg], kernel.extents)
@@ -55,7 +57,9 @@ def _evaluate(
     assert isinstance(value, Apply), f"{value!r} is no value of the loop language"
     assert value.op.reference is not None, f"{value.op.name} is a primitive"
     result = np.asarray(value.op.reference(*(widened(values[a]) for a in value.args)))
-    return cast_array(result, value.dtype) if value.dtype.kind == "bool" else result.astype(value.dtype.numpy, copy=False)
+    return (
+        cast_array(result, value.dtype) if value.dtype.kind == "bool" else result.astype(value.dtype.numpy, copy=False)
+    )
 
 
 def _places(strides: Sequence[int], offset: int, extents: Sequence[int]) -> np.ndarray:

@@ -93,7 +93,7 @@ def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
     if any(isinstance(v, Index) and v.axis in (outer, inner) for v in kernel.values):
         return False
     size = kernel.extents[inner]
-    return all(access.strides[outer] == size * access.strides[inner] for access in (*kernel.loads, *kernel.stores))
+    return all(access.strides[outer] == size * access.strides[inner] for access in kernel.accesses)
 
 
 def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:

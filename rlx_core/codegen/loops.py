@@ -23,8 +23,8 @@ from rlx_core.ir.op import Op
 
 __all__ = [
     "Apply",
-    "Buffer",
     "Bound",
+    "Buffer",
     "Combine",
     "Const",
     "Index",
@@ -191,6 +191,11 @@ class Kernel:
     @property
     def loads(self) -> Iterator[Load]:
         return (v for v in self.values if isinstance(v, Load))
+
+    @property
+    def accesses(self) -> tuple[Load | Store, ...]:
+        """Everything that touches memory: loads, then stores."""
+        return (*self.loads, *self.stores)
 
     @property
     def has_check(self) -> bool:

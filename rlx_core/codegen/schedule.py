@@ -118,5 +118,3 @@ def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], dea
     """Whether a later loop reads a value other than through another one that is kept."""
     users = [u for u, term in enumerate(kernel.values) if value in operands_of(term)]
     return any(u in other and u not in dear for other in later for u in users)
-
-

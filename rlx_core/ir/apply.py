@@ -167,13 +167,22 @@ class OpFunction(Generic[_OpT]):
     @property
     def __signature__(self) -> inspect.Signature:
         kind = inspect.Parameter
-        parameters = [kind(o, kind.POSITIONAL_ONLY) for o in self._operands if not self._is_variadic]
+        absent = {o.name: None if o.is_optional else kind.empty for o in self.op.operands}
+        parameters = [kind(o, kind.POSITIONAL_ONLY, default=absent[o]) for o in self._operands if not self._is_variadic]
         parameters += [kind("operands", kind.VAR_POSITIONAL)] if self._is_variadic else []
-        parameters += [kind(a, kind.KEYWORD_ONLY) for a in self._attributes]
+        parameters += [kind(a.name, kind.KEYWORD_ONLY, default=default_of(a)) for a in attrs.fields(self.op)]
         return inspect.Signature(parameters)
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}{self.signature} of {self.op.name}>"
+
+
+def default_of(attribute: attrs.Attribute[Any]) -> Any:
+    """What an attribute is when nobody says it, as a signature shows it."""
+    if attribute.default is attrs.NOTHING:
+        return inspect.Parameter.empty
+    # One that is made anew for each op has no value to show.
+    return ... if isinstance(attribute.default, attrs.Factory) else attribute.default  # type: ignore[arg-type]
 
 
 def op_function(op: type[_OpT]) -> OpFunction[_OpT]:

@@ -195,6 +195,7 @@ def elementwise(
     ranges: Mapping[str, Range] | None = None,
     is_commutative: bool = False,
     is_smooth: bool = True,
+    domain: str = "rlx",
 ) -> OpFunction[Elementwise]:
     """A primitive element-wise op from its meaning and its partial derivatives.
 
@@ -212,6 +213,7 @@ def elementwise(
         is_commutative: Whether exchanging the operands changes no bit of a real result. (Of a complex product it may change
             the last one: processors fuse one of its two multiplications with the addition.)
         is_smooth: Whether finite differences make sense on samples.
+        domain: The plugin that the op belongs to.
     """
 
     def sample(*specs: str) -> Sample:
@@ -222,6 +224,7 @@ def elementwise(
         doc,
         sample,
         (*accepts, *converts),
+        domain,
         meaning=staticmethod(meaning),
         partials=partials,
         accepts=accepts,
@@ -240,11 +243,12 @@ def composed(
     low: float = -2.0,
     high: float = 2.0,
     is_smooth: bool = True,
+    domain: str = "rlx",
 ) -> OpFunction[Elementwise]:
     """An element-wise op of one operand whose meaning is its decomposition.
 
     Args:
-        name, doc, accepts, low, high, is_smooth: As for `elementwise`.
+        name, doc, accepts, low, high, is_smooth, domain: As for `elementwise`.
         decompose: The formula, on values.
         partials: The derivative, where it is shorter than what follows from the formula.
     """
@@ -258,6 +262,7 @@ def composed(
         doc,
         sample,
         accepts,
+        domain,
         decompose=lambda self, x: decompose(x),
         reference=None,
         partials=partials,
@@ -267,7 +272,7 @@ def composed(
 
 
 def _row(
-    name: str, doc: str, sample: Callable[..., Sample], sampled: tuple[DType, ...], **rules: Any
+    name: str, doc: str, sample: Callable[..., Sample], sampled: tuple[DType, ...], domain: str, **rules: Any
 ) -> OpFunction[Elementwise]:
     count = len(rules["partials"]) or 1
 
@@ -275,7 +280,7 @@ def _row(
         return elementwise_samples(count, sampled, sample)
 
     body = {"__doc__": doc, "__module__": sys._getframe(2).f_globals["__name__"], "samples": staticmethod(samples)}
-    op: type[Elementwise] = define_op(type(name, (Elementwise,), body | rules))
+    op: type[Elementwise] = define_op(domain=domain)(type(name, (Elementwise,), body | rules))
     op.operands = tuple(Operand(n) for n in _OPERAND_NAMES[count])
     return op_function(op)
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from attrs.validators import in_, optional
 
-from rlx_core.ir.block import FusionPolicy
-from rlx_core.ir.graph import Graph
+from rlx_core.ir.block import Block, FusionPolicy
+from rlx_core.ir.graph import Graph, nested_graphs
 from rlx_core.ir.hir import has_blocks, lower_hir
 from rlx_core.passes.base import LOWERED, Context, Pass, Result, Stage, define_pass, field
 
@@ -32,4 +32,10 @@ class LowerHir(Pass):
         if not has_blocks(graph):
             return Result.unchanged(graph)
         policy: FusionPolicy = self.policy or context.settings.get("fusion-policy", "direct")
-        return Result(*lower_hir(graph, policy), {"lowered": 1})
+        return Result(*lower_hir(graph, policy), {"lowered": blocks_in(graph)})
+
+
+def blocks_in(graph: Graph) -> int:
+    """How many blocks there are, those of nested graphs included."""
+    inner = (blocks_in(body) for node in graph.nodes for body in nested_graphs(node.op).values())
+    return sum(isinstance(node.op, Block) for node in graph.nodes) + sum(inner)

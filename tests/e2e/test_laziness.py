@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,16 @@ def install(site: Path, name: str) -> None:
     """A distribution with one plugin, as pip would leave it."""
     (site / f"{name}_plugin.py").write_text(PLUGIN.format(name=name))
     (site / f"{name}_ops.py").write_text(OPS.format(name=name))
+    describe(site, name, f"{name}_plugin")
+
+
+def describe(site: Path, name: str, module: str, when: str = "") -> None:
     info = site / f"{name}_rlx-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {name}-rlx\nVersion: 1.0\nRequires-Dist: rlx-core>=0.1\n"
     )
-    (info / "entry_points.txt").write_text(f"[rlx.plugins]\n{name} = {name}_plugin\n")
+    (info / "entry_points.txt").write_text(f"[rlx.plugins]\n{name} = {module}\n{when}")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     for name in ["used", *(f"idle{n}" for n in range(IDLE))]:
         install(folder, name)
+    if not any(d.name == "rlx-cpu" for d in distributions()):  # a checkout on the path, with nothing installed
+        describe(folder, "cpu", "rlx_cpu.plugin", "[rlx.when]\ntarget = rlx_cpu.plugin\n")
     return folder
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ def run(program: str, cache: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    not any(d.name == "rlx-cpu" for d in distributions()), reason="needs rlx-cpu installed, as `make test` does"
+)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no getrusage")
 @pytest.mark.parametrize("cache", ["cold", "warm"])
 def test_minilm_needs_its_weights_its_arena_and_little_more(tmp_path: Path, cache: str) -> None:

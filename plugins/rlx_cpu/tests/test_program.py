@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-import rlx_cpu.plugin
 import rlx_cpu.frames
+import rlx_cpu.plugin
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError, OutOfMemoryError
 from rlx_core.plugins import PluginHost

@@ -15,7 +15,7 @@ from attrs import define, field
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir
-from rlx_cpu.arena import allocate
+from rlx_cpu.arena import allocate, empty
 
 __all__ = ["Frame", "Frames", "Shared", "view"]
 
@@ -72,6 +72,7 @@ class Frames:
             if a.root in per_run and (viewed is None or self.places[v] in viewed)
         ]
         self._per_run = {self.places[v] for v, a in lir.aliases.items() if a.root in per_run}
+        self._lent = [*self.inputs, *(f[0] for f in self.fresh), *(v[0] for v in self._per_run_views)]
         self._deliveries = self._plan_deliveries()
         self._frames: list[tuple[int, Frame]] = []
         self._lock = threading.Lock()
@@ -89,7 +90,7 @@ class Frames:
         for place, array in zip(self.inputs, inputs, strict=True):
             arrays[place] = usable(array)
         for place, shape, dtype in self.fresh:
-            arrays[place] = np.empty(shape, dtype)
+            arrays[place] = empty(shape, dtype, "an output")
         for place, root, shape, dtype, offset, strides in self._per_run_views:
             arrays[place] = view(arrays[root], shape, dtype, offset, strides)
 
@@ -123,9 +124,7 @@ class Frames:
 
     def give_back(self, version: int, frame: Frame) -> None:
         """Return a frame after a run; it lets go of the caller's arrays."""
-        for place in self.inputs:
-            frame.arrays[place] = None
-        for place, *_ in (*self.fresh, *self._per_run_views):
+        for place in self._lent:
             frame.arrays[place] = None
         with self._lock:
             self._frames.append((version, frame))

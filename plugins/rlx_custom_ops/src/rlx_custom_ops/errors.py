@@ -17,44 +17,64 @@ class LinearAlgebraError(RlxError, np.linalg.LinAlgError):
     """A matrix does not have what an operation needs; the special cases say what.
 
     It is also NumPy's `LinAlgError`, so code that catches that one works unchanged.
+
+    >>> from rlx_custom_ops import inverse
+    >>> try:
+    ...     inverse(np.zeros((2, 2)))
+    ... except np.linalg.LinAlgError as error:
+    ...     type(error).__name__
+    'SingularMatrixError'
     """
 
 
 class NotPositiveDefiniteError(LinearAlgebraError):
     """A Cholesky factor was asked of a matrix that has none.
 
-    This fails, because an eigenvalue is -1:
+    This one has an eigenvalue of -1:
 
-        cholesky([[1.0, 2.0], [2.0, 1.0]])
+    >>> from rlx_custom_ops import cholesky
+    >>> cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    Traceback (most recent call last):
+        ...
+    NotPositiveDefiniteError: cholesky: the matrix is not positive definite: ...
 
-    This works:
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    array([[2., 0.],
+           [1., 2.]])
 
-        cholesky([[2.0, 1.0], [1.0, 2.0]])
-
-    A covariance that is positive definite on paper may miss it by rounding: add a small multiple of the identity.
+    A covariance that is positive definite on paper may miss it by rounding: add a
+    small multiple of the identity.
     """
 
 
 class SingularMatrixError(LinearAlgebraError):
     """A system was to be solved whose matrix has no inverse.
 
-    This fails, because the second row is twice the first:
+    The second row of this one is twice the first:
 
-        solve([[1.0, 2.0], [2.0, 4.0]], [1.0, 1.0])
+    >>> from rlx_custom_ops import lstsq, solve
+    >>> a, b = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([1.0, 1.0])
+    >>> solve(a, b)
+    Traceback (most recent call last):
+        ...
+    SingularMatrixError: solve: the matrix is singular: a pivot is exactly 0, ...
 
-    This works, and gives the shortest of the closest solutions:
+    The shortest of the vectors that come closest always exists:
 
-        lstsq([[1.0, 2.0], [2.0, 4.0]], [1.0, 1.0])
+    >>> np.round(lstsq(a, b), 6)
+    array([0.12, 0.24])
 
-    Only matrices that are singular to the last bit are refused; nearly singular ones give large numbers. Derivatives
-    solve systems too: `slogdet` of a singular matrix is (0, -inf), and its gradient raises this.
+    Only matrices that are singular to the last bit are refused; nearly singular
+    ones give large numbers. Derivatives solve systems too: `slogdet` of a singular
+    matrix is (0, -inf), and its gradient raises this.
     """
 
 
 class NoConvergenceError(LinearAlgebraError):
     """LAPACK's iteration for eigenvalues or singular values did not end; this is rare, and depends on the matrix alone.
 
-    Adding a perturbation of the size of rounding (1e-15 times the norm in float64) usually mends it.
+    Adding a perturbation of the size of rounding (1e-15 times the norm in float64)
+    usually mends it.
     """
 
 

@@ -20,7 +20,11 @@ MATHEMATICS = (
 
 IMPLICIT = (
     *("memcpy", "memset", "memmove"),
-    *(f"{name}{kind}" for name in ("fma", "rint", "floor", "ceil", "trunc", "fmod", "exp2", "ldexp") for kind in ("", "f")),
+    *(
+        f"{name}{kind}"
+        for name in ("fma", "rint", "floor", "ceil", "trunc", "fmod", "exp2", "ldexp")
+        for kind in ("", "f")
+    ),
 )
 """What LLVM itself may call for an intrinsic that the instruction set lacks."""
 

@@ -350,5 +350,6 @@ def _unpark(module: ir.Module) -> None:
     """`unpark(control, tid)`: whether a worker slept; it does not any more."""
     function, b = _function(module, "unpark", I64, 2)
     control, tid = function.args
-    b.ret(b.atomic_rmw("xchg", address(b, _pointer(b, control, _PARKED), b.mul(tid, _word(_LINE))), _word(0), "seq_cst"))
-
+    b.ret(
+        b.atomic_rmw("xchg", address(b, _pointer(b, control, _PARKED), b.mul(tid, _word(_LINE))), _word(0), "seq_cst")
+    )

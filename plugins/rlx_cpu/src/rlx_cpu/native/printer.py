@@ -18,7 +18,7 @@ from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Red
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
-from rlx_cpu.native import scalar
+from rlx_cpu.native import functions, scalar
 from rlx_cpu.native.build import (
     I1,
     I8,
@@ -116,7 +116,7 @@ class Shape:
 
     @classmethod
     def of(cls, kernel: Kernel, isa: Isa) -> Shape:
-        widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in (*kernel.loads, *kernel.stores)), default=4)
+        widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
         lanes = isa.lanes(f32) if widest <= 4 else isa.vector_bytes // 8
         if len(kernel.extents) > kernel.grid:
             return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel))
@@ -156,7 +156,7 @@ class Shape:
     @property
     def uses_threads(self) -> bool:
         work = self.kernel.grid_size * self.kernel.row_size
-        costs = sum(8 if isinstance(v, Apply) and type(v.op) in scalar.functions.OPS else 1 for v in self.kernel.values)
+        costs = sum(8 if isinstance(v, Apply) and type(v.op) in functions.OPS else 1 for v in self.kernel.values)
         return self.units > 1 and work * max(1, costs // 4) >= WORTH_THREADS
 
     @property
@@ -189,7 +189,7 @@ def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
 
     def score(axis: int) -> tuple[int, int, int]:
         contiguous = 0
-        for access in (*kernel.loads, *kernel.stores):
+        for access in kernel.accesses:
             if access.strides[axis] == kernel.buffers[access.buffer].dtype.itemsize:
                 contiguous += 2 if isinstance(access, Store) and axis < kernel.grid else 1
         return contiguous if kernel.extents[axis] > 1 else -1, int(axis >= kernel.grid), axis
@@ -265,9 +265,7 @@ class Writer:
         b, kernel = self.builder, self.kernel
         table, tid, threads = b.function.args
         count = len(kernel.buffers) + (self.shape.workspace > 0) + kernel.has_check
-        self.buffers = [
-            b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)
-        ]
+        self.buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
         self.varies_lane = kernel.varies_along(self.shape.lane)
         self.varies_row = kernel.varies
         if self.shape.workspace:
@@ -560,8 +558,12 @@ class Writer:
     def _report(self, index: ir.Value, inside: ir.Value, at: At) -> None:
         """Write the first index outside into the status words."""
         b, status = self.builder, self.buffers[-1]
-        lanes = [b.extract_element(inside, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [inside]
-        numbers = [b.extract_element(index, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [index]
+        lanes = (
+            [b.extract_element(inside, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [inside]
+        )
+        numbers = (
+            [b.extract_element(index, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [index]
+        )
         for is_inside, number in zip(lanes, numbers, strict=True):
             with b.if_then(b.not_(is_inside), likely=False):
                 b.store(number, address(b, status, 8), align=8)
@@ -613,7 +615,9 @@ class Writer:
 
     def _masked_load(self, place: ir.Value, type: Any, align: int, at: At) -> ir.Value:
         mask = self._mask(at)
-        function = declare(self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type])
+        function = declare(
+            self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type]
+        )
         return self.builder.call(function, [place, ir.Constant(I32, align), mask, constant(type, 0)])
 
     def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
@@ -673,5 +677,3 @@ def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.Value, y: ir.Value) -> ir.Va
     if reduce.combine == "prod":
         return b.fmul(x, y) if is_float else b.mul(x, y)
     return (scalar.larger if reduce.combine == "max" else scalar.smaller)(b, reduce.dtype, x, y)
-
-

@@ -116,9 +116,7 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
     return Place(value.type, place.strides, is_bound, literal)
 
 
-def emit_steps(
-    lir: Lir, table: NativeTable, settings: Settings
-) -> tuple[Any, dict[int, Emitted]]:
+def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[Any, dict[int, Emitted]]:
     """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
     module = new_module("program")
     donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
@@ -157,9 +155,7 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         status = words if made.has_status else None
         words += made.has_status
         steps[number] = NativeStep(lir.steps[number], made, first, workspace, packs, status)
-    scratch = max(
-        (e.workspace_stride * settings.threads + e.shared_workspace for e in emitted.values()), default=0
-    )
+    scratch = max((e.workspace_stride * settings.threads + e.shared_workspace for e in emitted.values()), default=0)
     code = compile_module(module, settings.isa) if emitted else None
     return Compiled(code, steps, words, scratch, settings)
 
@@ -216,9 +212,7 @@ class NativeProgram(Program):
     @property
     def parts(self) -> tuple[str, ...]:
         """What runs in order: native runs with their number of steps, NumPy steps by their kernel."""
-        return tuple(
-            f"native[{part.count}]" if isinstance(part, Run) else part.step.kernel for part in self._parts
-        )
+        return tuple(f"native[{part.count}]" if isinstance(part, Run) else part.step.kernel for part in self._parts)
 
     # ---------------------------------------------------------------------------------- building
 
@@ -350,5 +344,3 @@ def aligned(array: np.ndarray, nbytes: int) -> np.ndarray:
     room = allocate(nbytes, ALIGNMENT)
     room[:] = flat
     return room
-
-

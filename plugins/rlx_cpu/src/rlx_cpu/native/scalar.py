@@ -62,7 +62,7 @@ def apply(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[
 
 # ------------------------------------------------------------------------------------- arithmetic
 
-_BINARY = {
+_BINARY: dict[type[Op], tuple[str, str]] = {
     arithmetic.add.op: ("fadd", "add"),
     arithmetic.subtract.op: ("fsub", "sub"),
     arithmetic.multiply.op: ("fmul", "mul"),
@@ -172,7 +172,7 @@ def reciprocal_root(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tu
 
 # --------------------------------------------------------------------------- comparison and logic
 
-_RELATIONS = {
+_RELATIONS: dict[type[Op], str] = {
     comparison.equal.op: "==",
     comparison.not_equal.op: "!=",
     comparison.less.op: "<",
@@ -191,7 +191,7 @@ def compare(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.V
     return (b.icmp_signed if dtypes[0].kind == "int" else b.icmp_unsigned)(relation, *args)
 
 
-_BITS = {
+_BITS: dict[type[Op], str] = {
     comparison.logical_and.op: "and_",
     comparison.logical_or.op: "or_",
     comparison.logical_xor.op: "xor",
@@ -289,11 +289,7 @@ for _op in functions.OPS:
     CODE[_op] = (FLOATS, _function)
 
 
-
-
-def expression(
-    builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]
-) -> ir.Value | None:
+def expression(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value | None:
     """Any op whose meaning is a scalar expression, on registers: what an epilogue applies; `None` if it is none.
 
     Composed ops are taken apart by their own decomposition, so that GELU is said in one place.

@@ -1,8 +1,8 @@
 """Native kernels: which op classes have an emitter, and what each accepts.
 
 A row here becomes a row of the target's one `KernelTable`, with a name that begins with `native_`, and the NumPy rows of that
-table step back behind it: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is the op's own NumPy
-meaning, for whoever runs a step outside a native program.
+table step back behind it: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is
+the op's own NumPy meaning, for whoever runs a step outside a native program.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NativeTable:
 
         def add(emit: _E) -> _E:
             doc = (emit.__doc__ or "").strip().split("\n")[0]
-            base = PREFIX + (name or getattr(emit, "__name__", "kernel"))
+            base = f"{PREFIX}{name or getattr(emit, '__name__', 'kernel')}"
             for op in ops:
                 unique = base if len(ops) == 1 else f"{base}[{op.name}]"
                 run = _meaning(doc)
@@ -77,6 +77,10 @@ class NativeTable:
     def emitter(self, kernel: str) -> Emit | None:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
         return self._emitters.get(kernel)
+
+    def rows(self, op: type[Op]) -> list[Kernel]:
+        """The native rows for an op, most preferred first."""
+        return self._rows.candidates(op)
 
     def install(self, table: KernelTable) -> KernelTable:
         """A table with the native rows beside those of `table`."""

@@ -1,0 +1,172 @@
+"""Ops as loop kernels: what their own samples compute, how memory shapes a kernel, what a kernel prints, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rlx_core.codegen import check_kernel, formula_of, kernel_of, print_kernel, run_kernel
+from rlx_core.codegen.layout import Memory
+from rlx_core.codegen.loops import Kernel, Reduce
+from rlx_core.codegen.schedule import schedule
+from rlx_core.errors import IndexRangeError, VerifyError
+from rlx_core.ir.dtypes import f64
+from rlx_core.ir.graph import infer
+from rlx_core.ir.op import Op
+from rlx_core.ir.strides import dense_strides
+from rlx_core.ir.types import TensorType, spec
+from rlx_core.ops import standard_ops
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.indexing import Gather
+from rlx_core.ops.linalg import MatMul
+from rlx_core.ops.normalization import LayerNorm
+from rlx_core.ops.reduction import Max
+from rlx_core.ops.softmax import Softmax
+from rlx_core.ops.structural import Sum, Transpose
+from rlx_core.testing.cases import Program, programs, wide
+from rlx_core.testing.laws import near_oracle
+
+
+def types_of(program: Program) -> tuple[TensorType | None, ...]:
+    return tuple(None if v is None else v.type for v in program.node.operands)
+
+
+def dense(type: TensorType) -> Memory:
+    return Memory(type, dense_strides(type))
+
+
+def kernel(op: Op, *specs: str) -> Kernel:
+    types = tuple(map(spec, specs))
+    formula = formula_of(op, types)
+    assert formula is not None
+    return check_kernel(kernel_of(formula, [dense(t) for t in types], [dense(t) for t in infer(op, types)]))
+
+
+def run(made: Kernel, operands: Sequence[np.ndarray | None], results: Sequence[np.ndarray]) -> None:
+    data = [None if x is None else np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (*operands, *results)]
+    run_kernel(made, data)
+
+
+KERNELS = [
+    p
+    for p in programs(standard_ops())
+    # Programs whose node is the whole graph: no casts before it, so that its operands are the arrays that are drawn.
+    if p.is_static and len(p.graph.nodes) == len(p.graph.inputs) + 1 and formula_of(p.node.op, types_of(p)) is not None
+]
+
+
+@pytest.mark.parametrize("program", KERNELS, ids=str)
+def test_a_kernel_computes_what_its_op_means(program: Program) -> None:
+    node, types, arrays = program.node, types_of(program), program.draw()
+    formula = formula_of(node.op, types)
+    assert formula is not None
+    memory = [None if t is None else dense(t) for t in types]
+    made = check_kernel(kernel_of(formula, memory, [dense(t) for t in node.types]))
+    given = iter(arrays)
+    results = [np.empty(t.static_shape, t.dtype.numpy) for t in node.types]
+
+    run(made, [None if t is None else next(given) for t in types], results)
+
+    near_oracle(program.graph, results, wide(program.graph, arrays), arrays)
+
+
+def test_what_one_softmax_becomes() -> None:
+    assert (
+        print_kernel(kernel(Softmax(), "f32[3, 5]"))
+        == """\
+kernel softmax grid [3] row [5]
+  operand 0: x0 f32
+  result 1: y0 f32
+  %0 = load x0[g0*20 + r1*4] : f32[row]
+  %1 = max over row of %0 : f32
+  %2 = sub(%0, %1) : f32[row]
+  %3 = exp(%2) : f32[row]
+  %4 = sum over row of %3 : f32
+  %5 = div(%3, %4) : f32[row]
+  store %5 -> y0[g0*20 + r1*4]
+  loop 0: reduce %1
+  loop 1: reduce %4; keep %3
+  loop 2: store 0
+"""
+    )
+
+
+def test_a_norm_reads_its_row_three_times_and_keeps_nothing() -> None:
+    nests = schedule(kernel(LayerNorm(), "f32[4, 8]", "f32[8]", "f32[8]")).nests
+
+    assert [len(n.reduces) for n in nests] == [1, 1, 0]
+    assert all(not n.keeps for n in nests)
+
+
+def test_dense_axes_are_one_axis() -> None:
+    assert kernel(exp.op(), "f32[8, 128, 384]").extents == (393216,)
+    assert kernel(add.op(), "f32[8, 128, 384]", "f32[384]").extents == (1024, 384)
+
+
+def test_a_transpose_is_a_copy_with_other_strides() -> None:
+    made = kernel(Transpose((1, 0)), "f32[3, 5]")
+    (load,) = made.loads
+
+    assert made.extents == (5, 3)
+    assert (load.strides, made.stores[0].strides) == ((4, 20), (12, 4))
+
+
+def test_rows_come_last_whichever_axes_they_are() -> None:
+    made = kernel(Sum((0, 2)), "f32[3, 5, 7]")
+
+    assert (made.extents, made.grid) == ((5, 3, 7), 1)
+
+
+def test_a_row_of_one_element_is_still_a_row() -> None:
+    made = kernel(Max((1,)), "f32[3, 1]")
+
+    assert made.row_size == 1
+    assert any(isinstance(v, Reduce) for v in made.values)
+
+
+def test_a_known_number_is_no_load() -> None:
+    types = (spec("f32[3]"), spec("f32[]"))
+    formula = formula_of(add.op(), types)
+    assert formula is not None
+    made = kernel_of(formula, [dense(types[0]), Memory(types[1], (), 2.0)], [dense(types[0])])
+
+    assert len(list(made.loads)) == 1
+
+
+def test_an_index_outside_is_reported() -> None:
+    table, indices, out = np.zeros((3, 2), np.float32), np.array([0, 3]), np.empty((2, 2), np.float32)
+
+    with pytest.raises(IndexRangeError, match="index 3 is outside an axis of 3 elements"):
+        run(kernel(Gather(), "f32[3, 2]", "i64[2]"), [table, indices], [out])
+
+
+def test_a_product_is_no_loop_kernel() -> None:
+    assert formula_of(MatMul(), (spec("f32[3, 4]"), spec("f32[4, 5]"))) is None
+
+
+def test_formulas_exist_before_sizes_are_known() -> None:
+    assert formula_of(Softmax(), (spec("f32[batch, n]"),)) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda k: {"values": (*k.values[:2], k.values[2].__class__(f64, exp.op(), (1,)))}, "%2"),
+        (lambda k: {"grid": 7}, "grid"),
+        (lambda k: {"stores": ()}, "y0"),
+        (lambda k: {"values": k.values[1:]}, "%0"),
+    ],
+    ids=["wrong dtype", "no such axes", "no store", "operand missing"],
+)
+def test_a_broken_kernel_is_refused(change: object, says: str) -> None:
+    import attrs
+
+    made = kernel(Softmax(), "f32[3, 5]")
+    broken = attrs.evolve(made, **change(made))  # type: ignore[operator]
+
+    with pytest.raises(VerifyError) as refused:
+        check_kernel(broken)
+    assert says in [fact.label for fact in refused.value.facts]

@@ -1,0 +1,59 @@
+"""The README is true: its first program runs, and its commands, tree and links are there.
+
+The section on an op of one's own is run by a test of its own, as a package that is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rlx_core.cli.commands import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+BLOCK = re.compile(r"```(?:\w*)\n(.*?)```", re.DOTALL)
+
+
+def test_the_first_program_compiles_runs_and_differentiates(capsys) -> None:
+    (program,) = BLOCK.findall(SECTIONS["Compile, differentiate, run"])
+    names: dict = {}
+    exec(compile(program, "README.md", "exec"), names)
+    assert {n: g.shape for n, g in names["grads"].items()} == {n: p.shape for n, p in names["params"].items()}
+    out = capsys.readouterr().out
+    assert "(5, 10) predict on " in out
+    assert "graph predict {" in out, "printing the graph shows the program"
+
+
+def test_every_command_exists() -> None:
+    (block,) = BLOCK.findall(SECTIONS["On the command line"])
+    asked = set(re.findall(r"\brlx (\w+)", block))
+    assert len(asked) >= 7
+    assert asked <= {spec.name for spec in COMMANDS}
+
+
+def test_everything_in_the_tree_exists() -> None:
+    tree = SECTIONS["The tree"]
+    core = [f"rlx_core/{name}" for name in re.findall(r"^  (\S+)", tree, re.MULTILINE)]
+    plugins = [f"plugins/{name}" for name in re.findall(r"\brlx_\w+", tree) if name != "rlx_core"]
+    folders = re.search(r"^docs/.*$", tree, re.MULTILINE)[0].split()
+    assert min(map(len, (core, plugins, folders))) >= 2
+    assert [name for name in (*core, *plugins, *folders) if not (ROOT / name).exists()] == []
+
+
+def test_every_part_of_the_core_is_in_the_tree() -> None:
+    parts = {p.name for p in (ROOT / "rlx_core").iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    assert parts == set(re.findall(r"^  (\w+)/", SECTIONS["The tree"], re.MULTILINE))
+
+
+def test_every_link_leads_somewhere() -> None:
+    elsewhere = {name: text for name, text in SECTIONS.items() if name != "An op of your own"}
+    links = [link for text in elsewhere.values() for link in re.findall(r"\]\(([^)]+)\)", text)]
+    assert len(links) >= 6
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_target_of_make_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^make (\w+)", TEXT, re.MULTILINE)) <= targets

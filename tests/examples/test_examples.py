@@ -1,0 +1,59 @@
+"""The examples do what they say, run as a person would run them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+needs_installation = pytest.mark.skipif(
+    not any(d.name == "rlx-cpu" for d in distributions()), reason="needs rlx-cpu installed, as `make test` does"
+)
+
+
+def run(name: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *words], capture_output=True, text=True, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short_enough_to_read(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+@pytest.mark.slow
+@needs_installation
+def test_the_digits_classifier_reaches_97_percent_on_a_held_out_fifth() -> None:
+    pytest.importorskip("sklearn", reason="needs the packages of the demo")
+    found = re.search(r"loss (\d+\.\d+), held-out accuracy (\d+\.\d)%", run("digits.py"))
+
+    assert found is not None
+    loss, accuracy = map(float, found.groups())
+    assert accuracy >= 97.0
+    assert loss < 0.1
+
+
+@pytest.mark.slow
+@needs_installation
+@pytest.mark.skipif(importlib.util.find_spec("tokenizers") is None, reason="needs the packages of the demo")
+def test_minilm_prints_how_similar_sentences_are() -> None:
+    alike = ["The cat sleeps on the windowsill.", "A kitten naps by the window."]
+    said = run("minilm.py", *alike, "Compilers translate programs.")
+    similarity = np.array([[float(n) for n in re.findall(r"-?\d+\.?\d*", row)] for row in said.strip().splitlines()])
+
+    assert similarity.shape == (3, 3)
+    np.testing.assert_allclose(similarity, similarity.T)
+    np.testing.assert_allclose(np.diag(similarity), 1.0, atol=1e-3)  # printed with three digits
+    assert similarity[0, 1] > 0.5 > max(similarity[0, 2], similarity[1, 2])
