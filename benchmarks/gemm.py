@@ -4,7 +4,7 @@ Each shape is `x @ w` in float32 with `w` bound, compiled for one and for two th
 on registers alone reaches on as many threads. All three are measured in turn, so that they meet the same
 clock and the same neighbours; medians are compared. NumPy is given the same number of threads (needs `threadpoolctl`).
 
-    python benchmarks/gemm.py [--seconds 0.5] [--quick]
+    python benchmarks/gemm.py [--seconds 2] [--quick]
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from rlx_cpu.native.simd import Simd, index
 M = (16, 128, 1024)
 NK = (384, 768, 1536, 3072)
 ROUNDS = 200_000
+SETTLE = 0.03
+"""Seconds after which the threads of every pool here have gone to sleep."""
+
 CHAINS = 12
 """Independent sums: enough to hide the latency of a fused product, few enough for 16 registers."""
 
@@ -99,6 +102,10 @@ def measure(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, 
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
         for name, run in runs.items():
+            # Threads of the one before are still spinning for work; then this one's own are woken and its operands fetched.
+            time.sleep(SETTLE)
+            run()
+            run()
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
@@ -108,7 +115,7 @@ def measure(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, 
 def main() -> None:
     """Print one row a shape: GFLOP/s and the share of the peak."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each shape and number of threads")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each shape and number of threads")
     parser.add_argument("--quick", action="store_true", help="the corners only")
     chosen = parser.parse_args()
     sizes = (NK[0], NK[-1]) if chosen.quick else NK

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import kernel
 
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_cpu.native.attention import attention
 from rlx_cpu.native.attention_backward import attention_backward
 from rlx_cpu.native.isa import Isa, available
+
+from .harness import kernel
 
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 

@@ -8,16 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Kernel, kernel, place_of
+from llvmlite import binding as llvm
+from llvmlite import ir
 
 from rlx_core.ir.dtypes import dtype, f32, f64
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
-from rlx_cpu.native.contract import Place
-from rlx_cpu.native.gemm import matmul, matmul_bias_activation
+from rlx_cpu.native.contract import Layout, Place
+from rlx_cpu.native.epilogue import Epilogue, Operand, add, multiply, scale
+from rlx_cpu.native.gemm import emit_product, matmul, matmul_bias_activation
 from rlx_cpu.native.gemm_tiles import NARROW, TILES, blocks, cut
-from rlx_cpu.native.isa import Isa, available, named
+from rlx_cpu.native.isa import ISAS, Isa, available
+from rlx_cpu.native.jit import compile_module, new_module
+from rlx_cpu.native.simd import Simd, pointer_at
+
+from .harness import Kernel, kernel, place_of
 
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 47, 48, 49, 100)
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
@@ -160,8 +166,11 @@ def test_bias_and_activation_follow_the_sums(isa: Isa, of: str, activation: str 
     rng = np.random.default_rng(7)
     op = FusedMatMulBiasAct(activation=activation)
     for m, n, k in ((17, 50, 33), (3, 5, 0), (40, 33, 1200 if of == "f32" else 300)):
-        x, w = random(rng, (m, k), dtype(of).numpy), random(rng, (k, n), dtype(of).numpy) / np.sqrt(max(k, 1))
-        x, w, b = x, w.astype(dtype(of).numpy), random(rng, (n,), dtype(of).numpy)
+        x, w = (
+            random(rng, (m, k), dtype(of).numpy),
+            random(rng, (k, n), dtype(of).numpy) / dtype(of).numpy.type(np.sqrt(max(k, 1))),
+        )
+        b = random(rng, (n,), dtype(of).numpy)
         made = kernel(matmul_bias_activation, op, [x, w, b], isa, bound=(1, 2))
         exact = np.asarray(op(*(v.astype(np.float64) for v in (x, w, b))))
         single = x @ w + b
@@ -171,6 +180,46 @@ def test_bias_and_activation_follow_the_sums(isa: Isa, of: str, activation: str 
         bound = 1.2 * error_bound(single, plain) + 8 * np.finfo(x.dtype).eps * np.maximum(1, np.abs(exact))
         assert (np.abs(found - exact) <= bound).all()
         assert np.array_equal(made(x, w, b, threads=2)[0], found)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("strides", [(76, 4), (4, 68), (0, 4), (4, 0)], ids=str)
+def test_stages_read_operands_with_any_strides(isa: Isa, strides: tuple[int, int]) -> None:
+    """Scale, then a residual, then one factor a row: what fused chains after a product are made of."""
+    rng = np.random.default_rng(10)
+    a, b = random(rng, (17, 30), np.float32), random(rng, (30, 19), np.float32)
+    added = np.lib.stride_tricks.as_strided(random(rng, (17 * 19,), np.float32), (17, 19), strides)
+    factors = random(rng, (17,), np.float32)
+    layout = Layout((*map(place_of, (a, b, added, factors)),), (Place.dense(TensorType(f32, (17, 19))),))
+
+    def stages(simd: Simd, builder: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+        residual, factor = (pointer_at(builder, buffers, i) for i in (2, 3))
+        first = Epilogue((scale(simd, 0.5), add(simd, Operand(residual, *strides))))
+        return first.then(multiply(simd, Operand(factor, by_row=4)))
+
+    module = new_module("kernel")
+    emitted = emit_product(module, layout, isa, "kernel", stages)
+    made = Kernel(compile_module(module, isa), emitted, layout, module, isa)
+    exact = (0.5 * (a.astype(np.float64) @ b) + added) * factors[:, None]
+    single = (np.float32(0.5) * (a @ b) + added) * factors[:, None]
+    check(made, a, b, added, factors, exact=exact, single=single)
+
+
+def test_neon_code_is_made_on_any_machine() -> None:
+    """It cannot run here, but every step down to machine code is taken."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    isa = next(i for i in ISAS if i.name == "neon")
+    a, b = np.zeros((17, 40), np.float32), np.zeros((40, 50), np.float32)
+    places = (place_of(a), place_of(b))
+    layout = Layout(places, (Place.dense(TensorType(f32, (17, 50))),))
+    module = new_module("kernel")
+    module.triple = "aarch64-unknown-linux-gnu"
+    emit_product(module, layout, isa, "kernel", lambda simd, builder, buffers: Epilogue())
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(features="+neon", opt=3)
+    assert "fmla" in machine.emit_assembly(parsed)
 
 
 def test_nan_and_infinity_stay_in_their_rows() -> None:
@@ -214,7 +263,7 @@ def test_a_cut_deals_out_everything_evenly(length: int, most: int) -> None:
 
 
 def test_items_cover_a_product_whatever_its_size() -> None:
-    isa = named(available()[0].name)
+    isa = available()[0]
     for m, n, k, of in product((1, 17, 1000), (1, 50, 3000), (1, 5000), (f32, f64)):
         found = blocks(3, m, n, k, of, isa)
         assert found.row_items * found.row_tiles >= found.rows.pieces
@@ -233,8 +282,3 @@ def test_the_inner_loop_spills_nothing(isa: Isa, of: Any) -> None:
     assert loop.count("vfmadd") >= 4 * 6 * 2
     assert "rsp" not in loop
     assert "rbp" not in loop
-
-
-def test_a_product_of_strided_arrays_has_their_places() -> None:
-    x = np.zeros((4, 6), np.float32)[:, ::2]
-    assert place_of(x).strides == x.strides

@@ -326,16 +326,12 @@ class _Backward:
                         a = offset(b, left, (start, at.position))
                         right = offset(b, head.memory[packed], (vector, simd.nbytes * depth))
                         place = offset(b, head.memory[block], line, (vector, simd.nbytes))
-                        self._call(
-                            b,
-                            products[name],
-                            (p.rows, tile),
-                            (p.panels, panel),
-                            a,
-                            _always(right),
-                            place,
-                            index(depth),
-                        )
+
+                        def packed_panel(vectors: int, right: ir.Value = right) -> ir.Value:
+                            return right
+
+                        size = index(depth)
+                        self._call(b, products[name], (p.rows, tile), (p.panels, panel), a, packed_panel, place, size)
 
     def _row(self, b: ir.IRBuilder, head: _Head, rows: Rows, row: ir.Value, end: ir.Value) -> None:
         """One row: u into p, dp into du; both 0 from `end` on."""
@@ -488,8 +484,3 @@ class _Backward:
 
 def _nothing(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
     return Epilogue()
-
-
-def _always(place: ir.Value) -> Callable[[int], ir.Value]:
-    """The same place for whichever panel."""
-    return lambda _: place

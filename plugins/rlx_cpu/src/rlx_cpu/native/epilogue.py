@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import field, frozen
+from attrs import frozen
 from llvmlite import ir
 
 from rlx_core.codegen import formula_of
@@ -29,9 +29,8 @@ __all__ = [
     "Stage",
     "VectorFunction",
     "activation",
-    "bias",
-    "residual",
-    "row_scale",
+    "add",
+    "multiply",
     "scale",
     "vector_function",
 ]
@@ -127,19 +126,15 @@ class Epilogue:
 
 @frozen(eq=False)
 class Operand:
-    """A tensor that a stage reads: a pointer, and strides in bytes for a product of the batch, a row and a column."""
+    """A tensor that a stage reads: a pointer, and strides in bytes for a row and a column."""
 
     pointer: ir.Value
     by_row: int = 0
     by_column: int = 0
-    batch_offset: Callable[[ir.IRBuilder, ir.Value], ir.Value] | None = field(default=None)
 
     def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
         """The elements at a spot; broadcast along what has no stride."""
-        place = self.pointer
-        if self.batch_offset is not None:
-            place = offset(b, place, self.batch_offset(b, spot.batch))
-        place = offset(b, place, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
+        place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
         if self.by_column == simd.itemsize:
             return simd.load(b, place, spot.mask)
         if self.by_column == 0:
@@ -147,13 +142,9 @@ class Operand:
         return _spread(b, simd, place, self.by_column, spot)
 
 
-def bias(simd: Simd, operand: Operand) -> Stage:
-    """Add an operand: one number a column, a row, or both."""
+def add(simd: Simd, operand: Operand) -> Stage:
+    """Add an operand: a bias has one number a column, a residual one for every element."""
     return lambda b, value, spot: b.fadd(value, operand.load(b, simd, spot))
-
-
-residual = bias
-"""The same sum; the operand has a number for every element."""
 
 
 def scale(simd: Simd, factor: float) -> Stage:
@@ -161,7 +152,7 @@ def scale(simd: Simd, factor: float) -> Stage:
     return lambda b, value, spot: b.fmul(value, simd.constant(factor))
 
 
-def row_scale(simd: Simd, operand: Operand) -> Stage:
+def multiply(simd: Simd, operand: Operand) -> Stage:
     """Multiply by an operand: one number a row, say."""
     return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
 

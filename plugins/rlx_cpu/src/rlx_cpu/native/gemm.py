@@ -19,7 +19,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.build import I64, POINTER, VOID
 from rlx_cpu.native.contract import ALIGNMENT, Emitted, Layout, Pack
-from rlx_cpu.native.epilogue import Epilogue, Operand, activation, bias, vector_function
+from rlx_cpu.native.epilogue import Epilogue, Operand, activation, add, vector_function
 from rlx_cpu.native.gemm_tiles import FEWEST_TILES, UNROLL, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
@@ -62,7 +62,7 @@ def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: I
     by_column = Matrix.of_row(bias_place).by_column
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
-        stages = Epilogue((bias(simd, Operand(pointer_at(b, buffers, 2), by_column=by_column)),))
+        stages = Epilogue((add(simd, Operand(pointer_at(b, buffers, 2), by_column=by_column)),))
         if op.activation is None:
             return stages
         function = vector_function(op.activation, simd.dtype)
