@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
@@ -28,6 +28,12 @@ class Declared:
     type: TensorType
     is_donated: bool = False
     source: Source | None = None
+    stored: np.dtype = field(init=False, repr=False, eq=False)
+    dims: tuple[int, ...] | None = field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "stored", self.type.dtype.numpy)
+        object.__setattr__(self, "dims", self.type.static_shape if self.type.is_static else None)
 
     @property
     def fact(self) -> Fact:
@@ -42,6 +48,8 @@ def checked(entry: Declared, data: Any) -> np.ndarray:
         DtypeError, ShapeError: It has others.
         TraceError: It is not an array.
     """
+    if type(data) is np.ndarray and data.dtype is entry.stored and data.shape == entry.dims:
+        return data  # what nearly every call brings, without another look
     try:
         array = as_array(data)
     except TraceError as error:
