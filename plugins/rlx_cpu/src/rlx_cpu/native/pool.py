@@ -11,6 +11,7 @@ itself; results are the same. In a forked child the workers are gone, so the poo
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -55,12 +56,14 @@ class Pool:
         self._control = raw.ctypes.data + (-raw.ctypes.data % _LINE)
         self._sleep = [threading.Semaphore(0) for _ in range(size)]
         self._runtime = runtime()
+        self._thread_ids = [0] * size
         turns = max(1, int(spin_us * self._runtime.pauses_per_us))
         for tid in range(1, size):
             threading.Thread(target=self._work, args=(tid, turns), name=f"rlx-cpu-{tid}", daemon=True).start()
 
     def _work(self, tid: int, turns: int) -> None:
         work, control, seen = self._runtime.work, self._control, 0
+        self._thread_ids[tid] = threading.get_native_id()
         while True:
             seen = work(control, tid, self.size, seen, turns)
             self._sleep[tid].acquire()
@@ -74,11 +77,28 @@ class Pool:
             if self._runtime.start(self._control, steps, count, table, self.size):
                 for tid in range(1, self.size):
                     if self._runtime.unpark(self._control, tid):
+                        keep_off_this_cpu(self._thread_ids[tid], tid)
                         self._sleep[tid].release()
             self._runtime.finish(self._control, steps, count, table, self.size)
         finally:
             self._busy.release()
 
+
+def keep_off_this_cpu(thread: int, number: int) -> None:
+    """Have a sleeping worker wake up on another CPU than the caller's, each on one of its own where there are enough.
+
+    Left alone, the scheduler likes to wake a thread where its waker runs; there it would wait for the waker, who spins in
+    wait for it. (Measured on two CPUs: a run of 2.3 ms took 9 ms whenever the worker had been asleep.)
+    """
+    if _sched_getcpu is None or not thread:
+        return
+    others = sorted(os.sched_getaffinity(0) - {_sched_getcpu()})
+    if others:
+        with contextlib.suppress(OSError):  # the thread may be gone, or the set of CPUs have changed under us
+            os.sched_setaffinity(thread, {others[(number - 1) % len(others)]})
+
+
+_sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
 
 _pools: dict[tuple[int, int], Pool] = {}
 _pools_lock = threading.Lock()
