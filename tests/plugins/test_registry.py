@@ -334,3 +334,21 @@ def test_a_plugin_cannot_draw_rlx_own_passes_into_a_cycle(make):
     assert list(host.activate_all().passes) == ["rlx.a", "rlx.b"]
     with pytest.raises(CycleError, match=r"acme\.p"):
         host.require("passes", "acme.p")
+
+
+def test_kernel_tables_that_two_plugins_claim_are_left_out_with_a_warning_that_names_both():
+    class Acme:
+        @hookimpl
+        def rlx_kernels(self):
+            return [KernelSpec("cpu", "json:loads")]
+
+    class Other:
+        @hookimpl
+        def rlx_kernels(self):
+            return [KernelSpec("cpu", "json:loads")]
+
+    registry = PluginHost([Acme(), Other()], builtin=False).activate_all()
+
+    with pytest.warns(RuntimeWarning, match=r"(?s)(Acme|acme).*(Other|other)"):
+        assert registry.kernels_for("cpu") == []
+    assert registry.kernels_for("tpu") == []
