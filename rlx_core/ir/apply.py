@@ -7,7 +7,7 @@ graph, lifts scalars and arrays into constants, promotes, and emits.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -188,6 +188,3 @@ def default_of(attribute: attrs.Attribute[Any]) -> Any:
 def op_function(op: type[_OpT]) -> OpFunction[_OpT]:
     """The function form of `op`."""
     return OpFunction(op)
-
-
-Function = Callable[..., Any]

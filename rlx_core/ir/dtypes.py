@@ -169,7 +169,6 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
 
 
 _SIGNED = {1: i8, 2: i16, 4: i32, 8: i64}
-_UNSIGNED = {1: u8, 2: u16, 4: u32, 8: u64}
 
 
 def _join_ints(a: DType, b: DType) -> DType:

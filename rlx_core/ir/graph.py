@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, NoReturn
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, TraceError, UnknownNameError, nearest
+from rlx_core.errors import Fact, FormatError, RlxError, TraceError, UnknownNameError, nearest
 from rlx_core.ir.dims import Dim, Guard, collecting_guards, free_symbols
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, check_operand_count, define_op, operand_names
@@ -619,13 +619,3 @@ def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
 def as_results(results: Any) -> tuple[Any, ...]:
     """What a rule returned, as a tuple: a single value stands for one."""
     return tuple(results) if isinstance(results, tuple | list) else (results,)
-
-
-def require_dtype(value: Value, accepted: Iterable[DType], what: str) -> None:
-    """Require a value's dtype to be among `accepted`.
-
-    Raises:
-        DtypeError: It is not.
-    """
-    if value.dtype not in tuple(accepted):
-        raise DtypeError(f"{what}: must be one of {' '.join(d.name for d in accepted)}, not {value.dtype}")

@@ -21,8 +21,6 @@ import attrs
 from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
-from rlx_core.ir.dtypes import DType
-from rlx_core.ir.types import TensorType
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
 
@@ -221,8 +219,3 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
     for declared, given in zip(op.operands, operands, strict=False):
         if given is None and not declared.is_optional:
             raise WrongInputCountError(f"operand {declared.name} is required")
-
-
-def float_types(*types: TensorType | None) -> tuple[DType, ...]:
-    """The dtypes of those operands that carry tangents."""
-    return tuple(t.dtype for t in types if t is not None and t.dtype.is_differentiable)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from attrs import field, frozen
 
 from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError
-from rlx_core.ir.dims import Dim, DimBinding, Expr, free_symbols, is_static, parse_dim, product, require
+from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dim, product, require
 from rlx_core.ir.dtypes import DType, dtype
 
 __all__ = [
@@ -114,11 +114,6 @@ def spec(text: str | TensorType) -> TensorType:
     name, dims = match.groups()
     sizes = [parse_dim(d) for d in dims.split(",")] if dims.strip() else []
     return TensorType(dtype(name), sizes)
-
-
-def free_symbols_of(*types: TensorType) -> frozenset[object]:
-    """Every symbol in the dims of `types`."""
-    return frozenset().union(*(free_symbols(*t.shape) for t in types))
 
 
 # ------------------------------------------------------------------- what inference rules check with

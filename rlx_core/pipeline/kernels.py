@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import ALL, DType, dtype
+from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 
@@ -196,6 +196,3 @@ class KernelTable:
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-EVERY_DTYPE = frozenset(ALL)
