@@ -18,7 +18,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.kernels import kernels
 
 if TYPE_CHECKING:
-    from rlx_cpu.native.program import Settings
+    from rlx_cpu.native.steps import Settings
 
 __all__ = ["TIERS", "is_native", "kernel_table", "native_program", "properties", "reason_without", "settings"]
 
@@ -100,7 +100,7 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
         return None
     from rlx_cpu.native.isa import named
-    from rlx_cpu.native.program import Settings
+    from rlx_cpu.native.steps import Settings
     from rlx_cpu.native.threads import usable_cpus
 
     return Settings(named(wanted), threads or usable_cpus(), spin)
