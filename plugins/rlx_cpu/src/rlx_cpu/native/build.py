@@ -20,6 +20,7 @@ __all__ = [
     "I8",
     "I32",
     "I64",
+    "KERNEL",
     "POINTER",
     "VOID",
     "address",
@@ -36,6 +37,10 @@ __all__ = [
 I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
 POINTER = ir.PointerType()
 VOID = ir.VoidType()
+KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
+"""A step's function: buffers, part, parts, thread. One that has no use for the last argument may leave it away: by the C
+conventions of our platforms it then stays in a register that nobody reads."""
+
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 
 

@@ -123,6 +123,6 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         status = words if made.has_status else None
         words += made.has_status
         steps[number] = NativeStep(lir.steps[number], made, first, workspace, packs, status)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_workspace for e in emitted.values()), default=0)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in emitted.values()), default=0)
     code = compile_module(module, settings.isa) if emitted else None
     return Compiled(code, steps, words, scratch, settings)
