@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from rlx_core.codegen.loops import Load, Store
 from rlx_core.ir.dtypes import DType
+from rlx_cpu.native import narrow
 from rlx_cpu.native.build import (
     I1,
     I8,
@@ -118,9 +119,13 @@ class Memory:
             b.store(b.extract_element(value, ir.Constant(I32, k)), address(b, place, k * stride), align=align)
 
     def _to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
+        if dtype.is_narrow:
+            return narrow.widened(self.builder, dtype, value, self.shape.isa)
         return self.builder.icmp_unsigned("!=", value, constant(value.type, 0)) if dtype.kind == "bool" else value
 
     def _to_memory(self, dtype: DType, value: ir.Value) -> ir.Value:
+        if dtype.is_narrow:
+            return narrow.narrowed(self.builder, dtype, value, self.shape.isa)
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))

@@ -13,9 +13,9 @@ from typing import Any
 from attrs import evolve, frozen
 from llvmlite import ir
 
-from rlx_core.codegen.loops import Apply, Index, Kernel, Load, Store
+from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
-from rlx_core.ir.dtypes import f32
+from rlx_core.ir.dtypes import DType, u16
 from rlx_cpu.native import functions
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.isa import Isa
@@ -39,6 +39,7 @@ class Shape:
         lanes: Elements of a vector.
         block: Elements of an element-wise unit along the lane axis; `None` for kernels that reduce.
         plan: The loops.
+        isa: What it is printed for.
     """
 
     kernel: Kernel
@@ -46,17 +47,20 @@ class Shape:
     lanes: int
     block: int | None
     plan: Schedule
+    isa: Isa
 
     @classmethod
     def of(cls, kernel: Kernel, isa: Isa) -> Shape:
-        widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
-        lanes = isa.lanes(f32) if widest <= 4 else isa.vector_bytes // 8
+        kernel = as_bits(kernel)
+        lanes = lanes_of(kernel, isa)
         if len(kernel.extents) > kernel.grid:
-            return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel))
+            return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel), isa)
         if not kernel.extents:
-            return cls(evolve(kernel, extents=(1,), grid=0, **_along_nothing(kernel)), 0, lanes, BLOCK, _once(kernel))
+            return cls(
+                evolve(kernel, extents=(1,), grid=0, **_along_nothing(kernel)), 0, lanes, BLOCK, _once(kernel), isa
+            )
         rowed = with_row(kernel, lane_axis(kernel, kernel.grid_axes))
-        return cls(rowed, rowed.grid, lanes, BLOCK, _once(rowed))
+        return cls(rowed, rowed.grid, lanes, BLOCK, _once(rowed), isa)
 
     @property
     def size(self) -> int:
@@ -95,7 +99,7 @@ class Shape:
     @property
     def row_bytes(self) -> int:
         """Bytes of a kept value's row: of vectors, the last one whole."""
-        itemsize = max((self.kernel.values[v].dtype.itemsize for v in self.plan.kept), default=0)
+        itemsize = max((self.kernel.values[v].dtype.accumulator.itemsize for v in self.plan.kept), default=0)
         if self.is_in_row:
             others = self.kernel.row_size // max(self.size, 1)
             return others * -(-self.size // self.lanes) * self.lanes * itemsize
@@ -104,6 +108,32 @@ class Shape:
     @property
     def workspace(self) -> int:
         return len(self.plan.kept) * -(-self.row_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def lanes_of(kernel: Kernel, isa: Isa) -> int:
+    """Elements of a vector: as many as registers hold of the widest type, f32 at least where anything is computed."""
+    widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
+    narrow = {v.dtype for v in kernel.values if v.dtype.itemsize > 2 or v.dtype.is_float}
+    return isa.vector_bytes // (widest if not narrow else max(widest, 4))
+
+
+def as_bits(kernel: Kernel) -> Kernel:
+    """A kernel that only moves narrow floats, as one that moves integers: nothing is widened and rounded again."""
+    computed = {
+        d
+        for v in kernel.values
+        if isinstance(v, Apply | Reduce | Const)
+        for d in (v.dtype, *_operand_dtypes(kernel, v))
+    }
+    if not any(b.dtype.is_narrow for b in kernel.buffers) or any(d.is_narrow for d in computed):
+        return kernel
+    values = tuple(evolve(v, dtype=u16) if v.dtype.is_narrow else v for v in kernel.values)
+    buffers = tuple(evolve(b, dtype=u16) if b.dtype.is_narrow else b for b in kernel.buffers)
+    return evolve(kernel, values=values, buffers=buffers)
+
+
+def _operand_dtypes(kernel: Kernel, value: Scalar) -> Sequence[DType]:
+    return [kernel.values[a].dtype for a in operands_of(value)]
 
 
 def _along_nothing(kernel: Kernel) -> dict[str, Any]:

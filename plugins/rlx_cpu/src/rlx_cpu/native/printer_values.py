@@ -5,7 +5,9 @@ from __future__ import annotations
 from attrs import define, field
 from llvmlite import ir
 
-from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, operands_of
+from rlx_core.ir.dtypes import f32
+from rlx_core.ops.structural import Cast
 from rlx_cpu.native import scalar
 from rlx_cpu.native.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
 from rlx_cpu.native.printer_memory import Memory
@@ -24,6 +26,8 @@ class Values:
     rows: dict[int, ir.Value]
     """Kept value → its row of scratch memory."""
     varies_lane: tuple[bool, ...] = field(init=False)
+    rounded_by_stores: frozenset[int] = field(init=False)
+    """Casts to narrow floats that are only stored, which rounds them anyway."""
     fixed: dict[int, ir.Value] = field(factory=dict)
     """Values of the unit: what does not vary over the row, and finished reductions."""
     complete: set[int] = field(factory=set)
@@ -31,6 +35,12 @@ class Values:
 
     def __attrs_post_init__(self) -> None:
         self.varies_lane = self.kernel.varies_along(self.shape.lane)
+        read = {a for v in self.kernel.values for a in operands_of(v)}
+        self.rounded_by_stores = frozenset(
+            i
+            for i, v in enumerate(self.kernel.values)
+            if i not in read and isinstance(v, Apply) and isinstance(v.op, Cast) and v.op.to.is_narrow
+        )
 
     @property
     def kernel(self) -> Kernel:
@@ -63,13 +73,15 @@ class Values:
         args = [self.value(a, at, known) for a in term.args]
         lanes = max(width(a) for a in args)
         dtypes = tuple(self.kernel.values[a].dtype for a in term.args)
+        if number in self.rounded_by_stores:
+            return scalar.converted(b, args[0], dtypes[0].accumulator, f32)
         return scalar.apply(b, term.op, dtypes, tuple(splat(b, a, lanes) for a in args))
 
     def kept(self, number: int, at: At) -> ir.Value:
         """Where a kept value lies in its row of scratch memory."""
         b, dtype = self.builder, self.kernel.values[number].dtype
         assert at.slot is not None, "kept values have a place in the row"
-        return address(b, self.rows[number], scaled(b, at.slot, self.shape.lanes * dtype.itemsize))
+        return address(b, self.rows[number], scaled(b, at.slot, self.shape.lanes * dtype.accumulator.itemsize))
 
     def _index(self, term: Index, at: At) -> ir.Value:
         b = self.builder
