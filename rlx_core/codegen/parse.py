@@ -149,7 +149,7 @@ class KernelParser(Parser):
             buffer, strides, offset, dynamic = self.place()
             return lambda dtype: Load(buffer, dtype, strides, offset, dynamic)
         if self.accept("const"):
-            number = self.constant()
+            number = self.literal_number()
             return lambda dtype: Const(dtype, number)
         if self.accept("index"):
             axis = self.axis()
@@ -186,7 +186,7 @@ class KernelParser(Parser):
         op = self.attributes(op_class, start)
         return lambda dtype: Apply(dtype, op, tuple(args))
 
-    def constant(self) -> bool | int | float:
+    def literal_number(self) -> bool | int | float:
         at = self.position
         if (word := self.take(WORD)) in _BOOLS:
             return _BOOLS[word]
