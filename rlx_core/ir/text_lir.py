@@ -11,7 +11,8 @@
       step %3 "add" steady-state
     }
 
-A slot is an offset and a number of bytes of the arena, an alias a root, a byte offset in it and strides in bytes.
+Options that are not empty stand after the fingerprint. A slot is an offset and a number of bytes of the arena, an alias a
+root, a byte offset in it and strides in bytes.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _lines(lir: Lir, indent: str = "") -> Iterator[str]:
     for line in (
         f"arena {lir.arena_nbytes} alignment {lir.alignment}",
         f"fingerprint {json.dumps(lir.fingerprint)}",
-        f"options {json.dumps(json.dumps(option_form(lir.options, Encoder())))}",
+        *([f"options {json.dumps(json.dumps(option_form(lir.options, Encoder())))}"] if lir.options else []),
         *(f"guard {guard_text(g)}" for g in lir.guards),
         *print_graph(lir.graph).splitlines(),
         *([] if lir.prepare is None else f"prepare {print_graph(lir.prepare)}".splitlines()),
@@ -163,8 +164,7 @@ class _LirParser(Parser):
         alignment = self.integer()
         self.expect("fingerprint")
         fingerprint = self.string()
-        self.expect("options")
-        options = self.options()
+        options = self.options() if self.accept("options") else {}
         parts = _Parts()
         while self.accept("guard"):
             parts.guards.append(self.guard())

@@ -1,6 +1,6 @@
 """A planned program as text at each level on its way to the target: the graph, the plan, loops, and the target's own code.
 
-The core prints what it knows: MIR, LIR and the loop language. What comes below is the backend's to name and to print
+The core prints what it knows: HIR, MIR, LIR and the loop language. What comes below is the backend's to name and to print
 (`Backend.levels`, `Backend.emit`). Steps that are one function are printed once, under a line that says which they are.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.codegen import formula_of, kernel_of, print_kernel
 from rlx_core.codegen.layout import Memory
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
-from rlx_core.ir.graph import Constant, Value
+from rlx_core.ir.graph import Constant, Graph, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.text import print_graph, print_node, value_names
 from rlx_core.ir.text_lir import print_lir, print_step
@@ -22,6 +22,8 @@ from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Backend, Level, Listing, Target
 
 __all__ = ["LEVELS", "Planned", "emit", "levels_of", "steps_called"]
+
+HIR: Final = Level("hir", "the program as it was given: blocks and ops")
 
 LEVELS: Final = (
     Level("mir", "the graph after all passes, as the target runs it"),
@@ -33,16 +35,18 @@ LEVELS: Final = (
 
 @frozen(eq=False)
 class Planned:
-    """A plan with the backend that makes code of it."""
+    """A plan with the backend that makes code of it, and the program that it was made from where that is still known."""
 
     lir: Lir
     backend: Backend
     target: Target
+    program: Graph | None = None
 
 
 def levels_of(planned: Planned) -> dict[str, Level]:
     """Level → what it is, from the graph down to what the processor reads."""
-    return {level.name: level for level in (*LEVELS, *planned.backend.levels(planned.target))}
+    above = () if planned.program is None else (HIR,)
+    return {level.name: level for level in (*above, *LEVELS, *planned.backend.levels(planned.target))}
 
 
 def emit(planned: Planned, level: str, step: int | str | None = None) -> str:
@@ -55,7 +59,7 @@ def emit(planned: Planned, level: str, step: int | str | None = None) -> str:
 
     Raises:
         UnknownNameError: The target has no such level, or the plan no such step.
-        ConfigError: Sizes are unknown, so that there are no places in memory yet.
+        ConfigError: Sizes are unknown, so that there are no places in memory yet; or steps of HIR, which has none.
     """
     known = levels_of(planned)
     if level not in known:
@@ -67,11 +71,16 @@ def emit(planned: Planned, level: str, step: int | str | None = None) -> str:
             hint=nearest(level, known),
         )
     lir = planned.lir
+    if level == HIR.name:
+        if step is not None:
+            raise ConfigError(f"emit: step {step} is a step of the plan, and hir has none", hint="emit it at mir")
+        assert planned.program is not None, "the level is offered where the program is known"
+        return print_graph(planned.program)
     steps = range(len(lir.steps)) if step is None else steps_called(lir, step)
     if level == "mir" and step is None:
         return print_graph(lir.graph)
     if level == "lir" and step is None:
-        return print_lir(lir)
+        return print_lir(evolve(lir, options={}))  # `rlx plan` prints those; here they would be most of the page
     if level not in ("mir", "lir") and not lir.is_planned:
         symbols = ", ".join(sorted(map(str, lir.graph.symbols)))
         raise ConfigError(

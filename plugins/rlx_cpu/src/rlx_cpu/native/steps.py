@@ -90,9 +90,12 @@ def layouts(lir: Lir, table: NativeTable) -> Iterator[tuple[int, Layout]]:
     donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
     for number, step in enumerate(lir.steps):
         if table.emitter(step.kernel) is not None and not step.nested:
-            yield number, Layout(
-                tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands),
-                tuple(place_of(v, lir, donated) for v in step.node.results),
+            yield (
+                number,
+                Layout(
+                    tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands),
+                    tuple(place_of(v, lir, donated) for v in step.node.results),
+                ),
             )
 
 
