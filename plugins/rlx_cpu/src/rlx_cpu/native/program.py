@@ -20,9 +20,10 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import allocate
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.pool import BARRIER, STEP_WORDS, THREADED, pool_for, run_alone
+from rlx_cpu.native.pool import BARRIER, RECORD_WORDS, STEP_WORDS, THREADED, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
+from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
 
 __all__ = ["NativeProgram"]
@@ -78,7 +79,7 @@ class NativeProgram(Program):
         self._frames.bind(params)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        frames = self._frames
+        frames, profile = self._frames, active()
         version, frame = frames.take()
         try:
             frames.fill(frame, inputs)
@@ -86,9 +87,12 @@ class NativeProgram(Program):
             with np.errstate(all="ignore"):
                 for part in self._parts:
                     if isinstance(part, Run):
-                        self._native(part, table)
-                    else:
+                        self._native(part, table, profile)
+                    elif profile is None:
                         part.run(frame.arrays)
+                    else:
+                        with profile.timing(part.step):
+                            part.run(frame.arrays)
             return frames.deliver(frame)
         finally:
             frames.give_back(version, frame)
@@ -199,13 +203,19 @@ class NativeProgram(Program):
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
 
-    def _native(self, run: Run, table: Table) -> None:
+    def _native(self, run: Run, table: Table, profile: Profile | None) -> None:
         settings = self.compiled.settings
         steps, base = run.words.ctypes.data, table.words.ctypes.data
-        if run.uses_threads and settings.threads > 1:
-            pool_for(settings.threads, settings.spin_us).run(steps, run.count, base)
+        threads = settings.threads if run.uses_threads else 1
+        stamps = None if profile is None or not can_record() else np.zeros((threads, run.count, RECORD_WORDS), np.int64)
+        record = 0 if stamps is None else stamps.ctypes.data
+        if threads > 1:
+            pool_for(threads, settings.spin_us).run(steps, run.count, base, record)
         else:
-            run_alone(steps, run.count, base)
+            run_alone(steps, run.count, base, record)
+        if profile is not None and stamps is not None:
+            # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
+            profile.add_native([s.step for s in run.steps], stamps[stamps[:, -1, 2] > 0])
         if table.status.size and table.status[:, 0].any():
             self._raise(table)
 
