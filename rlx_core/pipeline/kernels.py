@@ -52,6 +52,8 @@ class Kernel:
         in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+            of its results may take over an operand.
         plugin: Who contributed it.
     """
 
@@ -67,6 +69,7 @@ class Kernel:
     plugin: str | None = None
     doc: str = ""
     runs_nested: bool = False
+    is_generated: bool = False
 
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
@@ -125,6 +128,7 @@ class KernelTable:
         priority: int = 0,
         name: str | None = None,
         runs_nested: bool = False,
+        is_generated: bool = False,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -143,7 +147,7 @@ class KernelTable:
                 self._add(
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
-                        accepts_strides, priority, self.plugin, doc, runs_nested,
+                        accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
                     )
                 )  # fmt: skip
             return run
