@@ -6,9 +6,9 @@ An emitter adds one function to an LLVM module:
 
 `buffers` holds a pointer for every operand in order (null for an absent one), then for every result, then the workspace,
 then one for each pack, then the status words, the last three only if they were asked for. Pointers of strided views point at
-their first element. It is called `nthreads` times with every `tid` below, by whichever threads come first; the runtime puts a barrier
-after each step, none inside one. A call works on its part of whatever the kernel is split into, and the split must not change a
-bit of the result: reductions combine in an order that depends on the shapes alone.
+their first element. It is called `nthreads` times with every `tid` below, by whichever threads come first; the runtime puts a
+barrier after each step, none inside one. A call works on its part of whatever the kernel is split into, and the split must not
+change a bit of the result: reductions combine in an order that depends on the shapes alone.
 
 A function that is best cut into more parts than there are threads says so in `Emitted.parts` and takes a fourth argument:
 
@@ -22,22 +22,25 @@ Nothing may be assumed of alignment beyond the element size: arena slots, packs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
 
+from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
+from rlx_cpu.arena import allocate
+from rlx_cpu.native.packs import FORMS
 
 if TYPE_CHECKING:
     from llvmlite import ir
 
     from rlx_cpu.native.isa import Isa
 
-__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Layout", "Pack", "Place"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
@@ -89,26 +92,49 @@ class Layout:
     results: tuple[Place, ...]
 
 
-@frozen(eq=False)
+@frozen
 class Pack:
     """An operand in another arrangement, made once when parameters are bound.
 
     Attributes:
         operand: Which operand; its place `is_bound`.
         nbytes: Bytes of the packed buffer.
-        pack: From the operand as an array (strided, if its place is) to the packed elements, of `nbytes` in all.
+        form: How it is arranged: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
+        sizes: The numbers of that form.
         replaces: Whether the kernel reads the packed buffer alone, so that the operand itself is not touched in a run.
     """
 
     operand: int
     nbytes: int
-    pack: Callable[[np.ndarray], np.ndarray]
+    form: str
+    sizes: tuple[int, ...]
     replaces: bool = True
 
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`."""
+        room = allocate(self.nbytes, ALIGNMENT)
+        FORMS[self.form](array, self.sizes, room)
+        return room
 
-@frozen(eq=False)
+
+@frozen
+class Fault:
+    """What a kernel that stopped at a number has to say: an index outside.
+
+    Attributes:
+        message: With `{}` where the number goes.
+    """
+
+    message: str
+
+    def __call__(self, number: int) -> IndexRangeError:
+        """The exception to raise."""
+        return IndexRangeError(self.message.format(number))
+
+
+@frozen
 class Emitted:
-    """What an emitter made.
+    """What an emitter made, as data: an object cache keeps it beside the code.
 
     Attributes:
         function: The name of the function in the module.
@@ -116,25 +142,29 @@ class Emitted:
         workspace: Scratch bytes for each thread; thread `tid` owns `workspace + shared_stride + tid * workspace_stride`, both
             rounded up to multiples of `ALIGNMENT`. Contents do not survive the step.
         shared_workspace: Scratch bytes for all threads together, at the beginning.
-        has_status: Whether the function reports run-time faults: the last buffer is `i64[4]`. The first word is 0 until a
-            fault; the function then stores the offending number into the second and 1 into the first.
-        fault: Turns the offending number into the exception to raise.
+        fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
+            `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
+            first.
         uses_threads: Whether splitting over threads helps; if not, one thread does it all.
         parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
         prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
-        notes: Choices worth reporting (tile shapes, say).
+        notes: Choices worth reporting (tile shapes, say): numbers and words.
     """
 
     function: str
     packs: tuple[Pack, ...] = ()
     workspace: int = 0
     shared_workspace: int = 0
-    has_status: bool = False
-    fault: Callable[[int], Exception] | None = None
+    fault: Fault | None = None
     uses_threads: bool = True
     parts: int = 0
     prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether the function reports run-time faults."""
+        return self.fault is not None
 
     @property
     def has_workspace(self) -> bool:

@@ -24,7 +24,7 @@ from rlx_cpu.native.epilogue import Epilogue, Operand, activation, add, vector_f
 from rlx_cpu.native.gemm_tiles import FEWEST_TILES, UNROLL, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
-from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes, packer
+from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes
 from rlx_cpu.native.problem import Matrix, Product
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
@@ -198,7 +198,7 @@ class _Driver:
         b.ret_void()
         packs: tuple[Pack, ...] = ()
         if self.panels == "ahead":
-            packs = (Pack(1, self._packed_nbytes * p.b_entries, packer(tiles)),)
+            packs = (Pack(1, self._packed_nbytes * p.b_entries, "panels", tiles.widths),)
         shared = self.shared_panels + self.shared_rows
         return Emitted(
             function=self.name,

@@ -311,21 +311,22 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
         code, place, parts, meets = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
         run, buffers = b.inttoptr(code, KERNEL.as_pointer()), _pointer(b, b.add(table, place))
+
+        def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
+            return b.call(run, [buffers, part, parts, tid])
+
         _stamp(b, is_recorded, line, 0)
         with b.if_else(is_alone) as (alone, together):
             with alone:
                 b.call(run, [buffers, _word(0), _word(1), _word(0)])
-            with together:
-                with b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
-                    with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
-                        b.call(run, [buffers, _word(0), _word(1), tid])
-                    with begun:
-                        b.store(i, head, align=8)
-                        b.store(_word(0), mine, align=8)
-                        state = _state_of(b, states, i)
-                        _claim(
-                            b, state, parts, tid, threads, mine, lambda part: b.call(run, [buffers, part, parts, tid])
-                        )
+            with together, b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
+                with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
+                    b.call(run, [buffers, _word(0), _word(1), tid])
+                with begun:
+                    b.store(i, head, align=8)
+                    b.store(_word(0), mine, align=8)
+                    state = _state_of(b, states, i)
+                    _claim(b, state, parts, tid, threads, mine, call)
         _stamp(b, b.and_(is_recorded, b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))), line, 1)
         with b.if_then(b.and_(b.icmp_signed("!=", meets, _word(0)), b.not_(is_alone))):
             first = b.load(head, typ=I64, align=8)
