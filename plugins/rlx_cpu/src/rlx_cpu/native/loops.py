@@ -172,9 +172,7 @@ native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows", is_generat
 native.register(*OTHERS, when=is_loop, name="loop_of", is_generated=True)(emit_loop)
 native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise", is_generated=True)(emit_loop)
 native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary", is_generated=True)(emit_loop)
-native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(
-    emit_loop
-)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(emit_loop)
 native.register(
     fused_loop.FusedLoop,
     when=(is_loop, reads_in_place),
