@@ -299,8 +299,13 @@ class _Driver:
         total = p.entries * tiles.panel_items * tiles.row_items
         low, high = share(b, total, part, parts)
         with counting(b, low, high) as item:
-            row_item, group = b.srem(item, index(tiles.row_items)), b.sdiv(item, index(tiles.row_items))
-            panel_item, entry = b.srem(group, index(tiles.panel_items)), b.sdiv(group, index(tiles.panel_items))
+            # Panels that a thread packs for itself serve all rows before the next ones are packed. Otherwise rows come last, so that
+            # a thread gets rows that are whole, as it does in the steps before and after: what it reads, it wrote.
+            sizes = (tiles.row_items, tiles.panel_items)
+            inner, outer = sizes if self.own_panels else reversed(sizes)
+            first, group = b.srem(item, index(inner)), b.sdiv(item, index(inner))
+            second, entry = b.srem(group, index(outer)), b.sdiv(group, index(outer))
+            row_item, panel_item = (first, second) if self.own_panels else (second, first)
             work = _Item(
                 self, tiles, kernels, buffers, entry,
                 _range(b, row_item, tiles.row_tiles, tiles.rows.pieces),
