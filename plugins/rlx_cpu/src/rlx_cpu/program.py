@@ -13,6 +13,7 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.frames import Frames, Shared
+from rlx_cpu.profile import active
 
 __all__ = ["Instruction", "NumpyProgram", "instruction"]
 
@@ -70,8 +71,13 @@ class NumpyProgram(Program):
         try:
             self._frames.fill(frame, inputs)
             with np.errstate(all="ignore"):  # what NumPy would warn about is what the program says: NaN, infinities
+                profile = active()
                 for each in self._instructions:
-                    each.run(frame.arrays)
+                    if profile is None:
+                        each.run(frame.arrays)
+                    else:
+                        with profile.timing(each.step):
+                            each.run(frame.arrays)
             return self._frames.deliver(frame)
         finally:
             self._frames.give_back(version, frame)
