@@ -7,19 +7,20 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.backend import ObjectStore, Program
 from rlx_core.pipeline.kernels import KernelTable
 
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
 
-__all__ = ["TIERS", "is_native", "kernel_table", "native_program", "properties", "reason_without", "settings"]
+__all__ = ["TIERS", "is_native", "keeping", "kernel_table", "native_program", "properties", "reason_without", "settings"]
 
 TIERS = ("auto", "native", "numpy")
 
@@ -86,6 +87,19 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> 
     from rlx_cpu.native.table import native
 
     return NativeProgram(lir, table, native, chosen)
+
+
+@contextmanager
+def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
+    """Native code that is made inside is kept in `objects`, that of the runtime too if this process has none yet."""
+    if not is_native(options):
+        yield
+        return
+    from rlx_cpu.native import jit, pool
+
+    with jit.keeping(objects):
+        yield
+        pool.runtime()
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
