@@ -8,20 +8,18 @@ to f32; the error beside each is that of the polynomial alone. Constants whose l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from llvmlite import ir
 
 from rlx_core.ops import activation
-from rlx_cpu.native.build import I32, constant, declare, intrinsic, width
+from rlx_cpu.native.build import constant, intrinsic
+from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by
 from rlx_cpu.native.functions import vector
 
 __all__: list[str] = []
 
 # ln 2 in two pieces: the first has 15 bits, so that its product with an exponent is exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
-SHIFT = 1.5 * 2**23
-"""Added to a float below 2^22, it leaves the nearest integer in the low bits."""
 
 # (e^r - 1 - r)/r² on |r| <= ln2/2: 4.8e-11
 EXP = (0.5, 0.16666667, 0.04166627, 0.008333266, 0.0013946084, 0.00019917829)
@@ -50,61 +48,6 @@ ERFC = (
 
 # What its first coefficient lost when it was rounded to f32.
 ERFC_LOW = 5.0909e-8
-
-
-def fma(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """x·y + z with one rounding."""
-    return intrinsic(b, "llvm.fma", x, y, z)
-
-
-def polynomial(b: ir.IRBuilder, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
-    """Horner's rule; coefficients from the lowest power up."""
-    total: ir.Value = constant(x.type, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = fma(b, total, x, constant(x.type, c))
-    return total
-
-
-def bits(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """A float's bits as integers."""
-    return b.bitcast(x, I32 if width(x) == 1 else ir.VectorType(I32, width(x)))
-
-
-def is_nan(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return b.fcmp_unordered("uno", x, x)
-
-
-def held(b: ir.IRBuilder, x: ir.Value, low: float | None, high: float | None) -> ir.Value:
-    """`x` between two bounds; NaN stays."""
-    if high is not None:
-        x = b.select(b.fcmp_ordered(">", x, constant(x.type, high)), constant(x.type, high), x)
-    if low is not None:
-        x = b.select(b.fcmp_ordered("<", x, constant(x.type, low)), constant(x.type, low), x)
-    return x
-
-
-def power_of_two(b: ir.IRBuilder, n: ir.Value, like: ir.Value) -> ir.Value:
-    """2^n for -126 <= n <= 127."""
-    biased = b.add(n, constant(n.type, 127))
-    return b.bitcast(b.shl(biased, constant(n.type, 23)), like.type)
-
-
-def rounded(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The nearest integer as a float and as an integer, for |x| < 2^22. Of NaN the integer is anything."""
-    shift = constant(x.type, SHIFT)
-    shifted = b.fadd(x, shift)
-    return b.fsub(shifted, shift), b.sub(bits(b, shifted), bits(b, shift))
-
-
-def scaled_by(b: ir.IRBuilder, x: ir.Value, whole: ir.Value, n: ir.Value) -> ir.Value:
-    """x·2^n, rounded once where it is subnormal."""
-    if width(x) == 16:
-        # One instruction of AVX-512, the only set with sixteen lanes.
-        name, mask = "llvm.x86.avx512.mask.scalef.ps.512", ir.Constant(ir.IntType(16), 0xFFFF)
-        types = [x.type, x.type, x.type, mask.type, I32]
-        return b.call(declare(b.module, name, x.type, types), [x, whole, x, mask, ir.Constant(I32, 4)])
-    half = b.ashr(n, constant(n.type, 1))
-    return b.fmul(b.fmul(x, power_of_two(b, half, x)), power_of_two(b, b.sub(n, half), x))
 
 
 def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:

@@ -214,9 +214,11 @@ def invert(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Va
     return b.xor(args[0], constant(args[0].type, -1))
 
 
-@code(comparison.isnan.op, comparison.isinf.op, comparison.isfinite.op, dtypes=FLOATS)
+@code(comparison.isnan.op, comparison.isinf.op, comparison.isfinite.op)
 def classify(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
     (x,) = args
+    if not is_floating(x.type):
+        return constant(register_type(bool_, width(x)), isinstance(op, comparison.isfinite.op))
     if isinstance(op, comparison.isnan.op):
         return b.fcmp_unordered("uno", x, x)
     size, infinity = intrinsic(b, "llvm.fabs", x), constant(x.type, float("inf"))
