@@ -108,6 +108,15 @@ def erfc_shape(q: mp.mpf) -> mp.mpf:
     return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
 
 
+GELU_CENTRE = mp.mpf("2.5")
+
+
+def gelu_shape(q: mp.mpf) -> mp.mpf:
+    """(u + 2.5)·e^(u²/2)·Φ(-u) with q = (u - 2.5)/(u + 2.5)."""
+    u = GELU_CENTRE * (1 + q) / (1 - q)
+    return (u + GELU_CENTRE) * mp.exp(u * u / 2) * mp.erfc(u / mp.sqrt(2)) / 2
+
+
 def fits() -> Iterator[Fit]:
     """All of them."""
     half = mp.log(2) / 2 * mp.mpf("1.001")
@@ -144,6 +153,9 @@ def fits() -> Iterator[Fit]:
     first, last = ((a - centre) / (a + centre) for a in (mp.mpf("0.5"), mp.mpf("27.5")))
     says = "(1 + 2a)·e^(a²)·erfc(a) in q = (a - 4)/(a + 4) on 0.5 .. 27.5"
     yield Fit("ERFC", says, erfc_shape, first, last, 21, lambda q: 1 / erfc_shape(q))
+    last = (mp.mpf("14.5") - GELU_CENTRE) / (mp.mpf("14.5") + GELU_CENTRE)
+    says = "f32: (u + 2.5)·e^(u²/2)·Φ(-u) in q = (u - 2.5)/(u + 2.5) on 0 .. 14.5"
+    yield Fit("GELU", says, gelu_shape, mp.mpf(-1), last, 9, lambda q: 1 / gelu_shape(q), is_single=True)
     yield Fit("CBRT", "∛m on 1 .. 8, a first guess", mp.cbrt, mp.mpf(1), mp.mpf(8), 5, lambda m: 1 / mp.cbrt(m))
 
 

@@ -42,6 +42,9 @@ OPS: tuple[type[Op], ...] = (
 )
 """The functions that there is code for; each has an f64 form at least."""
 
+IDIOMS: tuple[type[Op], ...] = (activation.gelu.op,)
+"""Composed functions with code of their own in f32, where `idioms.py` recognises their formula."""
+
 
 def call(builder: ir.IRBuilder, op: type[Op], dtype: DType, args: tuple[ir.Value, ...]) -> ir.Value:
     """The function of `op` on registers of `dtype`."""

@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from rlx_core.ops import activation
 from rlx_cpu.native.build import constant, intrinsic
+from rlx_cpu.native.coefficients import GELU
 from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by
 from rlx_cpu.native.functions import vector
 
@@ -20,13 +21,13 @@ __all__: list[str] = []
 
 # ln 2 in two pieces: the first has 15 bits, so that its product with an exponent is exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
+SHIFT = 1.5 * 2**23
+"""Added to a float below 2^22, it leaves the nearest integer in the low bits."""
 
 # (e^r - 1 - r)/r² on |r| <= ln2/2: 4.8e-11
 EXP = (0.5, 0.16666667, 0.04166627, 0.008333266, 0.0013946084, 0.00019917829)
 # (ln(1 + f) - f + f²/2)/f³ on sqrt(1/2) - 1 .. sqrt 2 - 1: 7.3e-10
 LOG = (0.3333331, -0.24999987, 0.20002227, -0.16669251, 0.14218658, -0.12384348, 0.11872976, -0.11789808, 0.06915368)
-# (tanh(√s) - √s)/√s³ on s <= 0.625²: 1.5e-10
-TANH = (-0.3333333, 0.1333321, -0.0539472, 0.021702968, -0.0081826737, 0.002147537)
 # erf(√s)/√s - 1 on s <= 0.921875²: 4e-10
 ERF = (0.12837917, -0.37612635, 0.11283702, -0.026859703, 0.0052017157, -0.0008149807, 8.3978018e-05)
 # ln erfc(a) on 0.921875 .. 3.95, weighted by erfc: 4e-11
@@ -155,14 +156,43 @@ def log1p(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 @vector(activation.tanh.op)
 def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    size = intrinsic(b, "llvm.fabs", x)
-    square = b.fmul(x, x)
-    near = fma(b, b.fmul(square, x), polynomial(b, square, TANH), x)
-    twice = held(b, b.fadd(size, size), None, 20.0)
-    one = constant(x.type, 1.0)
-    far = b.fsub(one, b.fdiv(constant(x.type, 2.0), b.fadd(exponential(b, twice), one)))
-    result = b.select(b.fcmp_ordered("<", size, constant(x.type, 0.625)), near, far)
-    return intrinsic(b, "llvm.copysign", result, x)
+    # (e^2a - 1)/(e^2a + 1) with the numerator right in relative terms, so that no other formula is needed near 0. An error
+    # of ln 2 is divided by e^2a where it is multiplied by many: one piece of it is enough. The first power of two is taken
+    # late, where less cancels in the numerator.
+    twice = b.fmul(held(b, intrinsic(b, "llvm.fabs", x), None, 10.0), constant(x.type, 2.0))
+    shifted = b.fadd(
+        fma(b, twice, constant(x.type, math.log2(math.e)), constant(x.type, -0.25)), constant(x.type, SHIFT)
+    )
+    r = fma(b, b.fsub(constant(x.type, SHIFT), shifted), constant(x.type, math.log(2)), twice)
+    tail = fma(b, polynomial(b, r, EXP), b.fmul(r, r), r)
+    whole = bits(b, shifted)
+    one = constant(whole.type, 0x3F800000)
+    scale = b.bitcast(b.add(b.shl(whole, constant(whole.type, 23)), one), x.type)
+    above = fma(b, tail, scale, b.fsub(scale, constant(x.type, 1.0)))
+    return intrinsic(b, "llvm.copysign", b.fdiv(above, b.fadd(above, constant(x.type, 2.0))), x)
+
+
+@vector(activation.gelu.op)
+def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    # max(x, 0) - u·Φ(-u) with u = |x| and Φ(-u) = e^(-u²/2)·P(q)/(u + 2.5); what u² lost is added to the exponent.
+    zero, minus_half = constant(x.type, 0.0), constant(x.type, -0.5)
+    u = held(b, intrinsic(b, "llvm.fabs", x), None, 14.5)
+    inverse = b.fdiv(constant(x.type, 1.0), b.fadd(u, constant(x.type, 2.5)))
+    q = fma(b, inverse, constant(x.type, -5.0), constant(x.type, 1.0))
+    shape = b.fmul(polynomial(b, q, GELU), b.fmul(inverse, u))
+    square = b.fmul(u, u)
+    lost = fma(b, u, u, b.fneg(square))
+    shifted = fma(b, square, constant(x.type, -0.5 * math.log2(math.e)), constant(x.type, SHIFT))
+    whole = b.fsub(shifted, constant(x.type, SHIFT))
+    n = b.sub(bits(b, shifted), bits(b, constant(x.type, SHIFT)))
+    r = fma(b, whole, constant(x.type, -LN2_HIGH), b.fmul(square, minus_half))
+    r = fma(b, whole, constant(x.type, -LN2_LOW), r)
+    r = fma(b, lost, minus_half, r)
+    power = b.fadd(fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), constant(x.type, 1.0))
+    far = scaled_by(b, b.fmul(shape, power), whole, n)
+    found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), far)
+    # The formula says -inf·0 there.
+    return b.select(b.fcmp_ordered("==", x, constant(x.type, -math.inf)), constant(x.type, math.nan), found)
 
 
 @vector(activation.erf.op)
