@@ -157,8 +157,7 @@ def log1p(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 @vector(activation.tanh.op)
 def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     # (e^2a - 1)/(e^2a + 1) with the numerator right in relative terms, so that no other formula is needed near 0. An error
-    # of ln 2 is divided by e^2a where it is multiplied by many: one piece of it is enough. The first power of two is taken
-    # late, where less cancels in the numerator.
+    # of ln 2 is divided by e^2a where it is multiplied by many: one piece of it is enough.
     twice = b.fmul(held(b, intrinsic(b, "llvm.fabs", x), None, 10.0), constant(x.type, 2.0))
     shifted = b.fadd(
         fma(b, twice, constant(x.type, math.log2(math.e)), constant(x.type, -0.25)), constant(x.type, SHIFT)
@@ -169,7 +168,15 @@ def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     one = constant(whole.type, 0x3F800000)
     scale = b.bitcast(b.add(b.shl(whole, constant(whole.type, 23)), one), x.type)
     above = fma(b, tail, scale, b.fsub(scale, constant(x.type, 1.0)))
-    return intrinsic(b, "llvm.copysign", b.fdiv(above, b.fadd(above, constant(x.type, 2.0))), x)
+    two = constant(x.type, 2.0)
+    below = b.fadd(above, two)
+    lost = b.fsub(above, b.fsub(below, two))
+    # What the sum and the quotient lost, divided once more: each alone would cost half an ulp.
+    inverse = b.fdiv(constant(x.type, 1.0), below)
+    quotient = b.fmul(above, inverse)
+    negated = b.fneg(quotient)
+    left = fma(b, negated, lost, fma(b, negated, below, above))
+    return intrinsic(b, "llvm.copysign", fma(b, left, inverse, quotient), x)
 
 
 @vector(activation.gelu.op)
