@@ -28,6 +28,8 @@ SHIFT = 1.5 * 2**23
 EXP = (0.5, 0.16666667, 0.04166627, 0.008333266, 0.0013946084, 0.00019917829)
 # (ln(1 + f) - f + f²/2)/f³ on sqrt(1/2) - 1 .. sqrt 2 - 1: 7.3e-10
 LOG = (0.3333331, -0.24999987, 0.20002227, -0.16669251, 0.14218658, -0.12384348, 0.11872976, -0.11789808, 0.06915368)
+# (tanh(√s) - √s)/√s³ on s <= 0.625²: 1.5e-10
+TANH = (-0.3333333, 0.1333321, -0.0539472, 0.021702968, -0.0081826737, 0.002147537)
 # erf(√s)/√s - 1 on s <= 0.921875²: 4e-10
 ERF = (0.12837917, -0.37612635, 0.11283702, -0.026859703, 0.0052017157, -0.0008149807, 8.3978018e-05)
 # ln erfc(a) on 0.921875 .. 3.95, weighted by erfc: 4e-11
@@ -156,27 +158,19 @@ def log1p(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 @vector(activation.tanh.op)
 def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    # (e^2a - 1)/(e^2a + 1) with the numerator right in relative terms, so that no other formula is needed near 0. An error
-    # of ln 2 is divided by e^2a where it is multiplied by many: one piece of it is enough.
-    twice = b.fmul(held(b, intrinsic(b, "llvm.fabs", x), None, 10.0), constant(x.type, 2.0))
-    shifted = b.fadd(
-        fma(b, twice, constant(x.type, math.log2(math.e)), constant(x.type, -0.25)), constant(x.type, SHIFT)
-    )
+    size, square, one = intrinsic(b, "llvm.fabs", x), b.fmul(x, x), constant(x.type, 1.0)
+    near = fma(b, b.fmul(square, size), polynomial(b, square, TANH), size)
+    # 1 - 2/(e^2a + 1). One piece of ln 2 is enough: its error grows with the exponent, which the quotient divides by e^2a.
+    twice = b.fmul(held(b, size, None, 10.0), constant(x.type, 2.0))
+    shifted = fma(b, twice, constant(x.type, math.log2(math.e)), constant(x.type, SHIFT))
     r = fma(b, b.fsub(constant(x.type, SHIFT), shifted), constant(x.type, math.log(2)), twice)
     tail = fma(b, polynomial(b, r, EXP), b.fmul(r, r), r)
     whole = bits(b, shifted)
-    one = constant(whole.type, 0x3F800000)
-    scale = b.bitcast(b.add(b.shl(whole, constant(whole.type, 23)), one), x.type)
-    above = fma(b, tail, scale, b.fsub(scale, constant(x.type, 1.0)))
-    two = constant(x.type, 2.0)
-    below = b.fadd(above, two)
-    lost = b.fsub(above, b.fsub(below, two))
-    # What the sum and the quotient lost, divided once more: each alone would cost half an ulp.
-    inverse = b.fdiv(constant(x.type, 1.0), below)
-    quotient = b.fmul(above, inverse)
-    negated = b.fneg(quotient)
-    left = fma(b, negated, lost, fma(b, negated, below, above))
-    return intrinsic(b, "llvm.copysign", fma(b, left, inverse, quotient), x)
+    power = b.add(b.shl(whole, constant(whole.type, 23)), constant(whole.type, 0x3F800000))
+    scale = b.bitcast(power, x.type)
+    far = b.fsub(one, b.fdiv(constant(x.type, 2.0), fma(b, tail, scale, b.fadd(scale, one))))
+    result = b.select(b.fcmp_ordered("<", size, constant(x.type, 0.625)), near, far)
+    return intrinsic(b, "llvm.copysign", result, x)
 
 
 @vector(activation.gelu.op)
