@@ -37,7 +37,7 @@ from rlx_core.ops import (
 )
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native import scalar
+from rlx_cpu.native import quotients, scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
@@ -120,6 +120,9 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         uses_threads=made.uses_threads,
     )
 
+
+SCALAR_CODE = (scalar, quotients)
+"""The modules that say what single ops become; importing them fills the table."""
 
 ELEMENTWISE = tuple(
     dict.fromkeys(
