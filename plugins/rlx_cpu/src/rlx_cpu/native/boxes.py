@@ -6,13 +6,13 @@ in nothing but numbers. Boxes of one result do not overlap, so any of them may b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
 from attrs import evolve, frozen
 
-__all__ = ["Axis", "Box", "Run", "repeated", "simplified", "tiled"]
+__all__ = ["Axis", "Box", "Run", "repeated", "simplified", "split", "tiled"]
 
 
 @frozen
@@ -148,8 +148,3 @@ def split(box: Box, block: int) -> Iterator[Box]:
             to=box.to + done * last.to,
             start=box.start + done * last.source,
         )
-
-
-def total_bytes(boxes: Iterable[Box], itemsize: int) -> int:
-    """Bytes that are written."""
-    return sum(box.size for box in boxes) * itemsize

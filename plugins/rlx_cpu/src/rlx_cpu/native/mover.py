@@ -80,7 +80,7 @@ class Mover:
             if source is not None and len(inner) == 2:
                 self._square(to, source, *inner)
             else:
-                self._row(to, source, inner[-1])
+                self.row(to, source, inner[-1])
             return
         axis = outer[0]
         with counting(self.builder, 0, axis.count) as i:
@@ -91,7 +91,8 @@ class Mover:
 
     # ---------------------------------------------------------------------------------------- rows
 
-    def _row(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+    def row(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+        """One axis from end to end; zeros where there is no source."""
         size = self.itemsize
         if axis.to != size:
             self._singly(to, source, axis)
