@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from harness import kernel
+
 from rlx_core.ir.graph import as_results
 from rlx_core.ir.op import Op
 from rlx_core.testing.cases import Program

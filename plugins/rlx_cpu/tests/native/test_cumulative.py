@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from exact import agrees, drawn
 from harness import kernel
+
 from rlx_core.ir.dtypes import c64, dtype
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, LinearRecurrence
 from rlx_core.testing.cases import Program, programs

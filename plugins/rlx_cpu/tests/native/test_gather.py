@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from exact import agrees, drawn
 from harness import kernel
+
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ops.indexing import Gather
 from rlx_core.testing.cases import Program, programs
@@ -33,7 +33,9 @@ def test_outside_is_the_nearest_end_or_the_fill(oob: Any, name: str) -> None:
     agrees(emit_gather, Gather(1, oob=oob, fill=1), [table, indices])
 
 
-@pytest.mark.parametrize("size", [(1, 1000, 700, 129), (40, 3, 2, 1), (2, 0, 5, 3), (0, 2, 5, 3), (2, 4, 0, 3)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(1, 1000, 700, 129), (40, 3, 2, 1), (2, 0, 5, 3), (0, 2, 5, 3), (2, 4, 0, 3)], ids=str
+)
 def test_tables_and_rows_of_any_number(size: tuple[int, int, int, int]) -> None:
     outer, n, count, inner = size
     rng = np.random.default_rng(0)

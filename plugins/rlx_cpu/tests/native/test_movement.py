@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from exact import agrees, drawn
+
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ir.op import Op
 from rlx_core.ops.creation import Full

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import agrees, drawn
 
 import rlx_core as rlx
 import rlx_cpu.plugin
-from exact import agrees, drawn
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ops.indexing import ScatterAdd
@@ -34,7 +34,15 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], name: str = "f32")
 
 
 # (tables before the axis, size, indices, row): threads share tables, columns, or rows.
-SIZES = [(1, 7, 50, 1), (1, 1000, 300, 3), (1, 64, 40, 130), (1, 9, 33, 700), (12, 5, 20, 17), (3, 1, 8, 65), (2, 0, 0, 4)]
+SIZES = [
+    (1, 7, 50, 1),
+    (1, 1000, 300, 3),
+    (1, 64, 40, 130),
+    (1, 9, 33, 700),
+    (12, 5, 20, 17),
+    (3, 1, 8, 65),
+    (2, 0, 0, 4),
+]
 
 
 @pytest.mark.parametrize("mode", ["set", "add", "max", "min"])

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import agrees, drawn
 
 import rlx_core as rlx
 import rlx_cpu.plugin
-from exact import agrees, drawn
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice, dynamic_update_slice
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs

@@ -201,7 +201,12 @@ def _beside(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Valu
         at = b.add(first, b.mul(group, index(line.n * line.inner * line.size)))
         whole = partial(line.beside, at, tuple(pieces(0, block, lanes)))
         rest = partial(line.beside, at, tuple(pieces(0, left, lanes)))
-        _choose(b, b.icmp_unsigned("==", number, index(blocks - 1)), rest if left else None, whole if line.inner >= block else None)
+        _choose(
+            b,
+            b.icmp_unsigned("==", number, index(blocks - 1)),
+            rest if left else None,
+            whole if line.inner >= block else None,
+        )
     return outer * blocks
 
 

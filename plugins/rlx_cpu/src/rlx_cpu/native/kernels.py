@@ -1,6 +1,17 @@
 """All native kernels: importing this module fills the table."""
 
-from rlx_cpu.native import attention, attention_backward, cumulative, gather, gemm, loops, math, movement, scatter, windows
+from rlx_cpu.native import (
+    attention,
+    attention_backward,
+    cumulative,
+    gather,
+    gemm,
+    loops,
+    math,
+    movement,
+    scatter,
+    windows,
+)
 from rlx_cpu.native.table import native
 
 __all__ = ["FAMILIES", "native"]

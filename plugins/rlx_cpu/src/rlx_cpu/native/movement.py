@@ -62,14 +62,10 @@ def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     return Emitted(name, uses_threads=units > 1 and nbytes >= WORTH_THREADS)
 
 
-def emit_boxes(
-    b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value, nthreads: ir.Value
-) -> int:
+def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value, nthreads: ir.Value) -> int:
     """One thread's share of all boxes; returns how many units there are."""
     parts = [
-        (piece, width, to, source)
-        for box, itemsize, to, source in boxes
-        for piece, width in prepared(box, itemsize)
+        (piece, width, to, source) for box, itemsize, to, source in boxes for piece, width in prepared(box, itemsize)
     ]
     units = [prod(a.count for a in box.axes[: unit_axes(box, width)]) for box, width, _, _ in parts]
     before = list(accumulate(units, initial=0))

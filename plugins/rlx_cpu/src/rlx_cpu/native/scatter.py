@@ -109,9 +109,7 @@ class Writer:
                 with whole:
                     self._part(line, start, self.block, None)
 
-    def _part(
-        self, line: ir.Value, start: ir.Value | int, width: int, rows: tuple[ir.Value, ir.Value] | None
-    ) -> None:
+    def _part(self, line: ir.Value, start: ir.Value | int, width: int, rows: tuple[ir.Value, ir.Value] | None) -> None:
         """A block of columns of one table, or a range of its rows."""
         b, problem, size = self.builder, self.problem, self.dtype.itemsize
         operands = 3 if self.is_started else 2
