@@ -3,13 +3,17 @@
 from rlx_cpu.native import (
     attention,
     attention_backward,
+    cumulative,
+    gather,
     gemm,
     loops,
     math,
     movement,
+    scatter,
     wide_circular,
     wide_error,
     wide_exponential,
+    windows,
 )
 from rlx_cpu.native.table import native
 
@@ -18,11 +22,15 @@ __all__ = ["FAMILIES", "native"]
 FAMILIES = (
     attention,
     attention_backward,
+    cumulative,
+    gather,
     gemm,
     loops,
     math,
     movement,
+    scatter,
     wide_circular,
     wide_error,
     wide_exponential,
+    windows,
 )

@@ -20,16 +20,19 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     activation,
+    along_axis,
     counting,
     creation,
     fused,
     fused_loop,
     indexing,
     kinds,
+    loss,
     movement,
     normalization,
     normalization_backward,
     piecewise,
+    rearrange,
     reduction,
     selection,
     softmax,
@@ -167,6 +170,11 @@ OTHERS = (
     creation.Iota,
     creation.Full,
     indexing.Gather,
+    along_axis.TakeAlongAxis,
+    loss.SoftmaxCrossEntropyWithLogits,
+    loss.SoftmaxCrossEntropyBackward,
+    rearrange.Tril,
+    rearrange.Triu,
 )
 
 native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop", is_generated=True)(emit_loop)
@@ -175,7 +183,9 @@ native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows", is_generat
 native.register(*OTHERS, when=is_loop, name="loop_of", is_generated=True)(emit_loop)
 native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise", is_generated=True)(emit_loop)
 native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary", is_generated=True)(emit_loop)
-native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(emit_loop)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(
+    emit_loop
+)
 native.register(
     fused_loop.FusedLoop,
     when=(is_loop, reads_in_place),
