@@ -15,7 +15,6 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing, Program, Target
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_cpu.kernels import kernels
 
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
@@ -61,12 +60,19 @@ def is_native(options: Mapping[str, Any]) -> bool:
 
 @cache
 def kernel_table(is_native: bool) -> KernelTable:
-    """All kernels of a tier: the NumPy rows, and for the native tier its own before them."""
-    if not is_native:
-        return kernels
-    from rlx_cpu.native.kernels import native
+    """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
 
-    return native.install(kernels)
+    def fill(table: KernelTable) -> None:
+        from rlx_cpu.kernels import kernels
+
+        if is_native:
+            from rlx_cpu.native.table import native
+
+            table.merge(native.before(kernels))
+        else:
+            table.merge(kernels)
+
+    return KernelTable("cpu", plugin="cpu", fill=fill)
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
@@ -86,8 +92,8 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> 
     chosen = settings(options)
     if chosen is None:
         return None
-    from rlx_cpu.native.kernels import native
     from rlx_cpu.native.program import NativeProgram
+    from rlx_cpu.native.table import native
 
     return NativeProgram(lir, table, native, chosen)
 

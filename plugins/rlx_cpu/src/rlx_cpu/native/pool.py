@@ -27,17 +27,21 @@ from rlx_cpu.native.isa import Isa, host_isa
 from rlx_cpu.native.jit import Code, compile_module, new_module
 from rlx_cpu.native.library import addresses
 
-__all__ = ["STEP_WORDS", "Pool", "pool_for", "run_alone"]
+__all__ = ["RECORD_WORDS", "STEP_WORDS", "Pool", "can_record", "pool_for", "run_alone"]
 
 STEP_WORDS: Final = 3
 """Words of a step in a job: its function, the bytes from the table's start to its buffers, and its flags."""
+
+RECORD_WORDS: Final = 3
+"""Words that a thread writes of a step where a record is kept: nanoseconds when it began, when its share was done, when it
+went on after the barrier."""
 
 THREADED, BARRIER = 1, 2
 """Flags of a step: all threads take part; all threads meet after it."""
 
 # Byte offsets in the control block; what different threads write is a cache line apart.
 _GENERATION, _DONE, _ARRIVED, _PHASE, _JOB, _PARKED = 0, 128, 256, 384, 512, 640
-_STEPS, _COUNT, _TABLE = _JOB, _JOB + 8, _JOB + 16
+_STEPS, _COUNT, _TABLE, _RECORD = _JOB, _JOB + 8, _JOB + 16, _JOB + 24
 _LINE = 64
 
 _PATIENCE: Final = 4096
@@ -68,18 +72,22 @@ class Pool:
             seen = work(control, tid, self.size, seen, turns)
             self._sleep[tid].acquire()
 
-    def run(self, steps: int, count: int, table: int) -> None:
-        """Run `count` steps with all threads, or alone if another run has them."""
+    def run(self, steps: int, count: int, table: int, record: int = 0) -> None:
+        """Run `count` steps with all threads, or alone if another run has them.
+
+        Args:
+            record: Where each thread writes `RECORD_WORDS` a step, thread after thread; 0 for no record.
+        """
         if not self._busy.acquire(blocking=False):
-            run_alone(steps, count, table)
+            run_alone(steps, count, table, record)
             return
         try:
-            if self._runtime.start(self._control, steps, count, table, self.size):
+            if self._runtime.start(self._control, steps, count, table, record, self.size):
                 for tid in range(1, self.size):
                     if self._runtime.unpark(self._control, tid):
                         keep_off_this_cpu(self._thread_ids[tid], tid)
                         self._sleep[tid].release()
-            self._runtime.finish(self._control, steps, count, table, self.size)
+            self._runtime.finish(self._control, steps, count, table, record, self.size)
         finally:
             self._busy.release()
 
@@ -127,9 +135,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def run_alone(steps: int, count: int, table: int) -> None:
+def run_alone(steps: int, count: int, table: int, record: int = 0) -> None:
     """Run `count` steps with the calling thread alone."""
-    runtime().drive(0, steps, count, table, 0, 1)
+    runtime().drive(0, steps, count, table, record, 0, 1)
+
+
+def can_record() -> bool:
+    """Whether this platform has the clock that records are made with."""
+    return "clock_gettime" in addresses()
 
 
 # --------------------------------------------------------------------------------- the native half
@@ -141,10 +154,10 @@ class Runtime:
     def __init__(self, code: Code) -> None:
         word = ctypes.c_int64
         self._code = code
-        self.drive = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("drive"))
+        self.drive = ctypes.CFUNCTYPE(None, *[word] * 7)(code.address("drive"))
         self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
-        self.start = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("start"))
-        self.finish = ctypes.CFUNCTYPE(None, *[word] * 5)(code.address("finish"))
+        self.start = ctypes.CFUNCTYPE(word, *[word] * 6)(code.address("start"))
+        self.finish = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("finish"))
         self.unpark = ctypes.CFUNCTYPE(word, word, word)(code.address("unpark"))
         pauses = ctypes.CFUNCTYPE(None, word)(code.address("pauses"))
         pauses(1000)
@@ -166,6 +179,7 @@ def runtime_module(isa: Isa) -> ir.Module:
     module = new_module("runtime")
     _pauses(module, isa)
     _barrier(module, isa)
+    _clock(module)
     _drive(module)
     _work(module, isa)
     _start(module)
@@ -252,27 +266,53 @@ def _barrier(module: ir.Module, isa: Isa) -> None:
     b.ret_void()
 
 
+def _clock(module: ir.Module) -> None:
+    """`clock()`: nanoseconds of the system's monotonic clock; 0 on a platform without one."""
+    function, b = _function(module, "clock", I64, 0)
+    function.linkage = "internal"
+    if not can_record():
+        b.ret(_word(0))
+        return
+    spec = b.alloca(I64, size=2)
+    spec.align = 8
+    get = declare(module, "clock_gettime", I32, [I32, POINTER])
+    b.call(get, [ir.Constant(I32, time.CLOCK_MONOTONIC), spec])
+    seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
+    b.ret(b.add(b.mul(seconds, _word(1_000_000_000)), nanoseconds))
+
+
 def _drive(module: ir.Module) -> None:
-    """`drive(control, steps, count, table, tid, n)`: one thread's share of all steps."""
-    function, b = _function(module, "drive", VOID, 6)
-    control, steps, count, table, tid, threads = function.args
+    """`drive(control, steps, count, table, record, tid, n)`: one thread's share of all steps."""
+    function, b = _function(module, "drive", VOID, 7)
+    control, steps, count, table, record, tid, threads = function.args
     kernel = ir.FunctionType(VOID, [POINTER, I64, I64])
     is_first = b.icmp_signed("==", tid, _word(0))
     is_alone = b.icmp_signed("==", threads, _word(1))
+    is_recorded = b.icmp_signed("!=", record, _word(0))
+    own_record = b.add(record, b.mul(b.mul(tid, count), _word(8 * RECORD_WORDS)))
     with counted(b, _word(0), count) as i:
         step = _pointer(b, b.add(steps, b.mul(i, _word(8 * STEP_WORDS))))
+        line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
+
+        def stamp(position: int, line: ir.Value = line) -> None:
+            with b.if_then(is_recorded, likely=False):
+                b.store(b.call(module.globals["clock"], []), _pointer(b, line, 8 * position), align=8)
+
         code, offset, flags = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
         run = b.inttoptr(code, kernel.as_pointer())
         buffers = _pointer(b, b.add(table, offset))
         is_shared = b.icmp_signed("!=", b.and_(flags, _word(THREADED)), _word(0))
+        stamp(0)
         with b.if_else(is_shared) as (shared, alone):
             with shared:
                 b.call(run, [buffers, tid, threads])
             with alone, b.if_then(is_first):
                 b.call(run, [buffers, _word(0), _word(1)])
+        stamp(1)
         meets = b.and_(b.icmp_signed("!=", b.and_(flags, _word(BARRIER)), _word(0)), b.not_(is_alone))
         with b.if_then(meets):
             b.call(module.globals["barrier"], [control, threads])
+        stamp(2)
     b.ret_void()
 
 
@@ -321,10 +361,10 @@ def _work(module: ir.Module, isa: Isa) -> None:
     b.ret(last)
 
     b.position_at_end(serve)
-    steps, count, table = (
-        b.load(_pointer(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE)
+    steps, count, table, record = (
+        b.load(_pointer(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE, _RECORD)
     )
-    b.call(module.globals["drive"], [control, steps, count, table, tid, threads])
+    b.call(module.globals["drive"], [control, steps, count, table, record, tid, threads])
     b.atomic_rmw("add", _pointer(b, control, _DONE), _word(1), "seq_cst")
     last.add_incoming(now, b.block)
     turns.add_incoming(_word(0), b.block)
@@ -332,10 +372,10 @@ def _work(module: ir.Module, isa: Isa) -> None:
 
 
 def _start(module: ir.Module) -> None:
-    """`start(control, steps, count, table, n)`: publish a job; how many workers sleep."""
-    function, b = _function(module, "start", I64, 5)
-    control, steps, count, table, threads = function.args
-    for value, offset in ((steps, _STEPS), (count, _COUNT), (table, _TABLE)):
+    """`start(control, steps, count, table, record, n)`: publish a job; how many workers sleep."""
+    function, b = _function(module, "start", I64, 6)
+    control, steps, count, table, record, threads = function.args
+    for value, offset in ((steps, _STEPS), (count, _COUNT), (table, _TABLE), (record, _RECORD)):
         b.store(value, _pointer(b, control, offset), align=8)
     _write(b, _pointer(b, control, _DONE), _word(0))
     b.atomic_rmw("add", _pointer(b, control, _GENERATION), _word(1), "seq_cst")
@@ -348,10 +388,10 @@ def _start(module: ir.Module) -> None:
 
 
 def _finish(module: ir.Module, isa: Isa) -> None:
-    """`finish(control, steps, count, table, n)`: the caller's own share, then wait for the others."""
-    function, b = _function(module, "finish", VOID, 5)
-    control, steps, count, table, threads = function.args
-    b.call(module.globals["drive"], [control, steps, count, table, _word(0), threads])
+    """`finish(control, steps, count, table, record, n)`: the caller's own share, then wait for the others."""
+    function, b = _function(module, "finish", VOID, 6)
+    control, steps, count, table, record, threads = function.args
+    b.call(module.globals["drive"], [control, steps, count, table, record, _word(0), threads])
     others = b.sub(threads, _word(1))
     head, more, done = (function.append_basic_block(n) for n in ("head", "more", "done"))
     place = _pointer(b, control, _DONE)

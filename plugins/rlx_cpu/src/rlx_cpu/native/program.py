@@ -12,7 +12,6 @@ from itertools import groupby
 import numpy as np
 from attrs import define, frozen
 
-from rlx_core.errors import RlxError
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
@@ -20,9 +19,10 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import allocate
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.pool import BARRIER, STEP_WORDS, THREADED, pool_for, run_alone
+from rlx_cpu.native.pool import BARRIER, RECORD_WORDS, STEP_WORDS, THREADED, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
+from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
 
 __all__ = ["NativeProgram"]
@@ -78,7 +78,7 @@ class NativeProgram(Program):
         self._frames.bind(params)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        frames = self._frames
+        frames, profile = self._frames, active()
         version, frame = frames.take()
         try:
             frames.fill(frame, inputs)
@@ -86,9 +86,12 @@ class NativeProgram(Program):
             with np.errstate(all="ignore"):
                 for part in self._parts:
                     if isinstance(part, Run):
-                        self._native(part, table)
-                    else:
+                        self._native(part, table, profile)
+                    elif profile is None:
                         part.run(frame.arrays)
+                    else:
+                        with profile.timing(part.step):
+                            part.run(frame.arrays)
             return frames.deliver(frame)
         finally:
             frames.give_back(version, frame)
@@ -194,18 +197,24 @@ class NativeProgram(Program):
                 place = frames.places[value]
                 key = (place, each.emitted.function, i)
                 if key not in made:
-                    made[key] = aligned(pack.pack(frame.arrays[place]), pack.nbytes)
+                    made[key] = pack.pack(frame.arrays[place])
                 arrays[number, i] = made[key]
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
 
-    def _native(self, run: Run, table: Table) -> None:
+    def _native(self, run: Run, table: Table, profile: Profile | None) -> None:
         settings = self.compiled.settings
         steps, base = run.words.ctypes.data, table.words.ctypes.data
-        if run.uses_threads and settings.threads > 1:
-            pool_for(settings.threads, settings.spin_us).run(steps, run.count, base)
+        threads = settings.threads if run.uses_threads else 1
+        stamps = None if profile is None or not can_record() else np.zeros((threads, run.count, RECORD_WORDS), np.int64)
+        record = 0 if stamps is None else stamps.ctypes.data
+        if threads > 1:
+            pool_for(threads, settings.spin_us).run(steps, run.count, base, record)
         else:
-            run_alone(steps, run.count, base)
+            run_alone(steps, run.count, base, record)
+        if profile is not None and stamps is not None:
+            # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
+            profile.add_native([s.step for s in run.steps], stamps[stamps[:, -1, 2] > 0])
         if table.status.size and table.status[:, 0].any():
             self._raise(table)
 
@@ -217,20 +226,10 @@ class NativeProgram(Program):
         table.status[:] = 0
         each = statuses[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
-        error = each.emitted.fault(offender)
-        raise at_node(error, each.step) if isinstance(error, RlxError) else error
+        raise at_node(each.emitted.fault(offender), each.step)
 
 
 def address_of(array: np.ndarray) -> int:
     """Where an array's first element is."""
     found: int = array.__array_interface__["data"][0]
     return found
-
-
-def aligned(array: np.ndarray, nbytes: int) -> np.ndarray:
-    """The array's bytes at an address that packs may count on."""
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    assert flat.size == nbytes, f"a pack has {flat.size} bytes, {nbytes} were announced"
-    room = allocate(nbytes, ALIGNMENT)
-    room[:] = flat
-    return room
