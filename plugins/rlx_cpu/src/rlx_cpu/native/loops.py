@@ -36,7 +36,7 @@ from rlx_core.ops import (
     structural,
 )
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.kernels import condition
+from rlx_core.pipeline.kernels import Condition, condition
 from rlx_cpu.native import scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
@@ -67,9 +67,14 @@ def operand_types(node: Node) -> tuple[TensorType | None, ...]:
     return tuple(None if v is None else v.type for v in node.operands)
 
 
-@condition("a meaning that is one loop kernel of steps with native code")
-def is_loop(node: Node) -> bool:
-    return reason_against(node.op, operand_types(node)) is None
+def reason_at(node: Node) -> str | None:
+    """Why a node is no native loop kernel."""
+    return reason_against(node.op, operand_types(node))
+
+
+is_loop = Condition(
+    "a meaning that is one loop kernel of steps with native code", lambda node: reason_at(node) is None, reason_at
+)
 
 
 @condition("operands of a result's type to be read where that result is written")
@@ -172,7 +177,9 @@ native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows", is_generat
 native.register(*OTHERS, when=is_loop, name="loop_of", is_generated=True)(emit_loop)
 native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise", is_generated=True)(emit_loop)
 native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary", is_generated=True)(emit_loop)
-native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(emit_loop)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(
+    emit_loop
+)
 native.register(
     fused_loop.FusedLoop,
     when=(is_loop, reads_in_place),
