@@ -28,7 +28,7 @@ def compiled():
 def test_the_loops_of_the_listing_are_those_that_are_compiled(compiled) -> None:
     lir = compiled.executable.lir
     own = {n: layout for n, layout in layouts(lir, native) if native.emitter(lir.steps[n].kernel) is emit_loop}
-    assert len(own) >= 2
+    assert own, "the program has loops of its own"
     for number, layout in own.items():
         text = compiled.emit("loops", number).partition("\n")[2]
         assert text == print_kernel(loop_kernel(lir.steps[number].node, layout))
@@ -45,7 +45,6 @@ def test_every_step_is_in_one_listing_and_equal_steps_share_one(compiled, level)
 
 
 def test_a_function_is_called_after_its_first_step(compiled) -> None:
-    names = [s.node.op.name.removeprefix("rlx.") for s in compiled.executable.lir.steps]
-    assert names[0] == "fused_matmul_bias_act"
-    assert f'@"step0_{names[0]}"' in compiled.emit("llvm", names[0])
-    assert f"step0_{names[0]}:" in compiled.emit("asm", 0)
+    (number,) = (n for n, s in enumerate(compiled.executable.lir.steps) if s.node.op.name == "rlx.sum")
+    assert f'@"step{number}_sum"' in compiled.emit("llvm", "sum")
+    assert f"step{number}_sum:" in compiled.emit("asm", number)
