@@ -23,7 +23,7 @@ def check_kernel(kernel: Kernel) -> Kernel:
     faults = [Fact(where, what) for where, what in _faults(kernel)]
     if faults:
         raise VerifyError(
-            f"kernel {kernel.name}: {len(faults)} rules are broken, the first at {faults[0].label}", *faults
+            f"kernel {kernel.name}: {len(faults)} {'rule is' if len(faults) == 1 else 'rules are'} broken, the first at {faults[0].label}", *faults
         )
     return kernel
 
