@@ -54,7 +54,7 @@ def reason_against(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
         return "a meaning that is one loop kernel"
     held = {term.dtype for term in formula.terms}
     if not held.issubset(scalar.DTYPES):
-        return f"dtypes of registers, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
+        return f"dtypes that native code has, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
     for term in formula.terms:
         if isinstance(term, Apply):
             refused = scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
