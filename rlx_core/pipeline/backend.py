@@ -10,7 +10,7 @@ import numpy as np
 from attrs import field, frozen
 
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 __all__ = ["Backend", "Level", "Listing", "ObjectStore", "Program", "Target"]
 
@@ -27,6 +27,8 @@ class Target:
         region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
         epilogues: Op names that may follow a product in one kernel.
         properties: Device properties that change generated code; part of the fingerprint.
+        tiers: Where kernels may run, best first: `("native", "numpy")`; empty if there is but one place, and nothing to tell.
+            A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the last one.
     """
 
     name: str
@@ -36,6 +38,11 @@ class Target:
     region_limits: tuple[int, int] | None = None
     epilogues: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(factory=dict)
+    tiers: tuple[str, ...] = ()
+
+    def tier(self, kernel: Kernel) -> str | None:
+        """Where a kernel runs; `None` for a target that has no tiers."""
+        return (kernel.tier or self.tiers[-1]) if self.tiers else None
 
 
 @frozen

@@ -91,7 +91,7 @@ class Compiled:
 
     def report_for(self, lir: Lir) -> Report:
         """The report with the memory plan of a specialised program."""
-        return evolve(self.report, lir=lir)
+        return evolve(self.report, lir=lir, stages={**self.report.stages, "LIR steps": len(lir.steps)})
 
 
 class ProgramCache(Protocol):
@@ -301,6 +301,7 @@ class Job:
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
+            device=self.target,
         )
         return Compiled(lir, self.backend, self.target, self.options, report)
 

@@ -29,6 +29,7 @@ class CpuBackend(Backend):
             alignment=64,  # a cache line, and the widest vector of AVX-512
             accepts_views=True,
             properties=tier.properties(options),
+            tiers=tier.tiers(options),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:

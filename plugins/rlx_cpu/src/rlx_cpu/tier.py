@@ -31,6 +31,7 @@ __all__ = [
     "properties",
     "reason_without",
     "settings",
+    "tiers",
 ]
 
 TIERS = ("auto", "native", "numpy")
@@ -75,6 +76,11 @@ def kernel_table(is_native: bool) -> KernelTable:
             table.merge(kernels)
 
     return KernelTable("cpu", plugin="cpu", fill=fill)
+
+
+def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tiers that programs under these options use, best first."""
+    return ("native", "numpy") if is_native(options) else ("numpy",)
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
