@@ -15,7 +15,6 @@ from rlx_core.codegen.formula import Place as Element
 from rlx_core.codegen.formula import Read
 from rlx_core.codegen.layout import Memory
 from rlx_core.codegen.loops import Apply, Bound, Kernel
-from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -39,7 +38,7 @@ from rlx_core.ops import (
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import scalar
-from rlx_cpu.native.contract import Emitted, Layout, Place
+from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
 from rlx_cpu.native.table import native
@@ -112,15 +111,12 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     made = LlvmPrinter(module, isa).print(kernel, name)
     sizes = [v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked]
 
-    def fault(number: int) -> Exception:
-        title = node.op.name.rpartition(".")[2]
-        return IndexRangeError(f"{title}: index {number} is outside an axis of {sizes[0]} elements")
-
+    title = node.op.name.rpartition(".")[2]
+    fault = Fault(f"{title}: index {{}} is outside an axis of {sizes[0]} elements") if made.has_status else None
     return Emitted(
         made.function,
         workspace=made.workspace,
-        has_status=made.has_status,
-        fault=fault if made.has_status else None,
+        fault=fault,
         uses_threads=made.uses_threads,
     )
 
