@@ -11,14 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from rlx_core.errors import RlxError
-from rlx_core.pipeline.compile import compile_graph
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.compile import Compiled, compile_graph, set_up
+from rlx_core.pipeline.config import Configuration
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.generate import Generated, generate
@@ -26,12 +28,12 @@ from rlx_core.testing.kept import text_of, write_case
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["CPU_WAYS", "Way", "complaint", "reduced", "run_once"]
+__all__ = ["CPU_WAYS", "Way", "complaint", "reduced"]
 
 CHUNK = 40  # programs a process: one that dies takes no more with it
 
 
-@frozen
+@frozen(eq=False)
 class Way:
     """One way of compiling a program.
 
@@ -62,12 +64,36 @@ CPU_WAYS = (
 """How programs are tried on the target `cpu`. Without passes NumPy runs all of them and native code every fourth."""
 
 
-def run_once(program: Generated, config: Mapping[str, Any], target: str, host: PluginHost | None) -> list[np.ndarray]:
-    """The outputs of a program on copies of its arrays."""
-    compiled = compile_graph(program.graph, target=target, config=config, host=host, donations=program.donations)
+def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
+    """The outputs of a compiled program on copies of its arrays."""
     executable = Executable(compiled)
     executable.set_params({name: array.copy() for name, array in program.params.items()})
     return list(executable.run({name: array.copy() for name, array in program.inputs.items()}))
+
+
+def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None) -> Compiled:
+    """A program compiled one way; the configuration file is read once for all programs."""
+    plugins, configuration = configured(way, host)
+    return compile_graph(
+        program.graph, target=target, config=configuration, host=plugins, donations=program.donations
+    )
+
+
+def repeated(compiled: Compiled, way: Way) -> Compiled:
+    """The same plan under other options of the target, so that only running it differs."""
+    options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
+    return evolve(compiled, lir=evolve(compiled.lir, options=options))
+
+
+def _options(lir: Lir) -> dict[str, Any]:
+    found = lir.options["options"]
+    assert isinstance(found, Mapping), "a plan's options are a table"
+    return dict(found)
+
+
+@cache
+def configured(way: Way, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
+    return set_up(way.config, host)
 
 
 def complaint(
@@ -76,11 +102,16 @@ def complaint(
     """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is."""
     wanted = yardstick(program.graph, program.fed)
     results: dict[str, list[np.ndarray]] = {}
+    plans: dict[str, Compiled] = {}
     for way in ways:
         if program.seed >= 0 and program.seed % way.every:
             continue
         try:
-            found = run_once(program, way.config, target, host)
+            if way.repeats is None:
+                plans[way.name] = compiled_for(program, way, target, host)
+            else:
+                plans[way.name] = repeated(plans[way.repeats], way)
+            found = run_once(program, plans[way.name])
         except Exception as error:  # whatever it is, the interpreter ran the same program
             return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         wrong = wanted.complaint(found)
