@@ -130,7 +130,15 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
         interpret(made_graph, fed, mode="wide")
     except (RlxError, AssertionError, KeyError, ValueError, IndexError, TypeError):
         return  # types that do not fit one another: not a program
-    donations = {} if change.outputs else {n: i for n, i in program.donations.items() if n in made_graph.input_types}
+    kept = change.outputs or graph.outputs
+    donations: dict[str, int | None] = {}
+    for name, index in program.donations.items():
+        if name in made_graph.input_types:
+            found = [] if index is None else [i for i, v in enumerate(kept) if v is graph.outputs[index]]
+            donations[name] = found[0] if found else None
+    for name, index in donations.items():
+        if index is not None and made_graph.outputs[index].type != made_graph.input_types[name]:
+            return
     yield Generated(made_graph, fed, donations)
 
 
