@@ -28,7 +28,7 @@ def compiled():
 def test_the_loops_of_the_listing_are_those_that_are_compiled(compiled) -> None:
     lir = compiled.executable.lir
     own = {n: layout for n, layout in layouts(lir, native) if native.emitter(lir.steps[n].kernel) is emit_loop}
-    assert len(own) >= 3
+    assert own, "the program has loops of its own"
     for number, layout in own.items():
         text = compiled.emit("loops", number).partition("\n")[2]
         assert text == print_kernel(loop_kernel(lir.steps[number].node, layout))
