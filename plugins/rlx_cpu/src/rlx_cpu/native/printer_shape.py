@@ -111,7 +111,8 @@ class Shape:
 
     @property
     def workspace(self) -> int:
-        return len(self.plan.kept) * -(-self.row_bytes // ALIGNMENT) * ALIGNMENT
+        # A row without elements still has a place: its loop is printed, though it never runs.
+        return len(self.plan.kept) * -(-max(self.row_bytes, 1) // ALIGNMENT) * ALIGNMENT
 
 
 def lanes_of(kernel: Kernel, isa: Isa) -> int:
