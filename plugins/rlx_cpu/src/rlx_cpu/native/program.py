@@ -12,14 +12,14 @@ from itertools import groupby
 import numpy as np
 from attrs import define, frozen
 
-from rlx_core.ir.lir import Lir
+from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import allocate
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.pool import BARRIER, RECORD_WORDS, STEP_WORDS, THREADED, can_record, pool_for, run_alone
+from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
 from rlx_cpu.profile import Profile, active
@@ -30,14 +30,15 @@ __all__ = ["NativeProgram"]
 
 @frozen(eq=False)
 class Run:
-    """A maximal run of native steps, as words for the driver."""
+    """A maximal run of native steps, as words for the driver; a step with a prologue is there twice."""
 
     words: np.ndarray
-    steps: tuple[NativeStep, ...]
+    steps: tuple[Step, ...]
     uses_threads: bool
 
     @property
     def count(self) -> int:
+        """How many calls it is for one thread."""
         return len(self.steps)
 
 
@@ -122,14 +123,17 @@ class NativeProgram(Program):
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
         code = self.compiled.code
         assert code is not None, "native steps have code"
-        words = np.zeros((len(steps), STEP_WORDS), np.int64)
-        for i, each in enumerate(steps):
-            threaded = each.emitted.uses_threads
-            following = steps[i + 1].emitted.uses_threads if i + 1 < len(steps) else False
+        threads = self.compiled.settings.threads
+        phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
+        words = np.zeros((len(phases), STEP_WORDS), np.int64)
+        is_serial = False
+        for i, (each, name) in enumerate(phases):
             # One thread's steps follow one another by themselves; everything else meets in between.
-            flags = THREADED * threaded + BARRIER * (i + 1 < len(steps) and (threaded or following))
-            words[i] = code.address(each.emitted.function), 8 * each.first, flags
-        return Run(words, tuple(steps), any(s.emitted.uses_threads for s in steps))
+            before, is_serial = is_serial, not each.emitted.uses_threads
+            following = phases[i + 1][0].emitted.uses_threads if i + 1 < len(phases) else True
+            parts = (0 if before else 1) if is_serial else max(each.emitted.parts, threads)
+            words[i] = code.address(name), 8 * each.first, parts, following or not is_serial
+        return Run(words, tuple(each.step for each, _ in phases), any(s.emitted.uses_threads for s in steps))
 
     def _addresses(self) -> tuple[list[tuple[int, int, int]], dict[int, tuple[np.ndarray, np.ndarray]]]:
         """(word, place of the root, byte offset) of what is filled in once; and per place of what each run brings."""
@@ -214,7 +218,7 @@ class NativeProgram(Program):
             run_alone(steps, run.count, base, record)
         if profile is not None and stamps is not None:
             # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
-            profile.add_native([s.step for s in run.steps], stamps[stamps[:, -1, 2] > 0])
+            profile.add_native(run.steps, stamps[stamps[:, -1, 2] > 0])
         if table.status.size and table.status[:, 0].any():
             self._raise(table)
 
