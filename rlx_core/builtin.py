@@ -122,6 +122,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="Chains of element-wise ops become one op.",
         ),
         PassSpec(
+            "rlx.fuse-loops",
+            "rlx_core.passes.fuse_loops:FuseLoops",
+            summary="Neighbouring loop nests become one.",
+        ),
+        PassSpec(
             "rlx.unfuse-regions",
             "rlx_core.passes.unfuse_regions:UnfuseRegions",
             summary="Element-wise regions become chains again.",
@@ -175,8 +180,8 @@ FUSE = (
 
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "dead-code")
-"""Regions once more at the end, because decompositions are element-wise for the most part."""
+LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-loops", "dead-code")
+"""Regions once more at the end, because decompositions are element-wise for the most part; then the loops around them."""
 
 
 @hookimpl

@@ -98,12 +98,12 @@ def first_sample(op: type[Op]) -> Sample | None:
 
 
 def listed_types(text: str) -> list[TensorType | None]:
-    """`"f32[4, 8], _, f32[8]"` as types; a comma inside brackets separates dims.
+    """`"f32[4, 8], _, f32[8]"` as types, with or without the commas; inside brackets a comma separates dims.
 
     Raises:
         RlxError: One is no type.
     """
-    words = [word.strip() for word in re.split(r",(?![^\[]*\])", text)]
+    words = re.split(r"[,\s]+(?![^\[]*\])", text)
     return [None if word == ABSENT else spec(word) for word in words if word]
 
 
@@ -132,13 +132,15 @@ def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def program(op: type[Op], attributes: dict[str, Any], types: Sequence[TensorType | None]) -> tuple[Graph, Node]:
+def program(
+    op: type[Op], attributes: dict[str, Any], types: Sequence[TensorType | None], name: str = "why"
+) -> tuple[Graph, Node]:
     """The op applied to inputs of these types, as a user's call would apply it, and its node.
 
     Raises:
         RlxError: It does not take them; the message says so in the op's own words.
     """
-    builder = Builder("why")
+    builder = Builder(name)
     names = [f"x{i}" for i in range(len(types))]
     operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
     with building(builder):

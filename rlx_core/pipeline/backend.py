@@ -12,7 +12,7 @@ from attrs import field, frozen
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.kernels import KernelTable
 
-__all__ = ["Backend", "Program", "Target"]
+__all__ = ["Backend", "Level", "Listing", "Program", "Target"]
 
 
 @frozen(eq=False)
@@ -36,6 +36,36 @@ class Target:
     region_limits: tuple[int, int] | None = None
     epilogues: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class Level:
+    """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
+
+    Attributes:
+        name: What users write.
+        summary: What it is, in a few words.
+        comment: How a comment begins in it.
+    """
+
+    name: str
+    summary: str
+    comment: str = "#"
+
+
+@frozen
+class Listing:
+    """What steps of a plan are at one level; steps that share one function share a listing.
+
+    Attributes:
+        steps: Numbers of steps.
+        text: In the language of the level; empty if these steps have nothing there.
+        note: What else there is to say: why there is no text, which tiles were chosen.
+    """
+
+    steps: tuple[int, ...]
+    text: str
+    note: str = ""
 
 
 class Program(ABC):
@@ -93,6 +123,22 @@ class Backend(ABC):
             target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
             options: The resolved plan.
         """
+
+    def levels(self, target: Target) -> tuple[Level, ...]:
+        """The languages below the loop language in which `emit` can print a program for `target`, in order."""
+        return ()
+
+    def emit(
+        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
+    ) -> Sequence[Listing]:
+        """The code of some steps, as `compile` would make it.
+
+        Args:
+            lir, target, options: As for `compile`.
+            level: The name of one of `levels(target)`.
+            steps: Whose code to print; each is in one listing of the result.
+        """
+        raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
 
     def devices(self) -> list[str]:
         """Human-readable names of what is there; empty if nothing is."""

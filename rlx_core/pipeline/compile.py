@@ -10,9 +10,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import attrs
+import numpy as np
 from attrs import evolve, field, frozen
 
 from rlx_core.errors import DeviceError, FormatError
@@ -24,7 +27,7 @@ from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.serialize import load, save
+from rlx_core.ir.serialize import load_plan, save
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.passes.fusion_report import FusionReport, fusion_report
@@ -39,7 +42,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.legalize import survey
 from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.plan import Plan, activate_pipeline, resolve_plan
+from rlx_core.pipeline.plan import Plan, activate_pipeline, plan_hash, resolve_plan
 from rlx_core.pipeline.prepare import split_prepare
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
@@ -158,7 +161,7 @@ def find_or_compile(
         source = "disk"
         return job.restore(data)
 
-    kept = cache(job.plan.configuration)
+    kept = cache(job.configuration)
     found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
@@ -172,36 +175,65 @@ def sources_of(graph: Graph) -> dict[str, Source | None]:
 
 @frozen(eq=False)
 class Job:
-    """One compilation with everything resolved that decides its result.
+    """One compilation: everything that decides its result.
 
     Attributes:
         graph: The program as it was given.
-        plan: The resolved pipeline.
+        configuration: What was said about it.
         target: The device with all contributed kernels.
         backend: Its compiler.
-        key: Hex digest of all of it: the name of the result in caches.
+        registry: Everybody who takes part.
     """
 
     graph: Graph
-    plan: Plan
+    configuration: Configuration
     target: Target
     backend: Backend
     host: PluginHost
-    events: Events
+    registry: Registry
     donations: Mapping[str, int | None]
     output_names: Sequence[str] | None
-    key: str
     seconds: dict[str, float] = field(factory=dict)
+
+    @cached_property
+    def events(self) -> Events:
+        return Events(self.registry, self.graph.name, self.target.name)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The resolved pipeline; a result that is found in a cache does without."""
+        return resolve_plan(self.configuration, self.registry, self.target)
+
+    @cached_property
+    def key(self) -> str:
+        """Hex digest of all of it: the name of the result in caches.
+
+        What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
+        it resolved to find out.
+        """
+        stamp = self.host.stamp()
+        resolved = {"plan": self.plan.hash} if stamp is None else {"plugins": stamp, **settled(self)}
+        return fingerprint(
+            self.graph,
+            context={
+                "rlx": API_VERSION,
+                "numpy": np.__version__,  # it folds constants
+                "backend": self.registry.digest("backends", self.target.name),
+                "donations": self.donations,
+                "outputs": list(self.output_names or ()),
+                **resolved,
+            },
+        )
 
     @property
     def options(self) -> PlanOptions:
-        memory = self.plan.configuration.memory
+        memory = self.configuration.memory
         return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
 
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
         with self.timed("passes"):
-            run = self.plan.run(self.graph, watch_for(self.plan.configuration.printing, self.events))
+            run = self.plan.run(self.graph, watch_for(self.configuration.printing, self.events))
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -218,30 +250,37 @@ class Job:
         stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         fusion = fusion_report(self.graph, run, [p.made for p in self.plan.passes])
-        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes, fusion)
+        dispatch = run.notes["dispatch"]
+        return self.finished(lir, stages, run.passes, lambda: dispatch, prepared.nbytes, fusion)
 
     def stored(self, compiled: Compiled) -> bytes:
         """The bytes of a compiled program that another process can go on from."""
         return save(Module.of_lir(compiled.lir))
 
     def restore(self, data: bytes) -> Compiled:
-        """The compiled program from its bytes, verified; any fault in them raises."""
+        """The compiled program from its bytes; any fault in them raises.
+
+        The plan was verified before it was stored, and its digest says that it is still the same.
+        """
         with self.timed("read"):
-            module = load(data, HostOps(self.host))
-            if not isinstance(module, Module) or module.lir.fingerprint != self.key:
+            lir = load_plan(data, HostOps(self.host))
+            if lir.fingerprint != self.key:
                 raise FormatError(f"cache: the entry is not program {self.key[:12]}")
-            dispatcher = self.plan.dispatcher
-            assert dispatcher is not None, "a job has a target"
-            rows, _ = survey(module.lir.graph, dispatcher)
-            dispatch = DispatchReport(self.target.name, tuple(rows))
-        return self.finished(module.lir, {"MIR nodes": len(module.lir.graph)}, (), dispatch, 0)
+        return self.finished(lir, {"MIR nodes": len(lir.graph)}, (), lambda: self.survey(lir), 0)
+
+    def survey(self, lir: Lir) -> DispatchReport:
+        """How each op of a program from the cache comes to be run."""
+        dispatcher = self.plan.dispatcher
+        assert dispatcher is not None, "a job has a target"
+        rows, _ = survey(lir.graph, dispatcher)
+        return DispatchReport(self.target.name, tuple(rows))
 
     def finished(
         self,
         lir: Lir,
         stages: Mapping[str, int],
         passes: tuple[PassRun, ...],
-        dispatch: DispatchReport,
+        dispatch: Callable[[], DispatchReport],
         prepared_nbytes: int,
         fusion: FusionReport | None = None,
     ) -> Compiled:
@@ -252,7 +291,7 @@ class Job:
             passes,
             dispatch,
             lir,
-            self.plan.hash,
+            plan_hash(lir.options),
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
@@ -274,24 +313,25 @@ def prepare_job(
     donations: Mapping[str, int | None],
     output_names: Sequence[str] | None,
 ) -> Job:
-    """Find the plugins and the target, resolve the plan, and name the result."""
+    """Find the plugins and the target."""
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
     name, backend, registry = find_target(host, target or configuration.target)
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
-    plan = resolve_plan(configuration, registry, device)
-    key = fingerprint(
-        graph,
-        context={
-            "rlx": API_VERSION,
-            "plan": plan.hash,
-            "backend": registry.digest("backends", name),
-            "donations": donations,
-            "outputs": list(output_names or ()),
-        },
-    )
-    return Job(graph, plan, device, backend, host, Events(registry, graph.name, name), donations, output_names, key)
+    return Job(graph, configuration, device, backend, host, registry, donations, output_names)
+
+
+SILENT = frozenset({"origins", "unknown_settings", "printing", "cache"})
+"""What a configuration says that changes no program."""
+
+
+def settled(job: Job) -> dict[str, Any]:
+    """What decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
+    config, target = job.configuration, job.target
+    said = as_tables({k: v for k, v in attrs.asdict(config, recurse=False).items() if k not in SILENT})
+    device = [target.name, target.alignment, target.accepts_views, target.region_limits, target.epilogues]
+    return {"configuration": said, "device": device, "properties": target.properties}
 
 
 def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
@@ -357,6 +397,15 @@ def dump(compiled: Compiled, directory: Path) -> None:
     (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))
 
 
+def as_tables(value: Any) -> Any:
+    """Records, however deep in tables and sequences, as tables."""
+    if attrs.has(type(value)):
+        value = attrs.asdict(value, recurse=False)
+    if isinstance(value, Mapping):
+        return {key: as_tables(each) for key, each in value.items()}
+    return [as_tables(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def domains_of(graph: Graph) -> set[str]:
     """The domains of all ops, nested graphs included."""
     found = {node.op.name.partition(".")[0] for node in graph.nodes}
@@ -397,8 +446,10 @@ def with_contributed_kernels(target: Target, registry: Registry, name: str) -> T
     specs = registry.kernels_for(name)
     if not specs:
         return target
-    table = KernelTable(name)
-    table.merge(target.kernels)
-    for spec in specs:
-        table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
-    return evolve(target, kernels=table)
+
+    def fill(table: KernelTable) -> None:
+        table.merge(target.kernels)
+        for spec in specs:
+            table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
+
+    return evolve(target, kernels=KernelTable(name, fill=fill))

@@ -6,6 +6,7 @@ Later rows are preferred over earlier ones only through `priority`; among equals
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -51,6 +52,8 @@ class Kernel:
         in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+            of its results may take over an operand.
         plugin: Who contributed it.
     """
 
@@ -66,6 +69,7 @@ class Kernel:
     plugin: str | None = None
     doc: str = ""
     runs_nested: bool = False
+    is_generated: bool = False
 
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
@@ -94,13 +98,24 @@ class Selection:
 
 
 class KernelTable:
-    """The kernels of one target, by op class."""
+    """The kernels of one target, by op class.
 
-    def __init__(self, target: str, *, plugin: str | None = None) -> None:
+    Args:
+        target: What they run on.
+        plugin: Who contributes them.
+        fill: Adds the rows, when the first one is asked for: a program from a cache needs few of them, or none, and the
+            modules that define kernels are dear to import.
+    """
+
+    def __init__(
+        self, target: str, *, plugin: str | None = None, fill: Callable[[KernelTable], None] | None = None
+    ) -> None:
         self.target = target
         self.plugin = plugin
         self._rows: dict[type[Op], list[Kernel]] = {}
         self._names: dict[str, Kernel] = {}
+        self._fill = fill
+        self._lock = threading.RLock()
 
     def register(
         self,
@@ -113,6 +128,7 @@ class KernelTable:
         priority: int = 0,
         name: str | None = None,
         runs_nested: bool = False,
+        is_generated: bool = False,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -131,7 +147,7 @@ class KernelTable:
                 self._add(
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
-                        accepts_strides, priority, self.plugin, doc, runs_nested,
+                        accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
                     )
                 )  # fmt: skip
             return run
@@ -139,7 +155,7 @@ class KernelTable:
         return add
 
     def _add(self, kernel: Kernel) -> None:
-        if kernel.name in self._names:
+        if kernel.name in self._filled():
             first = self._names[kernel.name]
             raise ConfigError(
                 f"{self.target}: two kernels are called {kernel.name!r}",
@@ -150,6 +166,16 @@ class KernelTable:
         rows = self._rows.setdefault(kernel.op, [])
         rows.append(kernel)
         rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
+
+    def _filled(self) -> dict[str, Kernel]:
+        """The rows by name, all of them there."""
+        if self._fill is not None:
+            with self._lock:
+                if self._fill is not None:
+                    made = KernelTable(self.target, plugin=self.plugin)
+                    self._fill(made)
+                    self._rows, self._names, self._fill = made._rows, made._names, None
+        return self._names
 
     @property
     def name(self) -> str:
@@ -168,6 +194,7 @@ class KernelTable:
 
     def candidates(self, op: type[Op]) -> list[Kernel]:
         """The rows for an op, most preferred first; rows of its base classes come after its own."""
+        self._filled()
         return [k for c in op.__mro__ if isinstance(c, type) and issubclass(c, Op) for k in self._rows.get(c, ())]
 
     def choose(self, node: Node) -> Selection:
@@ -184,15 +211,15 @@ class KernelTable:
         return self.choose(node).kernel is not None
 
     def get(self, name: str) -> Kernel:
-        return self._names[name]
+        return self._filled()[name]
 
     @property
     def claimed(self) -> frozenset[str]:
         """The names of the ops that have a kernel of their own; read off the table, so it is never out of date."""
-        return frozenset(op.name for op in self._rows if op.name)
+        return frozenset(kernel.op.name for kernel in self if kernel.op.name)
 
     def __iter__(self) -> Iterator[Kernel]:
-        return iter(self._names.values())
+        return iter(self._filled().values())
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._filled())

@@ -32,7 +32,7 @@ from rlx_core.plugins import PluginHost
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
-__all__ = ["Plan", "PlannedPass", "activate_pipeline", "resolve_plan"]
+__all__ = ["Plan", "PlannedPass", "activate_pipeline", "plan_hash", "resolve_plan"]
 
 CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
@@ -159,7 +159,7 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """Hex digest of the summary; the same for one configuration and one set of packages, everywhere."""
-        return sha256(canonical(self.summary))
+        return plan_hash(self.summary)
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -192,6 +192,11 @@ class Plan:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def plan_hash(summary: Mapping[str, Any]) -> str:
+    """The hash of a plan from its summary, which every program that was made by it keeps among its options."""
+    return sha256(canonical(summary))
 
 
 def plain(value: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from attrs import field, frozen
@@ -27,10 +28,11 @@ class Report:
         target: The device it was compiled for.
         stages: Stage → number of nodes (LIR: steps).
         passes: What each pass did.
-        dispatch: How each op came to be run, with the candidates that were passed over.
+        survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
         lir: The plan; a template if sizes are still unknown.
         plan_hash: The resolved pipeline's hash, as `rlx plan` prints it.
         cache: Where the program came from: "compiled", "memory" or "disk".
+        code: Where its machine code came from, once there is some: "compiled" or "cached".
         seconds: Times of the parts of the compilation, by part.
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
@@ -40,13 +42,19 @@ class Report:
     target: str
     stages: Mapping[str, int]
     passes: tuple[PassRun, ...]
-    dispatch: DispatchReport
+    survey: Callable[[], DispatchReport]
     lir: Lir
     plan_hash: str
     cache: str = "compiled"
+    code: str | None = None
     seconds: Mapping[str, float] = field(factory=dict)
     prepared_nbytes: int = 0
     fusion: FusionReport | None = None
+
+    @cached_property
+    def dispatch(self) -> DispatchReport:
+        """How each op came to be run, with the candidates that were passed over."""
+        return self.survey()
 
     @property
     def graph(self) -> Graph:
@@ -80,6 +88,7 @@ class Report:
             "target": self.target,
             "plan": self.plan_hash,
             "cache": self.cache,
+            "code": self.code,
             "stages": dict(self.stages),
             "seconds": dict(self.seconds),
             "passes": [
@@ -101,7 +110,8 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.name} on {self.target}: " + ", ".join(f"{n} {s}" for s, n in self.stages.items())]
         total = sum(self.seconds.values()) * 1e3
-        lines.append(f"  compiled in {total:.1f} ms ({self.cache}), plan {self.plan_hash[:12]}")
+        code = f", code {self.code}" if self.code else ""
+        lines.append(f"  compiled in {total:.1f} ms ({self.cache}{code}), plan {self.plan_hash[:12]}")
         if self.lir.is_planned:
             lines.append(
                 f"  arena {human_bytes(self.arena_nbytes)}, {human_bytes(self.unshared_nbytes)} without sharing, "

@@ -141,23 +141,30 @@ class Reuse:
     # ------------------------------------------------------------------------------------ the conditions
 
     def _take_over(self, index: int, node: Node, kernel: Kernel) -> None:
-        result = node.results[0]
-        if result in self.aliases or not result.type.nbytes:
-            return
-        for position in kernel.in_place:
-            operand = node.operands[position] if position < len(node.operands) else None
-            if operand is None or not self._may_take(index, node, kernel, position, operand):
+        taken: dict[int, int] = {}
+        for number, result in enumerate(node.results if kernel.is_generated else node.results[:1]):
+            if result in self.aliases or not result.type.nbytes:
                 continue
-            storage = self.storages[self.root_of(operand)]
-            storage.members.append(result)
-            if storage.home is None and result in self.outlets.own:
-                storage.home = result
-            self.storages[result] = storage
-            self.in_place[node] = {0: position}
-            return
+            for position in kernel.in_place:
+                operand = node.operands[position] if position < len(node.operands) else None
+                if operand is None or not self._may_take(index, node, kernel, position, result, operand):
+                    continue
+                storage = self.storages[self.root_of(operand)]
+                if any(self.storages[node.results[other]] is storage for other in taken):
+                    continue
+                storage.members.append(result)
+                if storage.home is None and result in self.outlets.own:
+                    storage.home = result
+                self.storages[result] = storage
+                taken[number] = position
+                break
+        if taken:
+            self.in_place[node] = taken
 
-    def _may_take(self, index: int, node: Node, kernel: Kernel, position: int, operand: Value) -> bool:
-        result, root = node.results[0], self.root_of(operand)
+    def _may_take(
+        self, index: int, node: Node, kernel: Kernel, position: int, result: Value, operand: Value
+    ) -> bool:
+        root = self.root_of(operand)
         is_same_map = (
             operand.type.shape == result.type.shape
             and operand.type.dtype.itemsize == result.type.dtype.itemsize

@@ -24,6 +24,7 @@ from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
+from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
 from rlx_core.runtime.straight import Door
@@ -110,6 +111,21 @@ class Executable:
     def lir(self) -> Lir:
         """The plan: with symbolic sizes, the template that is specialised for each binding."""
         return self._compiled.lir
+
+    def emit(self, level: str, step: int | str | None = None) -> str:
+        """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
+
+        With symbolic sizes, what is below `lir` is of the latest run.
+
+        Args:
+            level: Which; an unknown one is answered with those that there are.
+            step: The number of one step of the plan, or an op or a kernel whose steps are meant.
+
+        Raises:
+            UnknownNameError: The target has no such level, or the plan no such step.
+            ConfigError: Sizes are still unknown.
+        """
+        return emit(Planned(self._latest, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:

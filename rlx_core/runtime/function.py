@@ -242,6 +242,10 @@ class CompiledFunction:
         """What was compiled; after a run, for the sizes of the latest run."""
         return self.executable.report
 
+    def emit(self, level: str, step: int | str | None = None) -> str:
+        """What was compiled, as text at a level: `mir`, `lir`, `loops`, then the target's own; see `Executable.emit`."""
+        return self.executable.emit(level, step)
+
     def rebind(self, **parameters: Any) -> None:
         """Bind other arrays to the function's parameters, argument by argument, with the same structure and types.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Backend, Program, Target
+from rlx_core.pipeline.backend import Backend, Level, Listing, Program, Target
 from rlx_cpu import tier
 from rlx_cpu.oracle import OracleProgram
 from rlx_cpu.program import NumpyProgram
@@ -37,6 +37,14 @@ class CpuBackend(Backend):
             return OracleProgram(lir)
         found = tier.native_program(lir, target.kernels, chosen)
         return NumpyProgram(lir, target.kernels) if found is None else found
+
+    def levels(self, target: Target) -> tuple[Level, ...]:
+        return tier.levels(target)
+
+    def emit(
+        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
+    ) -> Sequence[Listing]:
+        return tier.listings(lir, options.get("options", {}), level, steps)
 
     def devices(self) -> list[str]:
         return [platform.processor() or platform.machine()]

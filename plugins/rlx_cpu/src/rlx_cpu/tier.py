@@ -7,20 +7,29 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.backend import Level, Listing, Program, Target
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_cpu.kernels import kernels
 
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
 
-__all__ = ["TIERS", "is_native", "kernel_table", "native_program", "properties", "reason_without", "settings"]
+__all__ = [
+    "TIERS",
+    "is_native",
+    "kernel_table",
+    "levels",
+    "listings",
+    "native_program",
+    "properties",
+    "reason_without",
+    "settings",
+]
 
 TIERS = ("auto", "native", "numpy")
 
@@ -51,12 +60,19 @@ def is_native(options: Mapping[str, Any]) -> bool:
 
 @cache
 def kernel_table(is_native: bool) -> KernelTable:
-    """All kernels of a tier: the NumPy rows, and for the native tier its own before them."""
-    if not is_native:
-        return kernels
-    from rlx_cpu.native.kernels import native
+    """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
 
-    return native.install(kernels)
+    def fill(table: KernelTable) -> None:
+        from rlx_cpu.kernels import kernels
+
+        if is_native:
+            from rlx_cpu.native.table import native
+
+            table.merge(native.before(kernels))
+        else:
+            table.merge(kernels)
+
+    return KernelTable("cpu", plugin="cpu", fill=fill)
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
@@ -76,10 +92,29 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> 
     chosen = settings(options)
     if chosen is None:
         return None
-    from rlx_cpu.native.kernels import native
     from rlx_cpu.native.program import NativeProgram
+    from rlx_cpu.native.table import native
 
     return NativeProgram(lir, table, native, chosen)
+
+
+def levels(target: Target) -> tuple[Level, ...]:
+    """The languages of native code that a target of this backend prints; none on the NumPy tier."""
+    if target.properties["tier"] != "native":
+        return ()
+    from rlx_cpu.native.listing import LEVELS
+
+    return LEVELS
+
+
+def listings(lir: Lir, options: Mapping[str, Any], level: str, steps: Sequence[int]) -> list[Listing]:
+    """The code of some steps at one of `levels`."""
+    chosen = settings(options)
+    assert chosen is not None, "only the native tier has levels of its own"
+    from rlx_cpu.native import listing
+    from rlx_cpu.native.kernels import native
+
+    return listing.listings(lir, native, chosen, level, steps)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:

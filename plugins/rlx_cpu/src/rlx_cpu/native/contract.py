@@ -16,22 +16,25 @@ Nothing may be assumed of alignment beyond the element size: arena slots, packs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
 
+from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
+from rlx_cpu.arena import allocate
+from rlx_cpu.native.packs import FORMS
 
 if TYPE_CHECKING:
     from llvmlite import ir
 
     from rlx_cpu.native.isa import Isa
 
-__all__ = ["ALIGNMENT", "Emit", "Emitted", "Layout", "Pack", "Place"]
+__all__ = ["ALIGNMENT", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
@@ -80,26 +83,49 @@ class Layout:
     results: tuple[Place, ...]
 
 
-@frozen(eq=False)
+@frozen
 class Pack:
     """An operand in another arrangement, made once when parameters are bound.
 
     Attributes:
         operand: Which operand; its place `is_bound`.
         nbytes: Bytes of the packed buffer.
-        pack: From the operand as an array (strided, if its place is) to the packed elements, of `nbytes` in all.
+        form: How it is arranged: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
+        sizes: The numbers of that form.
         replaces: Whether the kernel reads the packed buffer alone, so that the operand itself is not touched in a run.
     """
 
     operand: int
     nbytes: int
-    pack: Callable[[np.ndarray], np.ndarray]
+    form: str
+    sizes: tuple[int, ...]
     replaces: bool = True
 
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`."""
+        room = allocate(self.nbytes, ALIGNMENT)
+        FORMS[self.form](array, self.sizes, room)
+        return room
 
-@frozen(eq=False)
+
+@frozen
+class Fault:
+    """What a kernel that stopped at a number has to say: an index outside.
+
+    Attributes:
+        message: With `{}` where the number goes.
+    """
+
+    message: str
+
+    def __call__(self, number: int) -> IndexRangeError:
+        """The exception to raise."""
+        return IndexRangeError(self.message.format(number))
+
+
+@frozen
 class Emitted:
-    """What an emitter made.
+    """What an emitter made, as data: an object cache keeps it beside the code.
 
     Attributes:
         function: The name of the function in the module.
@@ -107,21 +133,25 @@ class Emitted:
         workspace: Scratch bytes for each thread; thread `tid` owns `workspace + tid * bytes`, with `bytes` rounded up to
             a multiple of `ALIGNMENT` by `workspace_stride`. Contents do not survive the step.
         shared_workspace: Scratch bytes for all threads together, after those of the last thread.
-        has_status: Whether the function reports run-time faults: the last buffer is `i64[4]`. The first word is 0 until a
-            fault; the function then stores the offending number into the second and 1 into the first.
-        fault: Turns the offending number into the exception to raise.
+        fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
+            `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
+            first.
         uses_threads: Whether splitting over threads helps; if not, only thread 0 is asked.
-        notes: Choices worth reporting (tile shapes, say).
+        notes: Choices worth reporting (tile shapes, say): numbers and words.
     """
 
     function: str
     packs: tuple[Pack, ...] = ()
     workspace: int = 0
     shared_workspace: int = 0
-    has_status: bool = False
-    fault: Callable[[int], Exception] | None = None
+    fault: Fault | None = None
     uses_threads: bool = True
     notes: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether the function reports run-time faults."""
+        return self.fault is not None
 
     @property
     def has_workspace(self) -> bool:

@@ -23,7 +23,7 @@ from rlx_cpu.native.epilogue import Epilogue, Operand, activation, add, vector_f
 from rlx_cpu.native.gemm_tiles import FEWEST_TILES, UNROLL, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
-from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes, packer
+from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes
 from rlx_cpu.native.problem import Matrix, Product
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
@@ -160,7 +160,7 @@ class _Driver:
             self._items(b, function.args, tiles, kernels)
             if self.panels == "ahead":
                 nbytes = packed_nbytes(tiles, p.k, self.simd.itemsize) * p.b_entries
-                packs = (Pack(1, nbytes, packer(tiles)),)
+                packs = (Pack(1, nbytes, "panels", tiles.widths),)
         b.ret_void()
         return Emitted(
             function=self.name,

@@ -129,6 +129,11 @@ class Blocks:
         return self.panels.start(self.panels.pieces) * self.lanes
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of each panel."""
+        return tuple(self.panels.size_of(panel) * self.lanes for panel in range(self.panels.pieces))
+
+    @property
     def tile(self) -> str:
         """The tile as reports print it: rows × columns."""
         return f"{self.rows.size}x{self.panels.size * self.lanes}"

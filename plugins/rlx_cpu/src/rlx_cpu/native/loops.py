@@ -10,10 +10,11 @@ from functools import lru_cache
 
 from llvmlite import ir
 
-from rlx_core.codegen import check_kernel, formula_of, kernel_of
+from rlx_core.codegen import Formula, check_kernel, formula_of, kernel_of
+from rlx_core.codegen.formula import Place as Element
+from rlx_core.codegen.formula import Read
 from rlx_core.codegen.layout import Memory
 from rlx_core.codegen.loops import Apply, Bound, Kernel
-from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -22,6 +23,7 @@ from rlx_core.ops import (
     counting,
     creation,
     fused,
+    fused_loop,
     indexing,
     kinds,
     movement,
@@ -36,7 +38,7 @@ from rlx_core.ops import (
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import scalar
-from rlx_cpu.native.contract import Emitted, Layout, Place
+from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
 from rlx_cpu.native.table import native
@@ -70,6 +72,26 @@ def is_loop(node: Node) -> bool:
     return reason_against(node.op, operand_types(node)) is None
 
 
+@condition("operands of a result's type to be read where that result is written")
+def reads_in_place(node: Node) -> bool:
+    formula = formula_of(node.op, operand_types(node))
+    return formula is not None and all(
+        is_read_at(formula, position, formula.writes[result].place, value.type)
+        for result, type in enumerate(node.types)
+        for position, value in enumerate(node.operands)
+        if value is not None and value.type.shape == type.shape
+    )
+
+
+def is_read_at(formula: Formula, operand: int, place: Element, type: TensorType) -> bool:
+    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
+    reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
+    return all(
+        not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))
+        for r in reads
+    )
+
+
 def loop_kernel(node: Node, layout: Layout) -> Kernel:
     """The kernel of a node whose operands and results lie as `layout` says."""
     formula = formula_of(node.op, operand_types(node))
@@ -89,15 +111,12 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     made = LlvmPrinter(module, isa).print(kernel, name)
     sizes = [v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked]
 
-    def fault(number: int) -> Exception:
-        title = node.op.name.rpartition(".")[2]
-        return IndexRangeError(f"{title}: index {number} is outside an axis of {sizes[0]} elements")
-
+    title = node.op.name.rpartition(".")[2]
+    fault = Fault(f"{title}: index {{}} is outside an axis of {sizes[0]} elements") if made.has_status else None
     return Emitted(
         made.function,
         workspace=made.workspace,
-        has_status=made.has_status,
-        fault=fault if made.has_status else None,
+        fault=fault,
         uses_threads=made.uses_threads,
     )
 
@@ -147,10 +166,18 @@ OTHERS = (
     indexing.Gather,
 )
 
-native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop")(emit_loop)
-native.register(selection.Where, when=is_loop, in_place=(1, 2), name="loop_where")(emit_loop)
-native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows")(emit_loop)
-native.register(*OTHERS, when=is_loop, name="loop_of")(emit_loop)
-native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise")(emit_loop)
-native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary")(emit_loop)
-native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region")(emit_loop)
+native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop", is_generated=True)(emit_loop)
+native.register(selection.Where, when=is_loop, in_place=(1, 2), name="loop_where", is_generated=True)(emit_loop)
+native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows", is_generated=True)(emit_loop)
+native.register(*OTHERS, when=is_loop, name="loop_of", is_generated=True)(emit_loop)
+native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise", is_generated=True)(emit_loop)
+native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary", is_generated=True)(emit_loop)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(emit_loop)
+native.register(
+    fused_loop.FusedLoop,
+    when=(is_loop, reads_in_place),
+    in_place=tuple(range(16)),
+    name="loop_fused",
+    is_generated=True,
+)(emit_loop)
+native.register(fused_loop.FusedLoop, when=is_loop, name="loop_fused_apart", is_generated=True)(emit_loop)

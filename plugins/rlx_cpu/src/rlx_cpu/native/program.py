@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from attrs import define, frozen
 
-from rlx_core.errors import RlxError
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
@@ -257,7 +256,7 @@ class NativeProgram(Program):
                 place = frames.places[value]
                 key = (place, each.emitted.function, i)
                 if key not in made:
-                    made[key] = aligned(pack.pack(frame.arrays[place]), pack.nbytes)
+                    made[key] = pack.pack(frame.arrays[place])
                 arrays[number, i] = made[key]
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
@@ -289,20 +288,10 @@ class NativeProgram(Program):
         table.status[:] = 0
         each = statuses[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
-        error = each.emitted.fault(offender)
-        raise at_node(error, each.step) if isinstance(error, RlxError) else error
+        raise at_node(each.emitted.fault(offender), each.step)
 
 
 def address_of(array: np.ndarray) -> int:
     """Where an array's first element is."""
     found: int = array.__array_interface__["data"][0]
     return found
-
-
-def aligned(array: np.ndarray, nbytes: int) -> np.ndarray:
-    """The array's bytes at an address that packs may count on."""
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    assert flat.size == nbytes, f"a pack has {flat.size} bytes, {nbytes} were announced"
-    room = allocate(nbytes, ALIGNMENT)
-    room[:] = flat
-    return room

@@ -12,21 +12,19 @@ from llvmlite import ir
 
 from rlx_core.codegen.formula import Read, formula_of
 from rlx_core.codegen.loops import Apply, Const
-from rlx_core.ir.dtypes import INTEGERS, DType, bool_, f32, f64
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import activation, arithmetic, bitwise, comparison, floating, piecewise, selection, structural
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, narrow
 from rlx_cpu.native.build import constant, intrinsic, is_floating, register_type, splat, width
 
 __all__ = ["DTYPES", "apply", "code", "expression", "refusal"]
 
 Code = Callable[[ir.IRBuilder, Op, "tuple[DType, ...]", "tuple[ir.Value, ...]"], ir.Value]
 
-DTYPES = (bool_, *INTEGERS, f32, f64)
-"""What registers hold."""
-
-FLOATS = (f32, f64)
+DTYPES = (bool_, *INTEGERS, *FLOATS)
+"""What there is code for; f16 and bf16 are f32 in registers."""
 
 CODE: dict[type[Op], tuple[tuple[DType, ...], Code]] = {}
 
@@ -56,8 +54,11 @@ def refusal(op: Op, dtypes: tuple[DType, ...]) -> str | None:
 
 
 def apply(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
-    """The result of `op` on registers; scalars and vectors may not be mixed."""
-    return CODE[type(op)][1](builder, op, dtypes, args)
+    """The result of `op` on registers; scalars and vectors may not be mixed.
+
+    What f32 computes of narrow operands stays f32 until it is stored; only a cast to a narrow dtype rounds here.
+    """
+    return CODE[type(op)][1](builder, op, tuple(d.accumulator for d in dtypes), args)
 
 
 # ------------------------------------------------------------------------------------- arithmetic
@@ -258,6 +259,8 @@ def cast(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Valu
 
 def converted(b: ir.IRBuilder, x: ir.Value, source: DType, to: DType) -> ir.Value:
     """`x` in another dtype, by the rules of `Cast`."""
+    if to.is_narrow:
+        return narrow.rounded_to(b, to, converted(b, x, source, f32))
     type = register_type(to, width(x))
     if source is to:
         return x

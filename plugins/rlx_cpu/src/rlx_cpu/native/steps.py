@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.jit import Code, compile_module, new_module
 from rlx_cpu.native.table import NativeTable
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps"]
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "layouts"]
 
 
 @frozen
@@ -84,22 +84,30 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
     return Place(value.type, place.strides, is_bound, literal)
 
 
+def layouts(lir: Lir, table: NativeTable) -> Iterator[tuple[int, Layout]]:
+    """The native steps by number, each with where its operands and results lie."""
+    donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
+    donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
+    for number, step in enumerate(lir.steps):
+        if table.emitter(step.kernel) is not None and not step.nested:
+            yield (
+                number,
+                Layout(
+                    tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands),
+                    tuple(place_of(v, lir, donated) for v in step.node.results),
+                ),
+            )
+
+
 def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[Any, dict[int, Emitted]]:
     """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
     module = new_module("program")
-    donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
-    donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
     known: dict[tuple[object, Layout], Emitted] = {}
     found: dict[int, Emitted] = {}
-    for number, step in enumerate(lir.steps):
-        emit = table.emitter(step.kernel)
-        if emit is None or step.nested:
-            continue
-        node = step.node
-        layout = Layout(
-            tuple(None if v is None else place_of(v, lir, donated) for v in node.operands),
-            tuple(place_of(v, lir, donated) for v in node.results),
-        )
+    for number, layout in layouts(lir, table):
+        step = lir.steps[number]
+        emit, node = table.emitter(step.kernel), step.node
+        assert emit is not None, "only steps with an emitter have a layout"
         key = (node.op, layout)
         if key not in known:
             name = f"k{len(known)}_{node.op.name.rpartition('.')[2]}"
