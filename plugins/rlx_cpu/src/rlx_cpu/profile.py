@@ -11,6 +11,7 @@ time, so a step that reads an operand twice shows less than the memory delivered
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 
-__all__ = ["Profile", "StepTime", "active", "profiled"]
+__all__ = ["Profile", "StepTime", "active", "profiled", "watchers"]
 
 
 @frozen(eq=False)
@@ -122,6 +123,11 @@ class Profile:
 
 _active: ContextVar[Profile | None] = ContextVar("profile", default=None)
 
+watchers = np.zeros(1, np.int64)
+"""How many profiles are being taken in this process; native code reads it to stay off a run that is to be measured."""
+
+_watchers_lock = threading.Lock()
+
 
 def active() -> Profile | None:
     """The profile that runs of this context are added to, if there is one."""
@@ -133,10 +139,14 @@ def profiled() -> Iterator[Profile]:
     """Profile the runs that are started inside `with`, by this thread."""
     profile = Profile()
     token = _active.set(profile)
+    with _watchers_lock:
+        watchers[0] += 1
     try:
         yield profile
     finally:
         _active.reset(token)
+        with _watchers_lock:
+            watchers[0] -= 1
 
 
 def _kind(step: Step) -> object:
