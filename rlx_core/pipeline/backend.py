@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
@@ -12,7 +12,7 @@ from attrs import field, frozen
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
-__all__ = ["Backend", "Level", "Listing", "Program", "Target"]
+__all__ = ["Backend", "Level", "Listing", "ObjectStore", "Program", "Target"]
 
 
 @frozen(eq=False)
@@ -89,9 +89,30 @@ class Program(ABC):
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run once on arrays in manifest order, already checked against their types; results are the caller's own."""
 
+    @property
+    def code_origin(self) -> str | None:
+        """Where the machine code came from, "compiled" or "cached"; `None` if there is none."""
+        return None
+
     @abstractmethod
     def clone(self) -> Program:
         """A program sharing immutable weights and nothing mutable."""
+
+
+class ObjectStore(Protocol):
+    """Where a backend keeps what it made between processes; `rlx_core.runtime.disk.DiskCache` is one.
+
+    Keys are hex digests of everything that decides what was made. Nothing here raises for what a file system does.
+    """
+
+    def get(self, key: str) -> bytes | None:
+        """What is stored under `key`, undamaged, or `None`."""
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store `payload` under `key`; whether that worked."""
+
+    def drop(self, key: str, reason: str) -> None:
+        """Remove an entry that proved useless."""
 
 
 class Backend(ABC):
@@ -119,6 +140,15 @@ class Backend(ABC):
             target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
             options: The resolved plan.
         """
+
+    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
+        """A program as `compile` makes it, with code that may be read from `objects` and kept there.
+
+        Args:
+            objects: Where the configuration wants code to be kept; `None` for nowhere. A backend that has nothing to keep
+                leaves this method as it is.
+        """
+        return self.compile(lir, target, options)
 
     def levels(self, target: Target) -> tuple[Level, ...]:
         """The languages below the loop language in which `emit` can print a program for `target`, in order."""

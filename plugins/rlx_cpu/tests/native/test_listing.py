@@ -27,7 +27,7 @@ def compiled():
 
 def test_the_loops_of_the_listing_are_those_that_are_compiled(compiled) -> None:
     lir = compiled.executable.lir
-    own = {n: layout for n, layout in layouts(lir, native) if native.emitter(lir.steps[n].kernel) is emit_loop}
+    own = {n: layout for n, layout in layouts(lir) if native.emitter(lir.steps[n].kernel) is emit_loop}
     assert own, "the program has loops of its own"
     for number, layout in own.items():
         text = compiled.emit("loops", number).partition("\n")[2]

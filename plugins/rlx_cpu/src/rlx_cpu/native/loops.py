@@ -20,16 +20,19 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     activation,
+    along_axis,
     counting,
     creation,
     fused,
     fused_loop,
     indexing,
     kinds,
+    loss,
     movement,
     normalization,
     normalization_backward,
     piecewise,
+    rearrange,
     reduction,
     selection,
     softmax,
@@ -37,7 +40,7 @@ from rlx_core.ops import (
 )
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition, condition
-from rlx_cpu.native import scalar
+from rlx_cpu.native import quotients, scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
@@ -126,6 +129,9 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     )
 
 
+SCALAR_CODE = (scalar, quotients)
+"""The modules that say what single ops become; importing them fills the table."""
+
 ELEMENTWISE = tuple(
     dict.fromkeys(
         (
@@ -169,6 +175,11 @@ OTHERS = (
     creation.Iota,
     creation.Full,
     indexing.Gather,
+    along_axis.TakeAlongAxis,
+    loss.SoftmaxCrossEntropyWithLogits,
+    loss.SoftmaxCrossEntropyBackward,
+    rearrange.Tril,
+    rearrange.Triu,
 )
 
 native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop", is_generated=True)(emit_loop)
