@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -88,6 +88,17 @@ class Program(ABC):
     @abstractmethod
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run once on arrays in manifest order, already checked against their types; results are the caller's own."""
+
+    def entry(self) -> Callable[..., Any] | None:
+        """A shorter way in for plain calls, or `None` if there is none, which is always right.
+
+        It takes the inputs as positional arguments and returns the tuple of outputs, as `run` would: the caller's own, faults
+        raised. It may look at the arguments itself instead of trusting that they were checked, and must: whatever is not an
+        array that `run` would take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes
+        with another argument) or cannot be served now makes it return `NotImplemented` before anything has happened. The
+        caller then checks and runs. It is for the parameters bound when it was made; after `bind`, ask for another.
+        """
+        return None
 
     @property
     def code_origin(self) -> str | None:

@@ -160,5 +160,5 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         status = words if each.has_status else None
         words += each.has_status
         steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_workspace for e in native.values()), default=0)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
     return Compiled(made.code, steps, words, scratch, settings)
