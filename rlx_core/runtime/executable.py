@@ -125,7 +125,8 @@ class Executable:
             UnknownNameError: The target has no such level, or the plan no such step.
             ConfigError: Sizes are still unknown.
         """
-        return emit(Planned(self._shared.latest or self._compiled.lir, self._compiled.backend, self._compiled.target), level, step)
+        lir = self._shared.latest or self._compiled.lir
+        return emit(Planned(lir, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:
