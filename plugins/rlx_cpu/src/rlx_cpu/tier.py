@@ -20,7 +20,16 @@ from rlx_core.pipeline.kernels import KernelTable
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
 
-__all__ = ["TIERS", "is_native", "keeping", "kernel_table", "native_program", "properties", "reason_without", "settings"]
+__all__ = [
+    "TIERS",
+    "is_native",
+    "keeping",
+    "kernel_table",
+    "native_program",
+    "properties",
+    "reason_without",
+    "settings",
+]
 
 TIERS = ("auto", "native", "numpy")
 
