@@ -93,9 +93,9 @@ class Compiled:
         """What the backend makes of a planned program."""
         return self.backend.build(lir, self.target, lir.options, self.objects)
 
-    def report_for(self, lir: Lir) -> Report:
-        """The report with the memory plan of a specialised program."""
-        return evolve(self.report, lir=lir)
+    def report_for(self, lir: Lir, program: Program) -> Report:
+        """The report with the memory plan of a specialised program, and where its code came from."""
+        return evolve(self.report, lir=lir, code=program.code_origin)
 
 
 class ProgramCache(Protocol):

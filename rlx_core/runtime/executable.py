@@ -67,7 +67,7 @@ class Executable:
         self._shared = shared or Shared()
         self._handles: dict[str, np.ndarray] = {}
         self._handle_lock = threading.Lock()
-        self._latest = compiled.lir
+        self._latest: Bound | None = None
         manifest = compiled.lir.manifest
         self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
         self._params = {e.name: _declared(e, compiled) for e in manifest.params}
@@ -80,7 +80,8 @@ class Executable:
     @property
     def report(self) -> Report:
         """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
-        return self._compiled.report_for(self._latest)
+        latest = self._latest
+        return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -252,7 +253,7 @@ class Executable:
             if bound.version != weights.version:
                 bound.program.bind(_prepared(bound.lir, weights))
                 bound.version = weights.version
-            self._latest = bound.lir
+            self._latest = bound
             return bound.program
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
