@@ -122,6 +122,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="Chains of element-wise ops become one op.",
         ),
         PassSpec(
+            "rlx.fuse-loops",
+            "rlx_core.passes.fuse_loops:FuseLoops",
+            summary="Neighbouring loop nests become one.",
+        ),
+        PassSpec(
             "rlx.unfuse-regions",
             "rlx_core.passes.unfuse_regions:UnfuseRegions",
             summary="Element-wise regions become chains again.",
@@ -173,10 +178,16 @@ FUSE = (
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
 
+FORWARD = (
+    *("cse", "recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention"),
+    *("fuse-softmax-cross-entropy", "dead-code"),
+)
+"""What is recognised before it is differentiated, so that its own rule gives the derivative."""
+
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "dead-code")
-"""Regions once more at the end, because decompositions are element-wise for the most part."""
+LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-loops", "dead-code")
+"""Regions once more at the end, because decompositions are element-wise for the most part; then the loops around them."""
 
 
 @hookimpl
@@ -186,6 +197,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
         PipelineSpec(
             "rlx.inference",
             {
+                "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
                 "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
@@ -194,6 +206,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
         PipelineSpec(
             "rlx.training",
             {
+                "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
                 "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },

@@ -93,9 +93,10 @@ class Compiled:
         """What the backend makes of a planned program."""
         return self.backend.build(lir, self.target, lir.options, self.objects)
 
-    def report_for(self, lir: Lir, program: Program) -> Report:
-        """The report with the memory plan of a specialised program, and where its code came from."""
-        return evolve(self.report, lir=lir, code=program.code_origin)
+    def report_for(self, lir: Lir, program: Program | None = None) -> Report:
+        """The report with the memory plan of a specialised program, and where its code came from if there is some."""
+        stages = {**self.report.stages, "LIR steps": len(lir.steps)}
+        return evolve(self.report, lir=lir, stages=stages, code=None if program is None else program.code_origin)
 
 
 class ProgramCache(Protocol):
@@ -308,6 +309,7 @@ class Job:
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
+            device=self.target,
         )
         return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
 

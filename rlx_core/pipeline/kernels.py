@@ -25,10 +25,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @frozen
 class Condition:
-    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8")."""
+    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8").
+
+    Attributes:
+        explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
+    """
 
     name: str
     holds: Callable[[Node], bool] = field(eq=False)
+    explain: Callable[[Node], str | None] | None = field(default=None, eq=False)
+
+    def lacking(self, node: Node) -> str:
+        """What a node that it does not hold for would need."""
+        return (self.explain(node) if self.explain is not None else None) or self.name
 
 
 def condition(name: str) -> Callable[[Callable[[Node], bool]], Condition]:
@@ -52,7 +61,10 @@ class Kernel:
         in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+            of its results may take over an operand.
         plugin: Who contributed it.
+        tier: Which of the target's tiers it runs on; `None` is the last of them.
     """
 
     name: str
@@ -67,6 +79,8 @@ class Kernel:
     plugin: str | None = None
     doc: str = ""
     runs_nested: bool = False
+    is_generated: bool = False
+    tier: str | None = None
 
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
@@ -75,7 +89,7 @@ class Kernel:
             refused = sorted(d.name for d in found - self.dtypes)
             if refused:
                 return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
-        return next((f"needs {c.name}" for c in self.when if not c.holds(node)), None)
+        return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
 
 @frozen
@@ -125,6 +139,7 @@ class KernelTable:
         priority: int = 0,
         name: str | None = None,
         runs_nested: bool = False,
+        is_generated: bool = False,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -143,7 +158,7 @@ class KernelTable:
                 self._add(
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
-                        accepts_strides, priority, self.plugin, doc, runs_nested,
+                        accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
                     )
                 )  # fmt: skip
             return run

@@ -28,7 +28,7 @@ def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
     """The lines of the configured pipeline, none of them checked yet; resolving it says what is wrong with it."""
     own = configuration.pipeline.get(configuration.use)
     if own is not None:
-        return [*own.hir, *own.mir, *own.lir]
+        return [*own.forward, *own.hir, *own.mir, *own.lir]
     spec = registry.pipelines.get(full_name(configuration.use))
     if spec is None:
         return []

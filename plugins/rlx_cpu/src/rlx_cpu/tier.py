@@ -7,14 +7,14 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import ObjectStore, Program
+from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import KernelTable
 
 if TYPE_CHECKING:
@@ -25,10 +25,13 @@ __all__ = [
     "is_native",
     "keeping",
     "kernel_table",
+    "levels",
+    "listings",
     "native_program",
     "properties",
     "reason_without",
     "settings",
+    "tiers",
 ]
 
 TIERS = ("auto", "native", "numpy")
@@ -75,6 +78,11 @@ def kernel_table(is_native: bool) -> KernelTable:
     return KernelTable("cpu", plugin="cpu", fill=fill)
 
 
+def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tiers that programs under these options use, best first."""
+    return ("native", "numpy") if is_native(options) else ("numpy",)
+
+
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
     """What reports say of the tier, and what a compiled program depends on."""
     chosen = settings(options)
@@ -109,6 +117,25 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
     with jit.keeping(objects):
         yield
         pool.runtime()
+
+
+def levels(target: Target) -> tuple[Level, ...]:
+    """The languages of native code that a target of this backend prints; none on the NumPy tier."""
+    if target.properties["tier"] != "native":
+        return ()
+    from rlx_cpu.native.listing import LEVELS
+
+    return LEVELS
+
+
+def listings(lir: Lir, options: Mapping[str, Any], level: str, steps: Sequence[int]) -> list[Listing]:
+    """The code of some steps at one of `levels`."""
+    chosen = settings(options)
+    assert chosen is not None, "only the native tier has levels of its own"
+    from rlx_cpu.native import listing
+    from rlx_cpu.native.kernels import native
+
+    return listing.listings(lir, native, chosen, level, steps)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:

@@ -1,7 +1,7 @@
 """Small words for building LLVM IR: types by dtype, splats, counted loops, accesses that say their alignment.
 
-Registers hold `bool` as i1 and memory holds it as a byte; everything else is the same in both. A value is a scalar or a vector
-of the kernel's lanes, and `Lanes` says of how many.
+Registers hold `bool` as i1 and memory holds it as a byte; f16 and bf16 are f32 in registers and 16 bits in memory; everything
+else is the same in both. A value is a scalar or a vector of the kernel's lanes.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import Any
 
 from llvmlite import ir
 
-from rlx_core.ir.dtypes import DType, f32, f64
+from rlx_core.ir.dtypes import DType, f16, f32, f64
 
 __all__ = [
     "I1",
     "I8",
+    "I16",
     "I32",
     "I64",
+    "KERNEL",
     "POINTER",
     "VOID",
     "address",
     "constant",
     "counted",
     "declare",
+    "integer_like",
     "memory_type",
     "per_lane",
     "register_type",
@@ -33,20 +36,28 @@ __all__ = [
     "width",
 ]
 
-I1, I8, I32, I64 = (ir.IntType(n) for n in (1, 8, 32, 64))
+I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
 VOID = ir.VoidType()
-FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
+"""A step's function: buffers, part, parts, thread. One that has no use for the last argument may leave it away: by the C
+conventions of our platforms it then stays in a register that nobody reads."""
+
+HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 
 def register_type(dtype: DType, lanes: int = 1) -> Any:
     """The type of a value of `dtype` in registers; a vector for more than one lane."""
-    scalar = FLOAT if dtype is f32 else DOUBLE if dtype is f64 else I1 if dtype.kind == "bool" else _integer(dtype)
+    held = dtype.accumulator
+    scalar = FLOAT if held is f32 else DOUBLE if held is f64 else I1 if held.kind == "bool" else _integer(held)
     return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
 
 
 def memory_type(dtype: DType, lanes: int = 1) -> Any:
-    """The same in memory, where a bool is a byte."""
+    """The same in memory, where a bool is a byte and narrow floats are 16 bits; LLVM has a type for one of the two."""
+    if dtype.is_narrow:
+        scalar = HALF if dtype is f16 else I16
+        return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
     if dtype.kind == "bool":
         return I8 if lanes == 1 else ir.VectorType(I8, lanes)
     return register_type(dtype, lanes)
@@ -62,6 +73,13 @@ def width(value: ir.Value) -> int:
     return value.type.count if isinstance(value.type, ir.VectorType) else 1
 
 
+def integer_like(type: Any) -> Any:
+    """The integer type, or vector of it, that has as many bits as a float type."""
+    if isinstance(type, ir.VectorType):
+        return ir.VectorType(integer_like(type.element), type.count)
+    return {ir.HalfType: I16, ir.FloatType: I32, ir.DoubleType: I64}[builtin_type(type)]
+
+
 def is_floating(type: Any) -> bool:
     element = type.element if isinstance(type, ir.VectorType) else type
     return isinstance(element, ir.FloatType | ir.DoubleType)
@@ -71,6 +89,8 @@ def constant(type: Any, number: float | int | bool) -> ir.Constant:
     """A number as a constant of a scalar or vector type."""
     if isinstance(type, ir.VectorType):
         return ir.Constant(type, [constant(type.element, number)] * type.count)
+    if isinstance(type, ir.HalfType):
+        return ir.Constant(type, float(number))
     if isinstance(type, ir.FloatType):
         # llvmlite prints a float through its shortest double; the nearest float is wanted, signs of NaN and zero kept.
         return ir.Constant(type, struct.unpack("<f", struct.pack("<f", _in_float(float(number))))[0])
@@ -110,7 +130,7 @@ def suffix(type: Any) -> str:
     """How intrinsics spell a type: `v16f32`."""
     if isinstance(type, ir.VectorType):
         return f"v{type.count}{suffix(type.element)}"
-    return {ir.FloatType: "f32", ir.DoubleType: "f64"}.get(builtin_type(type)) or f"i{type.width}"
+    return {ir.HalfType: "f16", ir.FloatType: "f32", ir.DoubleType: "f64"}.get(builtin_type(type)) or f"i{type.width}"
 
 
 def builtin_type(value: Any) -> Any:

@@ -50,6 +50,11 @@ class Isa:
     def has_avx512(self) -> bool:
         return self.vector_bytes == 64
 
+    @property
+    def converts_f16(self) -> bool:
+        """Whether float16 is converted by instructions."""
+        return self.arch != "x86_64" or "f16c" in self.needs
+
     def features(self, host: Mapping[str, bool]) -> str:
         """The feature string for LLVM: the host's, less what this set does without."""
         if self.arch != _machine():
@@ -61,8 +66,8 @@ class Isa:
 _X86_PAUSE: Final = "llvm.x86.sse2.pause"
 
 ISAS: Final = (
-    Isa("avx512", "x86_64", 64, 32, ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma"), (), _X86_PAUSE),
-    Isa("avx2", "x86_64", 32, 16, ("avx2", "fma"), ("avx512*", "evex512", "avx10*"), _X86_PAUSE),
+    Isa("avx512", "x86_64", 64, 32, ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", "f16c"), (), _X86_PAUSE),
+    Isa("avx2", "x86_64", 32, 16, ("avx2", "fma", "f16c"), ("avx512*", "evex512", "avx10*"), _X86_PAUSE),
     Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None),
     # What every 64-bit x86 has: no fused product, so `fma` is emulated by LLVM where accuracy asks for it.
     Isa("sse2", "x86_64", 16, 16, ("sse2",), ("avx*", "evex512", "fma*", "f16c", "xop"), _X86_PAUSE),

@@ -12,21 +12,20 @@ from llvmlite import ir
 
 from rlx_core.codegen.formula import Read, formula_of
 from rlx_core.codegen.loops import Apply, Const
-from rlx_core.ir.dtypes import INTEGERS, DType, bool_, f32, f64
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bf16, bool_, f16, f32
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import activation, arithmetic, bitwise, comparison, floating, piecewise, selection, structural
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, narrow
 from rlx_cpu.native.build import constant, intrinsic, is_floating, register_type, splat, width
+from rlx_cpu.native.idioms import recognised
 
 __all__ = ["DTYPES", "apply", "code", "expression", "refusal"]
 
 Code = Callable[[ir.IRBuilder, Op, "tuple[DType, ...]", "tuple[ir.Value, ...]"], ir.Value]
 
-DTYPES = (bool_, *INTEGERS, f32, f64)
-"""What registers hold."""
-
-FLOATS = (f32, f64)
+DTYPES = (bool_, *INTEGERS, *FLOATS)
+"""What there is code for; f16 and bf16 are f32 in registers."""
 
 CODE: dict[type[Op], tuple[tuple[DType, ...], Code]] = {}
 
@@ -56,8 +55,11 @@ def refusal(op: Op, dtypes: tuple[DType, ...]) -> str | None:
 
 
 def apply(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
-    """The result of `op` on registers; scalars and vectors may not be mixed."""
-    return CODE[type(op)][1](builder, op, dtypes, args)
+    """The result of `op` on registers; scalars and vectors may not be mixed.
+
+    What f32 computes of narrow operands stays f32 until it is stored; only a cast to a narrow dtype rounds here.
+    """
+    return CODE[type(op)][1](builder, op, tuple(d.accumulator for d in dtypes), args)
 
 
 # ------------------------------------------------------------------------------------- arithmetic
@@ -213,9 +215,11 @@ def invert(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Va
     return b.xor(args[0], constant(args[0].type, -1))
 
 
-@code(comparison.isnan.op, comparison.isinf.op, comparison.isfinite.op, dtypes=FLOATS)
+@code(comparison.isnan.op, comparison.isinf.op, comparison.isfinite.op)
 def classify(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
     (x,) = args
+    if not is_floating(x.type):
+        return constant(register_type(bool_, width(x)), isinstance(op, comparison.isfinite.op))
     if isinstance(op, comparison.isnan.op):
         return b.fcmp_unordered("uno", x, x)
     size, infinity = intrinsic(b, "llvm.fabs", x), constant(x.type, float("inf"))
@@ -258,6 +262,8 @@ def cast(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Valu
 
 def converted(b: ir.IRBuilder, x: ir.Value, source: DType, to: DType) -> ir.Value:
     """`x` in another dtype, by the rules of `Cast`."""
+    if to.is_narrow:
+        return narrow.rounded_to(b, to, converted(b, x, source, f32))
     type = register_type(to, width(x))
     if source is to:
         return x
@@ -288,6 +294,9 @@ def _function(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir
 for _op in functions.OPS:
     CODE[_op] = (FLOATS, _function)
 
+for _op in functions.IDIOMS:
+    CODE[_op] = ((f16, bf16, f32), _function)
+
 
 def expression(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value | None:
     """Any op whose meaning is a scalar expression, on registers: what an epilogue applies; `None` if it is none.
@@ -298,7 +307,8 @@ def expression(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: t
     if formula is None or formula.rows:
         return None
     lanes, found = max(width(a) for a in args), []
-    for term in formula.terms:
+    terms = recognised(formula.terms)
+    for term in terms:
         if isinstance(term, Read) and not term.dynamic:
             found.append(splat(builder, args[term.operand], lanes))
         elif isinstance(term, Const):

@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +23,7 @@ from rlx_cpu.native.table import PREFIX, NativeTable
 if TYPE_CHECKING:
     from llvmlite import ir
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "functions_of"]
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "functions_of", "layouts"]
 
 
 @frozen
@@ -88,24 +88,26 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
     return Place(value.type, place.strides, is_bound, literal)
 
 
-def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
-    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
+def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
+    """The steps with native kernels by number, each with where its operands and results lie."""
     donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
     donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
+    for number, step in enumerate(lir.steps):
+        if step.kernel.startswith(PREFIX) and not step.nested:
+            operands = tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands)
+            yield number, Layout(operands, tuple(place_of(v, lir, donated) for v in step.node.results))
+
+
+def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
+    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
-    for number, step in enumerate(lir.steps):
-        if not step.kernel.startswith(PREFIX) or step.nested:
-            continue
-        node = step.node
-        layout = Layout(
-            tuple(None if v is None else place_of(v, lir, donated) for v in node.operands),
-            tuple(place_of(v, lir, donated) for v in node.results),
-        )
-        place = known.setdefault((step.kernel, node.op, layout), len(functions))
+    for number, layout in layouts(lir):
+        step = lir.steps[number]
+        place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
-            functions.append(Function(step.kernel, node, layout))
+            functions.append(Function(step.kernel, step.node, layout))
         calls[number] = place
     return functions, calls
 
@@ -154,5 +156,5 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         status = words if each.has_status else None
         words += each.has_status
         steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_workspace for e in native.values()), default=0)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
     return Compiled(made.code, steps, words, scratch, settings)

@@ -52,6 +52,7 @@ class NativeTable:
         accepts_strides: bool = True,
         priority: int = 0,
         name: str | None = None,
+        is_generated: bool = False,
     ) -> Callable[[_E], _E]:
         """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
 
@@ -75,6 +76,7 @@ class NativeTable:
                     accepts_strides=accepts_strides,
                     priority=priority,
                     name=unique,
+                    is_generated=is_generated,
                 )(run)
                 self._emitters[unique] = emit
             return emit
@@ -93,7 +95,7 @@ class NativeTable:
 
     def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
         """The native rows, and those of another table that step back behind them."""
-        yield from self
+        yield from (evolve(kernel, tier="native") for kernel in self)
         yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
     def __iter__(self) -> Iterator[Kernel]:

@@ -1,0 +1,269 @@
+"""The loops of one kernel: its units, the loops over a unit's row, and what each pass of a loop computes and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, evolve, field
+from llvmlite import ir
+
+from rlx_core.codegen.loops import Kernel, Reduce, Store, operands_of
+from rlx_core.codegen.schedule import Nest
+from rlx_cpu.native.build import I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
+from rlx_cpu.native.printer_memory import Memory
+from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_lanes
+from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.printer_values import Values
+
+__all__ = ["Loops"]
+
+
+@define(eq=False)
+class Loops:
+    """Writes the body of one kernel. Mutable, because a builder is."""
+
+    builder: ir.IRBuilder
+    shape: Shape
+    memory: Memory = field(init=False)
+    values: Values = field(init=False)
+    varies_row: tuple[bool, ...] = field(init=False)
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.shape.kernel
+
+    def write(self) -> None:
+        """Everything after the entry of the function."""
+        b, kernel = self.builder, self.kernel
+        table, tid, threads = b.function.args
+        count = len(kernel.buffers) + (self.shape.workspace > 0) + kernel.has_check
+        buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
+        self.memory = Memory(b, self.shape, buffers)
+        self.varies_row = kernel.varies
+        rows: dict[int, ir.Value] = {}
+        if self.shape.workspace:
+            mine = address(b, buffers[len(kernel.buffers)], scaled(b, tid, self.shape.workspace))
+            step = self.shape.workspace // len(self.shape.plan.kept)
+            rows = {v: address(b, mine, i * step) for i, v in enumerate(self.shape.plan.kept)}
+        self.values = Values(b, self.shape, self.memory, rows)
+        units = ir.Constant(I64, self.shape.units)
+        first = b.sdiv(b.mul(tid, units), threads)
+        last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), units), threads)
+        with counted(b, first, last) as unit:
+            self.unit(unit)
+
+    def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
+        """Write a value that is known, or can be, to its result."""
+        self.memory.store(store, at, self.values.value(store.value, at, known))
+
+    # ----------------------------------------------------------------------------------- one unit
+
+    def unit(self, unit: ir.Value) -> None:
+        """One unit: its place on the grid, then the loops of its row or rows."""
+        b, shape = self.builder, self.shape
+        piece, rest = self._split(unit, shape.pieces)
+        index: dict[int, ir.Value] = {}
+        for axis in reversed(shape.outer):
+            index[axis], rest = self._split(rest, self.kernel.extents[axis])
+        if shape.block is not None:
+            self.rows_of(At(index, shape.lanes), piece)
+        elif shape.is_in_row:
+            self.rows_of(At(index, shape.lanes), None)
+        else:
+            self.side_by_side(index, piece)
+        assert b.block.terminator is None, "a unit falls through to the next"
+
+    def _split(self, number: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
+        b = self.builder
+        if size == 1:
+            return ir.Constant(I64, 0), number
+        return b.urem(number, ir.Constant(I64, size)), b.udiv(number, ir.Constant(I64, size))
+
+    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value) -> None:
+        """A vector of rows, one a lane; the last vector may have fewer."""
+        b, shape = self.builder, self.shape
+        start = scaled(b, piece, shape.lanes)
+        left = shape.size % shape.lanes
+        if not left:
+            self.rows_of(At({**index, shape.lane: start}, shape.lanes), None)
+        elif shape.size < shape.lanes:
+            self.rows_of(At({**index, shape.lane: start}, left), None)
+        else:
+            is_last = b.icmp_unsigned("==", piece, ir.Constant(I64, shape.pieces - 1))
+            with b.if_else(is_last) as (then, otherwise):
+                with then:
+                    self.rows_of(At({**index, shape.lane: start}, left), None)
+                with otherwise:
+                    self.rows_of(At({**index, shape.lane: start}, shape.lanes), None)
+
+    def rows_of(self, at: At, block: ir.Value | None) -> None:
+        """All loops of a unit's row, then the stores of what is one a row."""
+        self.values.start_unit()
+        for nest in self.shape.plan.nests:
+            self.nest(nest, at, block)
+            self.values.complete.update(nest.keeps)
+        for number in self.shape.plan.finish:
+            self.store(self.kernel.stores[number], at, self.values.fixed)
+
+    # ------------------------------------------------------------------------------------- a loop
+
+    def nest(self, nest: Nest, at: At, block: ir.Value | None) -> None:
+        """One loop over the row."""
+        self._hoist(nest, at)
+        totals = {r: self._accumulators(r) for r in nest.reduces}
+        if block is not None:
+            self._blocked(nest, at, block)
+        else:
+            self._over(nest, at, list(self.kernel.row_axes), totals, None)
+        for number, variables in totals.items():
+            self.values.fixed[number] = self._total(number, variables)
+
+    def _hoist(self, nest: Nest, at: At) -> None:
+        """Compute what the loop needs and what does not vary in it, before it."""
+        roots = [a for r in nest.reduces for a in operands_of(self.kernel.values[r])]
+        roots += [self.kernel.stores[s].value for s in nest.stores]
+        for value in sorted(self._below(roots)):
+            if not self._varies(value):
+                self.values.value(value, at, self.values.fixed)
+
+    def _varies(self, value: int) -> bool:
+        """Whether a value changes from one pass of the loop to the next."""
+        return self.varies_row[value] or (self.shape.block is not None and self.values.varies_lane[value])
+
+    def _below(self, roots: Sequence[int]) -> set[int]:
+        found: set[int] = set()
+        waiting = list(roots)
+        while waiting:
+            value = waiting.pop()
+            if value in found or value in self.values.complete or value in self.values.fixed:
+                continue
+            found.add(value)
+            waiting += operands_of(self.kernel.values[value])
+        return found
+
+    def _over(
+        self, nest: Nest, at: At, axes: list[int], totals: dict[int, list[ir.Value]], slot: ir.Value | None
+    ) -> None:
+        """The loops over `axes` of the row, the lane axis innermost."""
+        b = self.builder
+        others = [a for a in axes if a != self.shape.lane]
+        if others:
+            axis = others[0]
+            rest = [a for a in axes if a != axis]
+            with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.kernel.extents[axis])) as i:
+                line = i if slot is None else b.add(scaled(b, slot, self.kernel.extents[axis]), i)
+                self._over(nest, evolve(at, index={**at.index, axis: i}), rest, totals, line)
+            return
+        if not self.shape.is_in_row:
+            self.step(nest, evolve(at, slot=slot or ir.Constant(I64, 0)), totals, 0)
+            return
+        vectors = -(-self.shape.size // self.shape.lanes)
+        base = ir.Constant(I64, 0) if slot is None else scaled(b, slot, vectors)
+        self._along_lanes(nest, at, totals, base)
+
+    def _along_lanes(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value) -> None:
+        """The lane axis from end to end: several vectors at once, single ones, then what is left."""
+        b, shape = self.builder, self.shape
+        whole = shape.size // shape.lanes
+        unroll = UNROLL if totals and whole >= 2 * UNROLL else 1
+        bundles = whole // unroll * unroll
+        if bundles:
+            with counted(b, ir.Constant(I64, 0), ir.Constant(I64, bundles), unroll) as vector:
+                for k in range(unroll):
+                    self._vector(nest, at, totals, b.add(vector, ir.Constant(I64, k)), base, k)
+        for k in range(bundles, whole):
+            self._vector(nest, at, totals, ir.Constant(I64, k), base, k - bundles)
+        left = shape.size % shape.lanes
+        if left:
+            self._vector(nest, evolve(at, active=left), totals, ir.Constant(I64, whole), base, 0)
+
+    def _vector(
+        self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], vector: ir.Value, base: ir.Value, which: int
+    ) -> None:
+        b = self.builder
+        here = {**at.index, self.shape.lane: scaled(b, vector, self.shape.lanes)}
+        self.step(nest, At(here, at.active, b.add(base, vector)), totals, which)
+
+    def _blocked(self, nest: Nest, at: At, block: ir.Value) -> None:
+        """A block of an element-wise kernel; the last one has the tail."""
+        b, shape = self.builder, self.shape
+        assert shape.block is not None, "blocks are of element-wise kernels"
+        whole = shape.size // shape.lanes * shape.lanes
+        left = shape.size - whole
+        if whole:
+            start = scaled(b, block, shape.block)
+            end = b.add(start, ir.Constant(I64, shape.block))
+            limit = ir.Constant(I64, whole)
+            end = b.select(b.icmp_signed("<", end, limit), end, limit)
+            with counted(b, start, end, shape.lanes) as i:
+                self.step(nest, evolve(at, index={**at.index, shape.lane: i}), {}, 0)
+        if left:
+            tail = evolve(at, index={**at.index, shape.lane: ir.Constant(I64, whole)}, active=left)
+            if shape.pieces == 1:
+                self.step(nest, tail, {}, 0)
+            else:
+                with b.if_then(b.icmp_unsigned("==", block, ir.Constant(I64, shape.pieces - 1))):
+                    self.step(nest, tail, {}, 0)
+
+    def step(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], which: int) -> None:
+        """One pass of a loop: the values at one vector of the row."""
+        b = self.builder
+        here = dict(self.values.fixed)
+        for number in nest.keeps:
+            value = self.values.value(number, at, here)
+            b.store(value, self.values.kept(number, at), align=align_of(value.type))
+        for number, variables in totals.items():
+            reduce = self.kernel.values[number]
+            assert isinstance(reduce, Reduce), "totals are of reductions"
+            value = self._lifted(reduce.arg, self.values.value(reduce.arg, at, here), at)
+            self._accumulate(reduce, variables[which % len(variables)], value, at)
+        # Every value before any store: a result may lie in the bytes of an operand that another result still needs.
+        stores = [self.kernel.stores[s] for s in nest.stores]
+        for store in stores:
+            self.values.value(store.value, at, here)
+        for store in stores:
+            self.store(store, at, here)
+
+    # --------------------------------------------------------------------------------- reductions
+
+    def _register(self, number: int) -> Any:
+        reduce = self.kernel.values[number]
+        in_lanes = self.shape.is_in_row or self.values.varies_lane[number]
+        return register_type(reduce.dtype, self.shape.lanes if in_lanes else 1)
+
+    def _accumulators(self, number: int) -> list[ir.Value]:
+        reduce = self.kernel.values[number]
+        assert isinstance(reduce, Reduce), "accumulators are of reductions"
+        type = self._register(number)
+        count = UNROLL if self.shape.is_in_row and self.shape.size // self.shape.lanes >= 2 * UNROLL else 1
+        variables = [variable(self.builder, type) for _ in range(count)]
+        for each in variables:
+            self.builder.store(identity(reduce, type), each, align=align_of(type))
+        return variables
+
+    def _lifted(self, number: int, value: ir.Value, at: At) -> ir.Value:
+        """A value as a vector where the reduction adds lanes up; one that is equal in all lanes counts in each."""
+        return splat(self.builder, value, self.shape.lanes) if self.shape.is_in_row else value
+
+    def _accumulate(self, reduce: Reduce, into: ir.Value, value: ir.Value, at: At) -> None:
+        b = self.builder
+        before = b.load(into, typ=value.type, align=align_of(value.type))
+        after = combined(b, reduce, before, value)
+        if self.shape.is_in_row and at.active < self.shape.lanes:
+            after = b.select(self.memory.mask(at), after, before)
+        b.store(after, into, align=align_of(value.type))
+
+    def _total(self, number: int, variables: list[ir.Value]) -> ir.Value:
+        b = self.builder
+        reduce = self.kernel.values[number]
+        assert isinstance(reduce, Reduce), "totals are of reductions"
+        type = self._register(number)
+        parts = [b.load(v, typ=type, align=align_of(type)) for v in variables]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [combined(b, reduce, x, y) for x, y in pairs]
+        (total,) = parts
+        if not self.shape.is_in_row:
+            return total
+        return over_lanes(b, reduce, total)

@@ -1,0 +1,206 @@
+"""How a kernel is walked: which axis has the lanes, which units threads share out, and where in a unit code stands.
+
+The *lane axis* is the one along which memory is contiguous. Where it is an axis of the row, a unit is one row and reductions
+end with a fixed tree over lanes; where it is an axis of the grid, a unit is one vector of rows, side by side, and reductions
+stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+from llvmlite import ir
+
+from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
+from rlx_core.codegen.schedule import Nest, Schedule, schedule
+from rlx_core.ir.dtypes import DType, u16
+from rlx_cpu.native import functions
+from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.idioms import recognised
+from rlx_cpu.native.isa import Isa
+
+__all__ = ["At", "Shape"]
+
+BLOCK = 4096
+"""Elements of an element-wise unit: small enough to balance threads, large enough not to be counted one by one."""
+
+WORTH_THREADS = 16384
+"""Elements below which one thread is done before another has begun."""
+
+
+@frozen
+class Shape:
+    """How a kernel is walked: which axis has the lanes, how many, and in which units.
+
+    Attributes:
+        kernel: With an element-wise kernel's lane axis as its row.
+        lane: The lane axis.
+        lanes: Elements of a vector.
+        block: Elements of an element-wise unit along the lane axis; `None` for kernels that reduce.
+        plan: The loops.
+        isa: What it is printed for.
+    """
+
+    kernel: Kernel
+    lane: int
+    lanes: int
+    block: int | None
+    plan: Schedule
+    isa: Isa
+
+    @classmethod
+    def of(cls, kernel: Kernel, isa: Isa) -> Shape:
+        kernel = as_bits(evolve(kernel, values=recognised(kernel.values)))
+        lanes = lanes_of(kernel, isa)
+        if len(kernel.extents) > kernel.grid:
+            return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel), isa)
+        if not kernel.extents:
+            return cls(
+                evolve(kernel, extents=(1,), grid=0, **_along_nothing(kernel)), 0, lanes, BLOCK, _once(kernel), isa
+            )
+        rowed = with_row(kernel, lane_axis(kernel, kernel.grid_axes))
+        return cls(rowed, rowed.grid, lanes, BLOCK, _once(rowed), isa)
+
+    @property
+    def size(self) -> int:
+        """Elements along the lane axis."""
+        return self.kernel.extents[self.lane]
+
+    @property
+    def is_in_row(self) -> bool:
+        return self.lane >= self.kernel.grid
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The axes of the grid that units are counted over, besides the blocks or vectors of the lane axis."""
+        return tuple(a for a in self.kernel.grid_axes if a != self.lane)
+
+    @property
+    def pieces(self) -> int:
+        """Blocks or vectors of the lane axis."""
+        if self.block is not None:
+            return max(1, -(-self.size // self.block))
+        return 1 if self.is_in_row else max(1, -(-self.size // self.lanes))
+
+    @property
+    def units(self) -> int:
+        total = self.pieces
+        for axis in self.outer:
+            total *= self.kernel.extents[axis]
+        return total
+
+    @property
+    def uses_threads(self) -> bool:
+        work = self.kernel.grid_size * self.kernel.row_size
+        costs = sum(
+            8 if isinstance(v, Apply) and type(v.op) in (*functions.OPS, *functions.IDIOMS) else 1
+            for v in self.kernel.values
+        )
+        return self.units > 1 and work * max(1, costs // 4) >= WORTH_THREADS
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a kept value's row: of vectors, the last one whole."""
+        itemsize = max((self.kernel.values[v].dtype.accumulator.itemsize for v in self.plan.kept), default=0)
+        if self.is_in_row:
+            others = self.kernel.row_size // max(self.size, 1)
+            return others * -(-self.size // self.lanes) * self.lanes * itemsize
+        return self.kernel.row_size * self.lanes * itemsize
+
+    @property
+    def workspace(self) -> int:
+        # A row without elements still has a place: its loop is printed, though it never runs.
+        return len(self.plan.kept) * -(-max(self.row_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def lanes_of(kernel: Kernel, isa: Isa) -> int:
+    """Elements of a vector: as many as registers hold of the widest type, f32 at least where anything is computed."""
+    widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
+    narrow = {v.dtype for v in kernel.values if v.dtype.itemsize > 2 or v.dtype.is_float}
+    return isa.vector_bytes // (widest if not narrow else max(widest, 4))
+
+
+def as_bits(kernel: Kernel) -> Kernel:
+    """A kernel that only moves narrow floats, as one that moves integers: nothing is widened and rounded again."""
+    computed = {
+        d
+        for v in kernel.values
+        if isinstance(v, Apply | Reduce | Const)
+        for d in (v.dtype, *_operand_dtypes(kernel, v))
+    }
+    if not any(b.dtype.is_narrow for b in kernel.buffers) or any(d.is_narrow for d in computed):
+        return kernel
+    values = tuple(evolve(v, dtype=u16) if v.dtype.is_narrow else v for v in kernel.values)
+    buffers = tuple(evolve(b, dtype=u16) if b.dtype.is_narrow else b for b in kernel.buffers)
+    return evolve(kernel, values=values, buffers=buffers)
+
+
+def _operand_dtypes(kernel: Kernel, value: Scalar) -> Sequence[DType]:
+    return [kernel.values[a].dtype for a in operands_of(value)]
+
+
+def _along_nothing(kernel: Kernel) -> dict[str, Any]:
+    """The fields of a kernel of one point with an axis of size 1 added."""
+    values = tuple(evolve(v, strides=(0,)) if isinstance(v, Load) else v for v in kernel.values)
+    return {"values": values, "stores": tuple(evolve(s, strides=(0,)) for s in kernel.stores)}
+
+
+def _once(kernel: Kernel) -> Schedule:
+    """The loop of an element-wise kernel: it stores everything, what does not vary along lanes too."""
+    return Schedule((Nest((), (), tuple(range(len(kernel.stores)))),), ())
+
+
+def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
+    """The axis along which most accesses are contiguous; of equals a row's, then the last."""
+
+    def score(axis: int) -> tuple[int, int, int]:
+        contiguous = 0
+        for access in kernel.accesses:
+            if access.strides[axis] == kernel.buffers[access.buffer].dtype.itemsize:
+                contiguous += 2 if isinstance(access, Store) and axis < kernel.grid else 1
+        return contiguous if kernel.extents[axis] > 1 else -1, int(axis >= kernel.grid), axis
+
+    return max(axes, key=score)
+
+
+def with_row(kernel: Kernel, axis: int) -> Kernel:
+    """An element-wise kernel with one of its axes as the row, last."""
+    order = [a for a in range(len(kernel.extents)) if a != axis] + [axis]
+    new = {old: i for i, old in enumerate(order)}
+
+    def moved(strides: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(strides[a] for a in order)
+
+    values = tuple(
+        evolve(v, strides=moved(v.strides))
+        if isinstance(v, Load)
+        else evolve(v, axis=new[v.axis])
+        if isinstance(v, Index)
+        else v
+        for v in kernel.values
+    )
+    stores = tuple(evolve(s, strides=moved(s.strides)) for s in kernel.stores)
+    return evolve(
+        kernel,
+        extents=tuple(kernel.extents[a] for a in order),
+        grid=len(order) - 1,
+        values=values,
+        stores=stores,
+    )
+
+
+@frozen
+class At:
+    """Where in a unit code is being written.
+
+    Attributes:
+        index: The position on each axis that has one, as i64; the lane axis' is that of its first lane.
+        active: How many of the lanes exist; all but in a tail.
+        slot: The place of this vector in rows of kept values, counted in vectors.
+    """
+
+    index: dict[int, ir.Value]
+    active: int
+    slot: ir.Value | None = None
