@@ -126,6 +126,11 @@ class NativeProgram(Program):
         )
 
     @property
+    def code_origin(self) -> str | None:
+        code = self.compiled.code
+        return None if code is None else "cached" if code.is_cached else "compiled"
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """What runs in order: native runs with their number of steps, NumPy steps by their kernel."""
         return tuple(f"native[{part.count}]" if isinstance(part, Run) else part.step.kernel for part in self._parts)
@@ -251,17 +256,26 @@ class NativeProgram(Program):
         packed, frames = self.compiled.packed, self._frames
         if packed.version == frames.shared.version:
             return packed.arrays
-        arrays: dict[tuple[int, int], np.ndarray] = {}
+        needed = {
+            (frames.places[value], each.emitted.function, i): pack
+            for each in self.compiled.steps.values()
+            for i, pack in enumerate(each.emitted.packs)
+            if (value := each.step.node.operands[pack.operand]) is not None
+        }
+        # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
+        # than packing into them.
+        room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
         made: dict[tuple[int, str, int], np.ndarray] = {}
+        start = 0
+        for key, pack in needed.items():
+            made[key] = pack.pack(frame.arrays[key[0]], room[start : start + pack.room])
+            start += pack.room
+        arrays: dict[tuple[int, int], np.ndarray] = {}
         for number, each in self.compiled.steps.items():
             for i, pack in enumerate(each.emitted.packs):
                 value = each.step.node.operands[pack.operand]
                 assert value is not None, "a pack is of an operand that is there"
-                place = frames.places[value]
-                key = (place, each.emitted.function, i)
-                if key not in made:
-                    made[key] = pack.pack(frame.arrays[place])
-                arrays[number, i] = made[key]
+                arrays[number, i] = made[frames.places[value], each.emitted.function, i]
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
 
