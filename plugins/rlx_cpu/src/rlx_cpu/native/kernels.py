@@ -9,6 +9,7 @@ from rlx_cpu.native import (
     loops,
     math,
     movement,
+    positions,
     scatter,
     windows,
 )
@@ -16,4 +17,4 @@ from rlx_cpu.native.table import native
 
 __all__ = ["FAMILIES", "native"]
 
-FAMILIES = (attention, attention_backward, cumulative, gather, gemm, loops, math, movement, scatter, windows)
+FAMILIES = (attention, attention_backward, cumulative, gather, gemm, loops, math, movement, positions, scatter, windows)
