@@ -11,10 +11,28 @@ from rlx_cpu.native import (
     movement,
     positions,
     scatter,
+    wide_circular,
+    wide_error,
+    wide_exponential,
     windows,
 )
 from rlx_cpu.native.table import native
 
 __all__ = ["FAMILIES", "native"]
 
-FAMILIES = (attention, attention_backward, cumulative, gather, gemm, loops, math, movement, positions, scatter, windows)
+FAMILIES = (
+    attention,
+    attention_backward,
+    cumulative,
+    gather,
+    gemm,
+    loops,
+    math,
+    movement,
+    positions,
+    scatter,
+    wide_circular,
+    wide_error,
+    wide_exponential,
+    windows,
+)

@@ -39,8 +39,8 @@ from rlx_core.ops import (
     structural,
 )
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native import scalar
+from rlx_core.pipeline.kernels import Condition, condition
+from rlx_cpu.native import quotients, scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
@@ -57,7 +57,7 @@ def reason_against(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
         return "a meaning that is one loop kernel"
     held = {term.dtype for term in formula.terms}
     if not held.issubset(scalar.DTYPES):
-        return f"dtypes of registers, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
+        return f"dtypes that native code has, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
     for term in formula.terms:
         if isinstance(term, Apply):
             refused = scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
@@ -70,9 +70,14 @@ def operand_types(node: Node) -> tuple[TensorType | None, ...]:
     return tuple(None if v is None else v.type for v in node.operands)
 
 
-@condition("a meaning that is one loop kernel of steps with native code")
-def is_loop(node: Node) -> bool:
-    return reason_against(node.op, operand_types(node)) is None
+def reason_at(node: Node) -> str | None:
+    """Why a node is no native loop kernel."""
+    return reason_against(node.op, operand_types(node))
+
+
+is_loop = Condition(
+    "a meaning that is one loop kernel of steps with native code", lambda node: reason_at(node) is None, reason_at
+)
 
 
 @condition("operands of a result's type to be read where that result is written")
@@ -123,6 +128,9 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         uses_threads=made.uses_threads,
     )
 
+
+SCALAR_CODE = (scalar, quotients)
+"""The modules that say what single ops become; importing them fills the table."""
 
 ELEMENTWISE = tuple(
     dict.fromkeys(
