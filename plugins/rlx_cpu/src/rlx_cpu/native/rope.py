@@ -80,8 +80,7 @@ class Turner:
     def _turn(self, source: ir.Value, to: ir.Value, rows: Sequence[ir.Value], pair: ir.Value, lanes: int) -> None:
         b = self.builder
         cos, sin = (
-            self._read(table, row, table.strides[1], pair, lanes)
-            for table, row in zip(self.tables, rows, strict=True)
+            self._read(table, row, table.strides[1], pair, lanes) for table, row in zip(self.tables, rows, strict=True)
         )
         if self.sign < 0:
             sin = b.fneg(sin)
