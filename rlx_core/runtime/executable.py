@@ -125,7 +125,7 @@ class Executable:
             UnknownNameError: The target has no such level, or the plan no such step.
             ConfigError: Sizes are still unknown.
         """
-        return emit(Planned(self._latest, self._compiled.backend, self._compiled.target), level, step)
+        return emit(Planned(self._shared.latest or self._compiled.lir, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:
