@@ -131,8 +131,9 @@ class Reuse:
                 found.append(Delivery("donor", wanted))
             elif root not in self.outlets.own or root in handed or not covers_root(value, self.aliases):
                 found.append(Delivery("copy"))
-            elif storage is not None and storage.home in self.outlets.donors:
-                found.append(Delivery("donor", storage.home))
+            elif storage is not None and storage.home is not None and storage.home in self.outlets.donors:
+                is_alike = storage.home.type == value.type
+                found.append(Delivery("donor", storage.home) if is_alike else Delivery("copy"))
             else:
                 found.append(Delivery("own"))
             handed.add(root)
@@ -195,7 +196,11 @@ class Reuse:
         if home is None or result not in self.outlets.own:
             return True
         target = self.outlets.own[result]
-        return home is target or (target is None and home not in frozenset(self.outlets.wanted.values()))
+        if home is target:
+            return True
+        # A caller gets a donated buffer back as the array that it was, so what is delivered there has its type.
+        is_spare = target is None and home not in frozenset(self.outlets.wanted.values())
+        return is_spare and (home not in self.outlets.donors or home.type == result.type)
 
     def _move_into_donors(self) -> None:
         """Compute an output in the donated leaf it replaces, if that leaf was last read before."""

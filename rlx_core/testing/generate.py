@@ -97,7 +97,7 @@ def generate(seed: int, *, most: int = 40) -> Generated:
     """The program of a seed, with 1 to `most` nodes that compute something, and a few more around operands."""
     growth = Growth(np.random.default_rng([VERSION, seed]), Builder(f"seed{seed}"))
     # Half of the programs are small, so that many of them can be looked at; every size up to the most occurs.
-    wanted = int(1 + (most - 1) * growth.rng.random() ** 2.5)
+    wanted = int(1 + (most - 1) * growth.rng.random() ** 4)
     tries = 0
     while not growth.known or (growth.steps < wanted and tries < 12 * wanted):
         growth.grow()
