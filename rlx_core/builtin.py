@@ -178,6 +178,12 @@ FUSE = (
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
 
+FORWARD = (
+    *("cse", "recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention"),
+    *("fuse-softmax-cross-entropy", "dead-code"),
+)
+"""What is recognised before it is differentiated, so that its own rule gives the derivative."""
+
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
 LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-loops", "dead-code")
@@ -191,6 +197,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
         PipelineSpec(
             "rlx.inference",
             {
+                "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
                 "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
@@ -199,6 +206,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
         PipelineSpec(
             "rlx.training",
             {
+                "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
                 "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },

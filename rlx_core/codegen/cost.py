@@ -19,6 +19,8 @@ STEP = 10_000
 """A step of its own: its barrier and its call, about half a microsecond."""
 
 _LOAD, _STORE, _DEAR, _GATHER = 4, 6, 12, 12
+_STRIDED = 4
+"""How much dearer a load is that finds a new cache line for every element of a row."""
 
 
 def units(formula: Formula) -> int:
@@ -38,13 +40,27 @@ def cost_of(formula: Formula) -> int:
     rows = frozenset(formula.rows or (len(sizes) - 1,))
     along = _varying(formula, rows)
     everywhere, once_a_row = prod(sizes), prod(n for a, n in enumerate(sizes) if a not in rows)
-    total = STEP
+    strides = _STRIDED if _walks_columns(formula) else 1
+    work = 0
     for term, varies in zip(formula.terms, along, strict=True):
-        weight = _LOAD if isinstance(term, Read) else _weight(term)
-        total += weight * (everywhere if varies or isinstance(term, Reduce) else once_a_row)
+        weight = _LOAD * strides if isinstance(term, Read) else _weight(term)
+        work += weight * (everywhere if varies or isinstance(term, Reduce) else once_a_row)
     for write in formula.writes:
-        total += _STORE * (everywhere if along[write.value] or _moves(write.place, rows) else once_a_row)
-    return total
+        work += _STORE * (everywhere if along[write.value] or _moves(write.place, rows) else once_a_row)
+    return STEP + work * _halves(formula)
+
+
+def _walks_columns(formula: Formula) -> bool:
+    """Whether a row lies across memory, so that every element of it is in another cache line."""
+    sizes = _sizes(formula)
+    last = max((a for a, n in enumerate(sizes) if n > 1), default=0)
+    return bool(formula.rows) and last not in formula.rows
+
+
+def _halves(formula: Formula) -> int:
+    """2 where 8-byte elements among narrower ones halve the vectors of all of them."""
+    widths = {t.dtype.itemsize for t in formula.terms if isinstance(t, Read)}
+    return 2 if 8 in widths and min(widths) < 8 else 1
 
 
 def _weight(term: object) -> int:

@@ -33,11 +33,15 @@ __all__ = ["Affine", "Formula", "Read", "Write", "formula_of"]
 
 @frozen
 class Affine:
-    """The place `offset + scale·index[axis]` on one axis of an operand; without an axis, `offset` alone."""
+    """The place `offset + scale·index[axis]` on one axis of an operand; without an axis, `offset` alone.
+
+    A place that data choose has neither: `chosen` is the number of the term, a `Bound`, that is the index.
+    """
 
     axis: int | None
     offset: Dim = 0
     scale: int = 1
+    chosen: int | None = None
 
 
 Place = tuple[Affine, ...]
@@ -191,7 +195,9 @@ class _Walk:
     def _term(self, value: Value, place: Place) -> int:
         node, op = value.node, value.node.op
         if isinstance(op, Input):
-            return self.add(Read(value.dtype, self.positions[op.label], place))
+            chosen = tuple((axis, at.chosen) for axis, at in enumerate(place) if at.chosen is not None)
+            known = tuple(START if at.chosen is not None else at for at in place)
+            return self.add(Read(value.dtype, self.positions[op.label], known, chosen))
         if isinstance(op, Constant):
             return self._constant(op, value.dtype)
         if isinstance(op, Iota):
@@ -215,6 +221,8 @@ class _Walk:
 
     def _iota(self, op: Iota, place: Place) -> int:
         at = place[normalize_axis(op.axis, len(place))]
+        if at.chosen is not None:
+            return self._cast(at.chosen, op.dtype)
         if not isinstance(at.offset, int):
             raise NoFormula("known offsets")
         index = Const(i64, at.offset) if at.axis is None else Index(i64, at.axis, at.offset, at.scale)
@@ -227,8 +235,8 @@ class _Walk:
         table, indices = node.operands
         assert table is not None, "Gather has a table"
         assert indices is not None, "Gather has indices"
-        if not isinstance(table.node.op, Input) or op.oob == "fill":
-            raise NoFormula("a table in memory and no fill")
+        if op.oob == "fill":
+            raise NoFormula("no fill")
         axis, batch = normalize_axis(op.axis, table.ndim), op.batch_dims
         count = indices.ndim - batch
         size = table.shape[axis]
@@ -236,8 +244,8 @@ class _Walk:
             raise NoFormula("a table with elements")
         index = self.term(indices, (*place[:batch], *place[axis : axis + count]))
         bound = self.add(Bound(i64, self._cast(index, i64), _sized(size), op.oob == "error"))
-        at = (*place[:axis], START, *place[axis + count :])
-        return self.add(Read(table.dtype, self.positions[table.node.op.label], at, ((axis, bound),)))
+        # A table that is computed is computed at the element alone: of a row of log-probabilities, the label's.
+        return self.term(table, (*place[:axis], Affine(None, chosen=bound), *place[axis + count :]))
 
     def _reduce(self, node: Node, place: Place) -> int:
         op, operand, axes = node.op, _operand(node), _axes(node)
@@ -273,6 +281,8 @@ class _Walk:
         if isinstance(op, Narrow):
             axis = normalize_axis(op.axis, source.ndim)
             at = place[axis]
+            if at.chosen is not None:
+                raise NoFormula("slices of axes that no data index")
             inner = Affine(at.axis, op.start + at.offset * op.step, at.scale * op.step)
             return (*place[:axis], inner, *place[axis + 1 :])
         assert isinstance(op, Reshape), f"{op.name} is not a view of the loop language"

@@ -22,9 +22,8 @@ def check_kernel(kernel: Kernel) -> Kernel:
     """
     faults = [Fact(where, what) for where, what in _faults(kernel)]
     if faults:
-        raise VerifyError(
-            f"kernel {kernel.name}: {len(faults)} rules are broken, the first at {faults[0].label}", *faults
-        )
+        said = "1 rule is" if len(faults) == 1 else f"{len(faults)} rules are"
+        raise VerifyError(f"kernel {kernel.name}: {said} broken, the first at {faults[0].label}", *faults)
     return kernel
 
 

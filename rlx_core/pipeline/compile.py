@@ -32,7 +32,7 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.passes.fusion_report import FusionReport, fusion_report
 from rlx_core.passes.runner import PassRun, Watch
-from rlx_core.pipeline.backend import Backend, Program, Target
+from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
 from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
 from rlx_core.pipeline.dispatch import DispatchReport
@@ -64,6 +64,7 @@ class Compiled:
         target: The target, with the kernels that plugins contribute.
         options: How a template is planned again.
         report: What the compilation came to.
+        objects: Where its machine code is kept between processes, or `None`.
         sources: Where the user made each input and parameter. A cached program may have been another function's.
     """
 
@@ -72,6 +73,7 @@ class Compiled:
     target: Target
     options: PlanOptions
     report: Report
+    objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
 
     @property
@@ -85,15 +87,19 @@ class Compiled:
 
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program."""
-        return self.backend.compile(lir, self.target, lir.options)
+        return self.backend.build(lir, self.target, lir.options, self.objects)
 
     def report_for(self, lir: Lir) -> Report:
         """The report with the memory plan of a specialised program."""
-        return evolve(self.report, lir=lir)
+        return evolve(self.report, lir=lir, stages={**self.report.stages, "LIR steps": len(lir.steps)})
 
 
 class ProgramCache(Protocol):
     """Where compiled programs are kept; `rlx_core.runtime.cache.CompileCache` is one."""
+
+    @property
+    def objects(self) -> ObjectStore | None:
+        """Where backends keep machine code between processes."""
 
     def get_or_compile(
         self,
@@ -165,7 +171,7 @@ def find_or_compile(
     found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
-    return found, source
+    return evolve(found, objects=kept.objects), source
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
@@ -295,6 +301,7 @@ class Job:
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
+            device=self.target,
         )
         return Compiled(lir, self.backend, self.target, self.options, report)
 

@@ -25,10 +25,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @frozen
 class Condition:
-    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8")."""
+    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8").
+
+    Attributes:
+        explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
+    """
 
     name: str
     holds: Callable[[Node], bool] = field(eq=False)
+    explain: Callable[[Node], str | None] | None = field(default=None, eq=False)
+
+    def lacking(self, node: Node) -> str:
+        """What a node that it does not hold for would need."""
+        return (self.explain(node) if self.explain is not None else None) or self.name
 
 
 def condition(name: str) -> Callable[[Callable[[Node], bool]], Condition]:
@@ -55,6 +64,7 @@ class Kernel:
         is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
             of its results may take over an operand.
         plugin: Who contributed it.
+        tier: Which of the target's tiers it runs on; `None` is the last of them.
     """
 
     name: str
@@ -70,6 +80,7 @@ class Kernel:
     doc: str = ""
     runs_nested: bool = False
     is_generated: bool = False
+    tier: str | None = None
 
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
@@ -78,7 +89,7 @@ class Kernel:
             refused = sorted(d.name for d in found - self.dtypes)
             if refused:
                 return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
-        return next((f"needs {c.name}" for c in self.when if not c.holds(node)), None)
+        return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
 
 @frozen

@@ -20,7 +20,7 @@ from rlx_core.errors import ConfigError, Fact, PassOrderError, RlxError, Unknown
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.passes.apply_rules import pass_of
-from rlx_core.passes.base import LEGAL, Context, LirPass, Pass, PassRecord
+from rlx_core.passes.base import LEGAL, LOWERED, Context, LirPass, Pass, PassRecord
 from rlx_core.passes.order import check_order
 from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
@@ -32,7 +32,7 @@ from rlx_core.plugins import PluginHost
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
-__all__ = ["Plan", "PlannedPass", "activate_pipeline", "plan_hash", "resolve_plan"]
+__all__ = ["Plan", "PlannedPass", "activate_pipeline", "forward_passes", "plan_hash", "resolve_plan"]
 
 CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
@@ -71,7 +71,7 @@ class Plan:
 
     Attributes:
         pipeline: The name of the pipeline, and in `source` where it is written.
-        passes: Every pass in order, HIR, then MIR, then LIR.
+        passes: Every pass in order, HIR, then MIR, then LIR; before them those that run on what is differentiated.
         target: What is compiled for; `None` for a plan that only cleans.
         dispatcher: The target's answers under the configured policy.
         configuration: What it was resolved from.
@@ -93,7 +93,7 @@ class Plan:
             LegalizeError: The target cannot run some nodes.
             VerifyError: A pass broke the graph; it is named.
         """
-        chosen = [p.made for p in self.passes if isinstance(p.made, Pass)]
+        chosen = [p.made for p in self.passes if isinstance(p.made, Pass) and p.stage != "forward"]
         watch = watch if self.configuration.verify else evolve(watch, check=None)
         return run_passes(chosen, graph, self.context, watch)
 
@@ -225,7 +225,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     lines = [
         (stage, place, entry)
         for stage in STAGES
-        for place, entry in enumerate({"hir": table.hir, "mir": table.mir, "lir": table.lir}[stage])
+        for place, entry in enumerate(entries_of(table, stage))
     ]
     planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
@@ -237,13 +237,36 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         dispatcher = Dispatcher(target, configuration.dispatch, tables)
     try:
         check_order(
-            [p.made for p in kept if p.stage != "lir"],
+            [p.made for p in kept if p.stage in ("hir", "mir")],
             wanted=() if target is None else (LEGAL,),
-            where={i: p.origin for i, p in enumerate(kept)},
+            where=dict(enumerate(p.origin for p in kept if p.stage in ("hir", "mir"))),
         )
     except PassOrderError as error:
         raise error.with_fact(Fact("pipeline", name, source)) from None
     return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out)
+
+
+def entries_of(table: PipelineConfig, stage: str) -> tuple[Entry, ...]:
+    """The lines of a pipeline for one stage."""
+    return {"forward": table.forward, "hir": table.hir, "mir": table.mir, "lir": table.lir}[stage]
+
+
+def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pass, ...]:
+    """The passes that run on a function before it is differentiated.
+
+    To a pass of this list a block is an op like any other, which its patterns do not know.
+
+    Raises:
+        ConfigError, UnknownNameError, PassOrderError: As for `resolve_plan`.
+    """
+    name, table, source = find_pipeline(configuration, registry)
+    planned = [
+        plan_pass(configuration, registry, name, source, "forward", place, entry)
+        for place, entry in enumerate(table.forward)
+    ]
+    kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
+    check_order([p.made for p in kept], given=(LOWERED,), where={i: p.origin for i, p in enumerate(kept)})
+    return tuple(p.made for p in kept if isinstance(p.made, Pass))
 
 
 def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str, PipelineConfig, str]:
@@ -269,7 +292,7 @@ def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registr
     if configuration.use not in configuration.pipeline:
         activate_provider(host, ("pipelines",), full_name(configuration.use))
     _, table, _ = find_pipeline(configuration, host.registry())
-    for entry in (*table.hir, *table.mir, *table.lir):
+    for entry in (*table.forward, *table.hir, *table.mir, *table.lir):
         activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
     return host.registry()
 

@@ -13,8 +13,10 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.passes.fusion_report import FusionReport
 from rlx_core.passes.runner import PassRun
-from rlx_core.pipeline.dispatch import DispatchReport
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.dispatch import HOST, DispatchReport
 from rlx_core.pipeline.memory import live_ranges, lower_bound
+from rlx_core.pipeline.tiers import Tiers, tiers_of
 
 __all__ = ["Report", "human_bytes"]
 
@@ -36,6 +38,7 @@ class Report:
         seconds: Times of the parts of the compilation, by part.
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
+        device: The target itself, which knows on which tier each kernel runs.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Report:
     seconds: Mapping[str, float] = field(factory=dict)
     prepared_nbytes: int = 0
     fusion: FusionReport | None = None
+    device: Target | None = None
 
     @cached_property
     def dispatch(self) -> DispatchReport:
@@ -74,12 +78,19 @@ class Report:
         """The most bytes that are alive at one time: no arena can be smaller for this schedule."""
         return lower_bound(live_ranges(self.lir)) if self.lir.is_planned else 0
 
+    @cached_property
+    def tiers(self) -> Tiers | None:
+        """How many steps run on which tier of the target, and why some do not run on the best; `None` if it has no tiers."""
+        return None if self.device is None else tiers_of(self.lir, self.device)
+
     @property
     def kernels(self) -> Counter[tuple[str, str, str]]:
         """(op, kernel, plugin) → how many steps run it."""
-        owners = {(row.op, row.kernel): row.plugin or "" for row in self.dispatch.rows if row.kernel}
-        steps = [(s.node.op.name, s.kernel) for s in self.lir.steps]
-        return Counter((op, kernel, owners.get((op, kernel), "")) for op, kernel in steps)
+        return Counter((s.node.op.name, s.kernel, self._plugin_of(s.kernel)) for s in self.lir.steps)
+
+    def _plugin_of(self, kernel: str) -> str:
+        """Whose a kernel is; what runs on the host is nobody's."""
+        return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""
 
     def to_json(self) -> dict[str, Any]:
         """The numbers, with stable keys."""
@@ -105,6 +116,7 @@ class Report:
                 {"op": op, "kernel": kernel, "plugin": plugin, "steps": count}
                 for (op, kernel, plugin), count in sorted(self.kernels.items())
             ],
+            "tiers": None if self.tiers is None else self.tiers.to_json(),
         }
 
     def __str__(self) -> str:
@@ -120,6 +132,8 @@ class Report:
         else:
             unknown = ", ".join(sorted(str(s) for s in self.graph.symbols))
             lines.append(f"  memory is planned when {unknown} {'is' if ',' not in unknown else 'are'} bound")
+        if self.tiers is not None:
+            lines += [f"  {self.tiers.summary}", *(f"    {line}" for line in self.tiers.lines())]
         for (op, kernel, plugin), count in self.kernels.most_common():
             lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
         return "\n".join(lines)

@@ -9,7 +9,7 @@ import pytest
 
 from rlx_core.codegen import check_kernel, formula_of, kernel_of, print_kernel, run_kernel
 from rlx_core.codegen.layout import Memory
-from rlx_core.codegen.loops import Kernel, Reduce
+from rlx_core.codegen.loops import Kernel, Load, Reduce
 from rlx_core.codegen.schedule import schedule
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import infer
@@ -19,8 +19,11 @@ from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import standard_ops
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add
+from rlx_core.ops.fused_loop import FusedLoop, LoopStep
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.linalg import MatMul
+from rlx_core.ops.loss import SoftmaxCrossEntropyWithLogits
+from rlx_core.ops.movement import Narrow
 from rlx_core.ops.normalization import LayerNorm
 from rlx_core.ops.reduction import Max
 from rlx_core.ops.softmax import Softmax
@@ -148,3 +151,16 @@ def test_a_product_is_no_loop_kernel() -> None:
 
 def test_formulas_exist_before_sizes_are_known() -> None:
     assert formula_of(Softmax(), (spec("f32[batch, n]"),)) is not None
+
+
+def test_the_element_of_a_row_that_data_choose_is_computed_alone() -> None:
+    made = kernel(SoftmaxCrossEntropyWithLogits(), "f32[3, 40]", "i64[3]")
+
+    assert [made.varies[i] for i, v in enumerate(made.values) if isinstance(v, Load) and v.dynamic] == [False]
+    assert schedule(made).finish == (0,)
+
+
+def test_a_slice_of_what_data_choose_is_no_loop_kernel() -> None:
+    sliced = FusedLoop(2, (LoopStep(Narrow(0, 1, 3), (0,)), LoopStep(Gather(), (2, 1))), (3,))
+
+    assert formula_of(sliced, (spec("f32[5]"), spec("i64[2]"))) is None

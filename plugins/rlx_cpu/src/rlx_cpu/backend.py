@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Backend, Level, Listing, Program, Target
+from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Program, Target
 from rlx_cpu import tier
 from rlx_cpu.oracle import OracleProgram
 from rlx_cpu.poison import Guard, guarded
@@ -30,6 +30,7 @@ class CpuBackend(Backend):
             alignment=64,  # a cache line, and the widest vector of AVX-512
             accepts_views=True,
             properties=tier.properties(options),
+            tiers=tier.tiers(options),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
@@ -42,6 +43,10 @@ class CpuBackend(Backend):
             guard = Guard(lir)
         found = tier.native_program(lir, target.kernels, chosen, guard)
         return NumpyProgram(lir, target.kernels, guard=guard) if found is None else found
+
+    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
+        with tier.keeping(objects, options.get("options", {})):
+            return self.compile(lir, target, options)
 
     def levels(self, target: Target) -> tuple[Level, ...]:
         return tier.levels(target)

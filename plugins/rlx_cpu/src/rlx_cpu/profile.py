@@ -11,10 +11,12 @@ time, so a step that reads an operand twice shows less than the memory delivered
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 
-__all__ = ["Profile", "StepTime", "active", "profiled"]
+__all__ = ["Profile", "StepTime", "active", "profiled", "watchers"]
 
 
 @frozen(eq=False)
@@ -61,15 +63,19 @@ class Profile:
     times: list[StepTime] = field(factory=list)
 
     def add_native(self, steps: Sequence[Step], stamps: np.ndarray) -> None:
-        """Times of a native run.
+        """Times of a native run; what one step does in several calls counts together.
 
         Args:
-            stamps: `[threads, steps, 3]` nanoseconds: begun, done, met.
+            stamps: `[threads, calls, 3]` nanoseconds: begun, done or 0 for a thread that had no part in it, met.
         """
-        begun, done = stamps[:, :, 0].min(0), stamps[:, :, 1].max(0)
-        idle = (done - stamps[:, :, 1]).mean(0)
-        for step, start, end, waited in zip(steps, begun, done, idle, strict=True):
-            self.times.append(StepTime(step, float(end - start) * 1e-9, float(waited) * 1e-9))
+        had_part = stamps[:, :, 1] > 0
+        begun = np.where(had_part, stamps[:, :, 0], np.iinfo(np.int64).max).min(0)
+        done = stamps[:, :, 1].max(0)
+        idle = np.where(had_part, done - stamps[:, :, 1], done - begun).mean(0)
+        calls = zip(steps, 1e-9 * (done - begun), 1e-9 * idle, strict=True)
+        for step, group in groupby(calls, key=lambda call: call[0]):
+            own = list(group)
+            self.times.append(StepTime(step, float(sum(c[1] for c in own)), float(sum(c[2] for c in own))))
 
     @contextmanager
     def timing(self, step: Step) -> Iterator[None]:
@@ -117,6 +123,11 @@ class Profile:
 
 _active: ContextVar[Profile | None] = ContextVar("profile", default=None)
 
+watchers = np.zeros(1, np.int64)
+"""How many profiles are being taken in this process; native code reads it to stay off a run that is to be measured."""
+
+_watchers_lock = threading.Lock()
+
 
 def active() -> Profile | None:
     """The profile that runs of this context are added to, if there is one."""
@@ -128,10 +139,14 @@ def profiled() -> Iterator[Profile]:
     """Profile the runs that are started inside `with`, by this thread."""
     profile = Profile()
     token = _active.set(profile)
+    with _watchers_lock:
+        watchers[0] += 1
     try:
         yield profile
     finally:
         _active.reset(token)
+        with _watchers_lock:
+            watchers[0] -= 1
 
 
 def _kind(step: Step) -> object:

@@ -7,13 +7,14 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Level, Listing, Program, Target
+from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import KernelTable
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TIERS",
     "is_native",
+    "keeping",
     "kernel_table",
     "levels",
     "listings",
@@ -30,6 +32,7 @@ __all__ = [
     "properties",
     "reason_without",
     "settings",
+    "tiers",
 ]
 
 TIERS = ("auto", "native", "numpy")
@@ -76,6 +79,11 @@ def kernel_table(is_native: bool) -> KernelTable:
     return KernelTable("cpu", plugin="cpu", fill=fill)
 
 
+def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tiers that programs under these options use, best first."""
+    return ("native", "numpy") if is_native(options) else ("numpy",)
+
+
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
     """What reports say of the tier, and what a compiled program depends on."""
     chosen = settings(options)
@@ -99,6 +107,19 @@ def native_program(
     from rlx_cpu.native.table import native
 
     return NativeProgram(lir, table, native, chosen, guard=guard)
+
+
+@contextmanager
+def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
+    """Native code that is made inside is kept in `objects`, that of the runtime too if this process has none yet."""
+    if not is_native(options):
+        yield
+        return
+    from rlx_cpu.native import jit, pool
+
+    with jit.keeping(objects):
+        yield
+        pool.runtime()
 
 
 def levels(target: Target) -> tuple[Level, ...]:

@@ -149,9 +149,7 @@ def test_without_llvmlite_everything_works_and_says_why(monkeypatch: pytest.Monk
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
-    jit.object_cache.cache_clear()
     yield tmp_path / "objects"
-    jit.object_cache.cache_clear()
 
 
 def code(number: int) -> jit.Code:

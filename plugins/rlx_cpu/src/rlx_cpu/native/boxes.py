@@ -1,18 +1,18 @@
 """Movement as data: a result is tiled by boxes, and each box is a strided copy of an operand or a fill.
 
-A box is a list of axes, each with a count and a step on both sides, so that padding, joining, reversing, rolling and tiling differ
-in nothing but numbers. Boxes of one result do not overlap, so any of them may be written by any thread at any time.
+A box is a list of axes, each with a count and a step on both sides, so that padding, joining, reversing, rolling and tiling
+differ in nothing but numbers. Boxes of one result do not overlap, so any of them may be written by any thread at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
 from attrs import evolve, frozen
 
-__all__ = ["Axis", "Box", "Run", "repeated", "simplified", "tiled"]
+__all__ = ["Axis", "Box", "Run", "repeated", "simplified", "split", "tiled"]
 
 
 @frozen
@@ -77,7 +77,9 @@ class Run:
         return cls(((count, 1, 0),), to, 0, is_fill=True)
 
 
-def tiled(runs: Sequence[Sequence[Run]], to: Sequence[int], source: Sequence[int], fill: int | None = None) -> list[Box]:
+def tiled(
+    runs: Sequence[Sequence[Run]], to: Sequence[int], source: Sequence[int], fill: int | None = None
+) -> list[Box]:
     """Boxes for every combination of one run an axis; what is a fill along one axis is one along all that follow.
 
     Args:
@@ -148,8 +150,3 @@ def split(box: Box, block: int) -> Iterator[Box]:
             to=box.to + done * last.to,
             start=box.start + done * last.source,
         )
-
-
-def total_bytes(boxes: Iterable[Box], itemsize: int) -> int:
-    """Bytes that are written."""
-    return sum(box.size for box in boxes) * itemsize

@@ -6,9 +6,15 @@ An emitter adds one function to an LLVM module:
 
 `buffers` holds a pointer for every operand in order (null for an absent one), then for every result, then the workspace,
 then one for each pack, then the status words, the last three only if they were asked for. Pointers of strided views point at
-their first element. All `nthreads` threads call it with their own `tid`; the runtime puts a barrier after each step, none
-inside one. A thread works on its part of whatever the kernel is split into, and the split must not change a bit of the
-result: reductions combine in an order that depends on the shapes alone.
+their first element. It is called `nthreads` times with every `tid` below, by whichever threads come first; the runtime puts a
+barrier after each step, none inside one. A call works on its part of whatever the kernel is split into, and the split must not
+change a bit of the result: reductions combine in an order that depends on the shapes alone.
+
+A function that is best cut into more parts than there are threads says so in `Emitted.parts` and takes a fourth argument:
+
+    void name(i8** buffers, i64 part, i64 parts, i64 thread)
+
+Scratch memory then belongs to the thread, not to the part.
 
 Nothing may be assumed of alignment beyond the element size: arena slots, packs and workspaces start at multiples of
 64 bytes, arrays of callers do not. Every load and store says its alignment.
@@ -34,10 +40,13 @@ if TYPE_CHECKING:
 
     from rlx_cpu.native.isa import Isa
 
-__all__ = ["ALIGNMENT", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
+
+MOST_PARTS = 64
+"""Parts of a step: what is claimed is a bit of one word."""
 
 
 @frozen
@@ -130,13 +139,15 @@ class Emitted:
     Attributes:
         function: The name of the function in the module.
         packs: Operands that are packed when they are bound.
-        workspace: Scratch bytes for each thread; thread `tid` owns `workspace + tid * bytes`, with `bytes` rounded up to
-            a multiple of `ALIGNMENT` by `workspace_stride`. Contents do not survive the step.
-        shared_workspace: Scratch bytes for all threads together, after those of the last thread.
+        workspace: Scratch bytes for each thread; thread `tid` owns `workspace + shared_stride + tid * workspace_stride`, both
+            rounded up to multiples of `ALIGNMENT`. Contents do not survive the step.
+        shared_workspace: Scratch bytes for all threads together, at the beginning.
         fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
             `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
             first.
-        uses_threads: Whether splitting over threads helps; if not, only thread 0 is asked.
+        uses_threads: Whether splitting over threads helps; if not, one thread does it all.
+        parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
+        prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
         notes: Choices worth reporting (tile shapes, say): numbers and words.
     """
 
@@ -146,6 +157,8 @@ class Emitted:
     shared_workspace: int = 0
     fault: Fault | None = None
     uses_threads: bool = True
+    parts: int = 0
+    prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
 
     @property
@@ -161,6 +174,11 @@ class Emitted:
     def workspace_stride(self) -> int:
         """Bytes from one thread's workspace to the next."""
         return -(-self.workspace // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def shared_stride(self) -> int:
+        """Bytes in front of the threads' workspaces."""
+        return -(-self.shared_workspace // ALIGNMENT) * ALIGNMENT
 
 
 class Emit(Protocol):

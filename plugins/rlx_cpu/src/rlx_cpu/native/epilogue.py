@@ -20,6 +20,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native import functions, scalar
 from rlx_cpu.native.build import I32, constant, register_type
+from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.simd import Simd, index, offset, times
 
 __all__ = [
@@ -53,7 +54,7 @@ class VectorFunction:
     @property
     def is_long(self) -> bool:
         """Whether it evaluates a transcendental function."""
-        return any(isinstance(t, Apply) and type(t.op) in functions.OPS for t in self.terms)
+        return any(isinstance(t, Apply) and type(t.op) in (*functions.OPS, *functions.IDIOMS) for t in self.terms)
 
     def __call__(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         lanes = x.type.count
@@ -75,7 +76,7 @@ def vector_function(op: Op, dtype: DType) -> VectorFunction | None:
     if formula is None or formula.rows or len(formula.writes) != 1:
         return None
     terms: list[Read | Const | Apply] = []
-    for term in formula.terms:
+    for term in recognised(formula.terms):
         if not isinstance(term, Read | Const | Apply):
             return None
         if isinstance(term, Apply) and scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args)):

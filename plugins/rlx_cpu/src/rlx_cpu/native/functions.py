@@ -1,8 +1,7 @@
-"""Transcendental functions on registers: vector polynomials for f32, the C library a lane at a time for the rest.
+"""Transcendental functions on registers, as vector polynomials: in f32 and f64 where f32 has its own, through f64 where not.
 
-Every f32 function here is within 2 ulp, right at infinities, NaN, zeros and subnormals; a test measures each against float64.
-f64 goes through the C library, within 1 ulp, at the price of a call a lane. A function is emitted once a module and width,
-privately, and inlined where it is used.
+Every function here is within 2 ulp, right at infinities, NaN, zeros and subnormals; tests measure each. Only angles that are
+huge go to the C library, a lane at a time. A function is emitted once a module and width, privately.
 """
 
 from __future__ import annotations
@@ -12,85 +11,72 @@ from typing import Any
 
 from llvmlite import ir
 
-from rlx_core.ir.dtypes import DType, f32
+from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
-from rlx_cpu.native.build import DOUBLE, FLOAT, declare, per_lane, suffix, width
-from rlx_cpu.native.library import addresses
+from rlx_cpu.native.build import DOUBLE, declare, per_lane, suffix, width
 
-__all__ = ["OPS", "call", "converting"]
+__all__ = ["OPS", "VECTOR", "call", "converting", "library", "vector"]
 
-_LIBRARY: dict[type[Op], str] = {
-    activation.exp.op: "exp",
-    activation.exp2.op: "exp2",
-    activation.expm1.op: "expm1",
-    activation.log.op: "log",
-    activation.log2.op: "log2",
-    activation.log10.op: "log10",
-    activation.log1p.op: "log1p",
-    activation.cbrt.op: "cbrt",
-    activation.tanh.op: "tanh",
-    activation.erf.op: "erf",
-    activation.erfc.op: "erfc",
-    arithmetic.hypot.op: "hypot",
-    arithmetic.atan2.op: "atan2",
-    **{op: op.name.removeprefix("rlx.") for op in trigonometry.OPS},
-}
-"""Names in the C library, for doubles."""
+Vector = Callable[..., ir.Value]
+
+VECTOR: dict[tuple[type[Op], DType], Vector] = {}
+"""Functions as vector code by op and dtype; `math.py` and the `wide` modules fill it."""
 
 
-Vector = Callable[[ir.IRBuilder, ir.Value], ir.Value]
-
-VECTOR: dict[type[Op], Vector] = {}
-"""f32 functions of one variable as vector code; `math.py` fills it."""
-
-
-def vector(op: type[Op]) -> Callable[[Vector], Vector]:
-    """Register the decorated function as the f32 code of `op`."""
+def vector(op: type[Op], dtype: DType = f32) -> Callable[[Vector], Vector]:
+    """Register the decorated function as the code of `op` on registers of `dtype`."""
 
     def add(emit: Vector) -> Vector:
-        VECTOR[op] = emit
+        VECTOR[op, dtype] = emit
         return emit
 
     return add
 
 
-OPS: tuple[type[Op], ...] = tuple(op for op, name in _LIBRARY.items() if name in addresses())
-"""The functions that there is code for: those that this platform's C library has (of f64, all go through it)."""
+OPS: tuple[type[Op], ...] = (
+    *(f.op for f in (activation.exp, activation.exp2, activation.expm1, activation.log, activation.log2)),
+    *(f.op for f in (activation.log10, activation.log1p, activation.cbrt, activation.tanh)),
+    *(f.op for f in (activation.erf, activation.erfc, arithmetic.hypot, arithmetic.atan2, arithmetic.logaddexp)),
+    *trigonometry.OPS,
+)
+"""The functions that there is code for; each has an f64 form at least."""
+
+IDIOMS: tuple[type[Op], ...] = (activation.gelu.op,)
+"""Composed functions with code of their own in f32, where `idioms.py` recognises their formula."""
 
 
 def call(builder: ir.IRBuilder, op: type[Op], dtype: DType, args: tuple[ir.Value, ...]) -> ir.Value:
     """The function of `op` on registers of `dtype`."""
-    if dtype is f32 and op in VECTOR:
-        return builder.call(_private(builder.module, op, args[0].type), args)
-    return _library(builder, _LIBRARY[op], args)
+    if (op, dtype) in VECTOR:
+        return builder.call(_private(builder.module, op, dtype, args), args)
+    assert dtype is f32, f"{op.name} has a form in f64"
+    type = args[0].type
+    doubles = DOUBLE if width(args[0]) == 1 else ir.VectorType(DOUBLE, width(args[0]))
+    wide = tuple(builder.fpext(a, doubles) for a in args)
+    return builder.fptrunc(builder.call(_private(builder.module, op, f64, wide), wide), type)
 
 
-def _private(module: ir.Module, op: type[Op], type: Any) -> ir.Function:
-    """The module's own copy of a vector function for one width."""
+def _private(module: ir.Module, op: type[Op], dtype: DType, args: tuple[ir.Value, ...]) -> ir.Function:
+    """The module's own copy of a vector function for one width; inlined where it is short, which f64 forms are not."""
+    type = args[0].type
     name = f"rlx.{op.name.rpartition('.')[2]}.{suffix(type)}"
     found = module.globals.get(name)
     if found is not None:
         return found
-    function = ir.Function(module, ir.FunctionType(type, [type]), name)
+    function = ir.Function(module, ir.FunctionType(type, [type] * len(args)), name)
     function.linkage = "internal"
-    function.attributes.add("alwaysinline")
+    if dtype is f32:
+        function.attributes.add("alwaysinline")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    builder.ret(VECTOR[op](builder, function.args[0]))
+    builder.ret(VECTOR[op, dtype](builder, *function.args))
     return function
 
 
-def _library(builder: ir.IRBuilder, name: str, args: tuple[ir.Value, ...]) -> ir.Value:
-    """A call into the C library for each lane; floats are computed as doubles and rounded once."""
+def library(builder: ir.IRBuilder, name: str, args: tuple[ir.Value, ...]) -> ir.Value:
+    """A call into the C library for each lane of doubles."""
     function = declare(builder.module, name, DOUBLE, [DOUBLE] * len(args))
-    is_narrow = suffix(args[0].type).endswith("f32")
-
-    def one(*scalars: ir.Value) -> ir.Value:
-        wide = [builder.fpext(s, DOUBLE) for s in scalars] if is_narrow else scalars
-        result = builder.call(function, wide)
-        return builder.fptrunc(result, FLOAT) if is_narrow else result
-
-    return per_lane(builder, FLOAT if is_narrow else DOUBLE, one, *args)
+    return per_lane(builder, DOUBLE, lambda *scalars: builder.call(function, scalars), *args)
 
 
 def converting(builder: ir.IRBuilder, name: str, result: Any, x: ir.Value) -> ir.Value:

@@ -1,8 +1,36 @@
 """All native kernels: importing this module fills the table."""
 
-from rlx_cpu.native import attention, attention_backward, gemm, loops, math, movement
+from rlx_cpu.native import (
+    attention,
+    attention_backward,
+    cumulative,
+    gather,
+    gemm,
+    loops,
+    math,
+    movement,
+    scatter,
+    wide_circular,
+    wide_error,
+    wide_exponential,
+    windows,
+)
 from rlx_cpu.native.table import native
 
 __all__ = ["FAMILIES", "native"]
 
-FAMILIES = (attention, attention_backward, gemm, loops, math, movement)
+FAMILIES = (
+    attention,
+    attention_backward,
+    cumulative,
+    gather,
+    gemm,
+    loops,
+    math,
+    movement,
+    scatter,
+    wide_circular,
+    wide_error,
+    wide_exponential,
+    windows,
+)

@@ -20,24 +20,27 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     activation,
+    along_axis,
     counting,
     creation,
     fused,
     fused_loop,
     indexing,
     kinds,
+    loss,
     movement,
     normalization,
     normalization_backward,
     piecewise,
+    rearrange,
     reduction,
     selection,
     softmax,
     structural,
 )
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native import scalar
+from rlx_core.pipeline.kernels import Condition, condition
+from rlx_cpu.native import quotients, scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
@@ -54,7 +57,7 @@ def reason_against(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
         return "a meaning that is one loop kernel"
     held = {term.dtype for term in formula.terms}
     if not held.issubset(scalar.DTYPES):
-        return f"dtypes of registers, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
+        return f"dtypes that native code has, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
     for term in formula.terms:
         if isinstance(term, Apply):
             refused = scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
@@ -67,9 +70,14 @@ def operand_types(node: Node) -> tuple[TensorType | None, ...]:
     return tuple(None if v is None else v.type for v in node.operands)
 
 
-@condition("a meaning that is one loop kernel of steps with native code")
-def is_loop(node: Node) -> bool:
-    return reason_against(node.op, operand_types(node)) is None
+def reason_at(node: Node) -> str | None:
+    """Why a node is no native loop kernel."""
+    return reason_against(node.op, operand_types(node))
+
+
+is_loop = Condition(
+    "a meaning that is one loop kernel of steps with native code", lambda node: reason_at(node) is None, reason_at
+)
 
 
 @condition("operands of a result's type to be read where that result is written")
@@ -121,6 +129,9 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     )
 
 
+SCALAR_CODE = (scalar, quotients)
+"""The modules that say what single ops become; importing them fills the table."""
+
 ELEMENTWISE = tuple(
     dict.fromkeys(
         (
@@ -164,6 +175,11 @@ OTHERS = (
     creation.Iota,
     creation.Full,
     indexing.Gather,
+    along_axis.TakeAlongAxis,
+    loss.SoftmaxCrossEntropyWithLogits,
+    loss.SoftmaxCrossEntropyBackward,
+    rearrange.Tril,
+    rearrange.Triu,
 )
 
 native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop", is_generated=True)(emit_loop)
@@ -172,7 +188,9 @@ native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows", is_generat
 native.register(*OTHERS, when=is_loop, name="loop_of", is_generated=True)(emit_loop)
 native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise", is_generated=True)(emit_loop)
 native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary", is_generated=True)(emit_loop)
-native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(emit_loop)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(
+    emit_loop
+)
 native.register(
     fused_loop.FusedLoop,
     when=(is_loop, reads_in_place),

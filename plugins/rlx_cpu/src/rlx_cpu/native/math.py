@@ -8,12 +8,13 @@ to f32; the error beside each is that of the polynomial alone. Constants whose l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from llvmlite import ir
 
 from rlx_core.ops import activation
-from rlx_cpu.native.build import I32, constant, declare, intrinsic, width
+from rlx_cpu.native.build import constant, intrinsic
+from rlx_cpu.native.coefficients import GELU
+from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by
 from rlx_cpu.native.functions import vector
 
 __all__: list[str] = []
@@ -50,61 +51,6 @@ ERFC = (
 
 # What its first coefficient lost when it was rounded to f32.
 ERFC_LOW = 5.0909e-8
-
-
-def fma(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """x·y + z with one rounding."""
-    return intrinsic(b, "llvm.fma", x, y, z)
-
-
-def polynomial(b: ir.IRBuilder, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
-    """Horner's rule; coefficients from the lowest power up."""
-    total: ir.Value = constant(x.type, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = fma(b, total, x, constant(x.type, c))
-    return total
-
-
-def bits(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """A float's bits as integers."""
-    return b.bitcast(x, I32 if width(x) == 1 else ir.VectorType(I32, width(x)))
-
-
-def is_nan(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return b.fcmp_unordered("uno", x, x)
-
-
-def held(b: ir.IRBuilder, x: ir.Value, low: float | None, high: float | None) -> ir.Value:
-    """`x` between two bounds; NaN stays."""
-    if high is not None:
-        x = b.select(b.fcmp_ordered(">", x, constant(x.type, high)), constant(x.type, high), x)
-    if low is not None:
-        x = b.select(b.fcmp_ordered("<", x, constant(x.type, low)), constant(x.type, low), x)
-    return x
-
-
-def power_of_two(b: ir.IRBuilder, n: ir.Value, like: ir.Value) -> ir.Value:
-    """2^n for -126 <= n <= 127."""
-    biased = b.add(n, constant(n.type, 127))
-    return b.bitcast(b.shl(biased, constant(n.type, 23)), like.type)
-
-
-def rounded(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The nearest integer as a float and as an integer, for |x| < 2^22. Of NaN the integer is anything."""
-    shift = constant(x.type, SHIFT)
-    shifted = b.fadd(x, shift)
-    return b.fsub(shifted, shift), b.sub(bits(b, shifted), bits(b, shift))
-
-
-def scaled_by(b: ir.IRBuilder, x: ir.Value, whole: ir.Value, n: ir.Value) -> ir.Value:
-    """x·2^n, rounded once where it is subnormal."""
-    if width(x) == 16:
-        # One instruction of AVX-512, the only set with sixteen lanes.
-        name, mask = "llvm.x86.avx512.mask.scalef.ps.512", ir.Constant(ir.IntType(16), 0xFFFF)
-        types = [x.type, x.type, x.type, mask.type, I32]
-        return b.call(declare(b.module, name, x.type, types), [x, whole, x, mask, ir.Constant(I32, 4)])
-    half = b.ashr(n, constant(n.type, 1))
-    return b.fmul(b.fmul(x, power_of_two(b, half, x)), power_of_two(b, b.sub(n, half), x))
 
 
 def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -212,14 +158,42 @@ def log1p(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 @vector(activation.tanh.op)
 def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    size = intrinsic(b, "llvm.fabs", x)
-    square = b.fmul(x, x)
-    near = fma(b, b.fmul(square, x), polynomial(b, square, TANH), x)
-    twice = held(b, b.fadd(size, size), None, 20.0)
-    one = constant(x.type, 1.0)
-    far = b.fsub(one, b.fdiv(constant(x.type, 2.0), b.fadd(exponential(b, twice), one)))
+    size, square, one = intrinsic(b, "llvm.fabs", x), b.fmul(x, x), constant(x.type, 1.0)
+    near = fma(b, b.fmul(square, size), polynomial(b, square, TANH), size)
+    # 1 - 2/(e^2a + 1). One piece of ln 2 is enough: its error grows with the exponent, which the quotient divides by e^2a.
+    twice = b.fmul(held(b, size, None, 10.0), constant(x.type, 2.0))
+    shifted = fma(b, twice, constant(x.type, math.log2(math.e)), constant(x.type, SHIFT))
+    r = fma(b, b.fsub(constant(x.type, SHIFT), shifted), constant(x.type, math.log(2)), twice)
+    tail = fma(b, polynomial(b, r, EXP), b.fmul(r, r), r)
+    whole = bits(b, shifted)
+    power = b.add(b.shl(whole, constant(whole.type, 23)), constant(whole.type, 0x3F800000))
+    scale = b.bitcast(power, x.type)
+    far = b.fsub(one, b.fdiv(constant(x.type, 2.0), fma(b, tail, scale, b.fadd(scale, one))))
     result = b.select(b.fcmp_ordered("<", size, constant(x.type, 0.625)), near, far)
     return intrinsic(b, "llvm.copysign", result, x)
+
+
+@vector(activation.gelu.op)
+def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    # max(x, 0) - u·Φ(-u) with u = |x| and Φ(-u) = e^(-u²/2)·P(q)/(u + 2.5); what u² lost is added to the exponent.
+    zero, minus_half = constant(x.type, 0.0), constant(x.type, -0.5)
+    u = held(b, intrinsic(b, "llvm.fabs", x), None, 14.5)
+    inverse = b.fdiv(constant(x.type, 1.0), b.fadd(u, constant(x.type, 2.5)))
+    q = fma(b, inverse, constant(x.type, -5.0), constant(x.type, 1.0))
+    shape = b.fmul(polynomial(b, q, GELU), b.fmul(inverse, u))
+    square = b.fmul(u, u)
+    lost = fma(b, u, u, b.fneg(square))
+    shifted = fma(b, square, constant(x.type, -0.5 * math.log2(math.e)), constant(x.type, SHIFT))
+    whole = b.fsub(shifted, constant(x.type, SHIFT))
+    n = b.sub(bits(b, shifted), bits(b, constant(x.type, SHIFT)))
+    r = fma(b, whole, constant(x.type, -LN2_HIGH), b.fmul(square, minus_half))
+    r = fma(b, whole, constant(x.type, -LN2_LOW), r)
+    r = fma(b, lost, minus_half, r)
+    power = b.fadd(fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), constant(x.type, 1.0))
+    far = scaled_by(b, b.fmul(shape, power), whole, n)
+    found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), far)
+    # The formula says -inf·0 there.
+    return b.select(b.fcmp_ordered("==", x, constant(x.type, -math.inf)), constant(x.type, math.nan), found)
 
 
 @vector(activation.erf.op)

@@ -13,7 +13,7 @@ from attrs import evolve
 from llvmlite import ir
 
 from rlx_core.ir.graph import Node
-from rlx_cpu.native.boxes import Axis, Box, simplified, split, total_bytes
+from rlx_cpu.native.boxes import Axis, Box, simplified, split
 from rlx_cpu.native.build import I64, POINTER, VOID, address
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.isa import Isa
@@ -22,7 +22,7 @@ from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.table import native
 from rlx_cpu.native.tilings import TILINGS, boxes_of
 
-__all__ = ["emit_move", "prepared", "starting", "unit_axes"]
+__all__ = ["UNIT", "WIDEST", "WORTH_THREADS", "Placed", "emit_boxes", "emit_move", "prepared", "starting"]
 
 UNIT = 1 << 15
 """Bytes of a unit: small enough to balance threads, large enough not to be counted one by one."""
@@ -42,25 +42,41 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.V
     return ir.IRBuilder(function.append_basic_block("entry")), buffers, tid, nthreads
 
 
+Placed = tuple[Box, int, ir.Value, "ir.Value | None"]
+"""A box, the size of its elements, and the addresses that its offsets are counted from."""
+
+
 def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Strided copies and fills that together are the result."""
     builder, buffers, tid, nthreads = starting(module, name)
-    parts: list[tuple[Box, int]] = []
+    placed: list[Placed] = []
+    nbytes = 0
     for box in boxes_of(node.op, layout):
         itemsize = layout.results[box.result].type.dtype.itemsize
-        parts += [(piece, min(itemsize, WIDEST)) for piece in prepared(box, itemsize)]
-    units = [prod(a.count for a in box.axes[: unit_axes(box, size)]) for box, size in parts]
-    before = list(accumulate(units, initial=0))
-    low, high = share(builder, before[-1], tid, nthreads)
-    for (box, size), first, count in zip(parts, before, units, strict=False):
-        _emit_box(Mover(builder, isa, size), buffers, layout, box, (low, high), first, count)
+        to = pointer_at(builder, buffers, len(layout.operands) + box.result)
+        source = None if box.operand is None else pointer_at(builder, buffers, box.operand)
+        placed.append((box, itemsize, to, source))
+        nbytes += box.size * itemsize
+    units = emit_boxes(builder, isa, placed, tid, nthreads)
     builder.ret_void()
-    nbytes = sum(total_bytes([box], size) for box, size in parts)
-    return Emitted(name, uses_threads=before[-1] > 1 and nbytes >= WORTH_THREADS)
+    return Emitted(name, uses_threads=units > 1 and nbytes >= WORTH_THREADS)
 
 
-def prepared(box: Box, itemsize: int) -> list[Box]:
-    """The box in axes of loops, the outer ones many enough to be shared out."""
+def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value, nthreads: ir.Value) -> int:
+    """One thread's share of all boxes; returns how many units there are."""
+    parts = [
+        (piece, width, to, source) for box, itemsize, to, source in boxes for piece, width in prepared(box, itemsize)
+    ]
+    units = [prod(a.count for a in box.axes[: unit_axes(box, width)]) for box, width, _, _ in parts]
+    before = list(accumulate(units, initial=0))
+    low, high = share(b, before[-1], tid, nthreads)
+    for part, first, count in zip(parts, before, units, strict=False):
+        _emit_box(b, isa, part, _within(b, low, first, count), _within(b, high, first, count))
+    return before[-1]
+
+
+def prepared(box: Box, itemsize: int) -> list[tuple[Box, int]]:
+    """The box in axes of loops, the outer ones many enough to be shared out, with the size of its elements."""
     if itemsize > WIDEST:
         pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
         box, itemsize = evolve(box, axes=(*box.axes, pair)), WIDEST
@@ -69,9 +85,8 @@ def prepared(box: Box, itemsize: int) -> list[Box]:
     box = simplified(box, itemsize)
     last = box.axes[-1]
     block = UNIT // itemsize
-    if last.count > 2 * block and last.to == itemsize:
-        return [evolve(p, axes=in_loop_order(p.axes, itemsize)) for p in split(box, block)]
-    return [evolve(box, axes=in_loop_order(box.axes, itemsize))]
+    pieces = split(box, block) if last.count > 2 * block and last.to == itemsize else (box,)
+    return [(evolve(p, axes=in_loop_order(p.axes, itemsize)), itemsize) for p in pieces]
 
 
 def unit_axes(box: Box, itemsize: int) -> int:
@@ -85,29 +100,19 @@ def unit_axes(box: Box, itemsize: int) -> int:
     return len(box.axes) - kept
 
 
-def _emit_box(
-    mover: Mover,
-    buffers: ir.Value,
-    layout: Layout,
-    box: Box,
-    mine: tuple[ir.Value, ir.Value],
-    first: int,
-    count: int,
-) -> None:
-    """The units of one box that are among those from `mine[0]` to `mine[1]`."""
-    b = mover.builder
-    outer = unit_axes(box, mover.itemsize)
-    to = address(b, pointer_at(b, buffers, len(layout.operands) + box.result), box.to)
-    source = None if box.operand is None else address(b, pointer_at(b, buffers, box.operand), box.start)
-    low = _clamped(b, b.sub(mine[0], index(first)), count)
-    high = _clamped(b, b.sub(mine[1], index(first)), count)
+def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.Value) -> None:
+    """Units `low` to `high` of one box."""
+    box, itemsize, to, source = part
+    outer = unit_axes(box, itemsize)
+    to = address(b, to, box.to)
+    source = None if source is None else address(b, source, box.start)
     with counting(b, low, high) as unit:
         rest, to_unit, source_unit = unit, to, source
         for axis in reversed(box.axes[:outer]):
             i, rest = _split(b, rest, axis.count, is_last=axis is box.axes[0])
             to_unit = offset(b, to_unit, (i, axis.to))
             source_unit = None if source_unit is None else offset(b, source_unit, (i, axis.source))
-        mover.move(to_unit, source_unit, box.axes[outer:])
+        Mover(b, isa, itemsize).move(to_unit, source_unit, box.axes[outer:])
 
 
 def _split(b: ir.IRBuilder, number: ir.Value, size: int, *, is_last: bool) -> tuple[ir.Value, ir.Value]:
@@ -116,11 +121,11 @@ def _split(b: ir.IRBuilder, number: ir.Value, size: int, *, is_last: bool) -> tu
     return b.urem(number, index(size)), b.udiv(number, index(size))
 
 
-def _clamped(b: ir.IRBuilder, value: ir.Value, limit: int) -> ir.Value:
+def _within(b: ir.IRBuilder, unit: ir.Value, first: int, count: int) -> ir.Value:
+    """`unit` of all units as one of the `count` that begin at `first`, or the nearest."""
+    value = b.sub(unit, index(first))
     value = b.select(b.icmp_signed("<", value, index(0)), index(0), value)
-    return b.select(b.icmp_signed("<", value, index(limit)), value, index(limit))
+    return b.select(b.icmp_signed("<", value, index(count)), value, index(count))
 
 
-MOVES: Sequence[type] = tuple(TILINGS)
-
-native.register(*MOVES, priority=1, name="move")(emit_move)
+native.register(*TILINGS, priority=1, name="move")(emit_move)

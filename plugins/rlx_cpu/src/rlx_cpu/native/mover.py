@@ -80,7 +80,7 @@ class Mover:
             if source is not None and len(inner) == 2:
                 self._square(to, source, *inner)
             else:
-                self._row(to, source, inner[-1])
+                self.row(to, source, inner[-1])
             return
         axis = outer[0]
         with counting(self.builder, 0, axis.count) as i:
@@ -91,7 +91,8 @@ class Mover:
 
     # ---------------------------------------------------------------------------------------- rows
 
-    def _row(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+    def row(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+        """One axis from end to end; zeros where there is no source."""
         size = self.itemsize
         if axis.to != size:
             self._singly(to, source, axis)
@@ -149,13 +150,15 @@ class Mover:
 
     def _singly(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
         """A row element by element."""
-        b, size = self.builder, self.itemsize
+        b = self.builder
 
         def one(at: ir.Value, k: int) -> None:
             if source is None:
                 value: ir.Value = ir.Constant(self.element, 0)
             else:
-                value = b.load(offset(b, source, (at, axis.source), k * axis.source), typ=self.element, align=self.alignment)
+                value = b.load(
+                    offset(b, source, (at, axis.source), k * axis.source), typ=self.element, align=self.alignment
+                )
             b.store(value, offset(b, to, (at, axis.to), k * axis.to), align=self.alignment)
 
         whole = axis.count // UNROLL * UNROLL
@@ -196,7 +199,7 @@ class Mover:
             self._singly(self._at(to, i, outer.to), self._at(source, i, outer.source), inner)
 
     def _transpose(self, to: ir.Value, source: ir.Value, down: Axis, along: Axis, lanes: int) -> None:
-        b, size = self.builder, self.itemsize
+        b = self.builder
         type = ir.VectorType(self.element, lanes)
         rows = [b.load(address(b, source, k * along.source), typ=type, align=self.alignment) for k in range(lanes)]
         for k, row in enumerate(transposed(b, rows)):

@@ -18,6 +18,7 @@ from rlx_core.codegen.schedule import Nest, Schedule, schedule
 from rlx_core.ir.dtypes import DType, u16
 from rlx_cpu.native import functions
 from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.isa import Isa
 
 __all__ = ["At", "Shape"]
@@ -51,7 +52,7 @@ class Shape:
 
     @classmethod
     def of(cls, kernel: Kernel, isa: Isa) -> Shape:
-        kernel = as_bits(kernel)
+        kernel = as_bits(evolve(kernel, values=recognised(kernel.values)))
         lanes = lanes_of(kernel, isa)
         if len(kernel.extents) > kernel.grid:
             return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel), isa)
@@ -93,7 +94,10 @@ class Shape:
     @property
     def uses_threads(self) -> bool:
         work = self.kernel.grid_size * self.kernel.row_size
-        costs = sum(8 if isinstance(v, Apply) and type(v.op) in functions.OPS else 1 for v in self.kernel.values)
+        costs = sum(
+            8 if isinstance(v, Apply) and type(v.op) in (*functions.OPS, *functions.IDIOMS) else 1
+            for v in self.kernel.values
+        )
         return self.units > 1 and work * max(1, costs // 4) >= WORTH_THREADS
 
     @property

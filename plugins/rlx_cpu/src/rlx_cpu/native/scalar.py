@@ -12,12 +12,13 @@ from llvmlite import ir
 
 from rlx_core.codegen.formula import Read, formula_of
 from rlx_core.codegen.loops import Apply, Const
-from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bf16, bool_, f16, f32
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import activation, arithmetic, bitwise, comparison, floating, piecewise, selection, structural
 from rlx_cpu.native import functions, narrow
 from rlx_cpu.native.build import constant, intrinsic, is_floating, register_type, splat, width
+from rlx_cpu.native.idioms import recognised
 
 __all__ = ["DTYPES", "apply", "code", "expression", "refusal"]
 
@@ -214,9 +215,11 @@ def invert(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Va
     return b.xor(args[0], constant(args[0].type, -1))
 
 
-@code(comparison.isnan.op, comparison.isinf.op, comparison.isfinite.op, dtypes=FLOATS)
+@code(comparison.isnan.op, comparison.isinf.op, comparison.isfinite.op)
 def classify(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
     (x,) = args
+    if not is_floating(x.type):
+        return constant(register_type(bool_, width(x)), isinstance(op, comparison.isfinite.op))
     if isinstance(op, comparison.isnan.op):
         return b.fcmp_unordered("uno", x, x)
     size, infinity = intrinsic(b, "llvm.fabs", x), constant(x.type, float("inf"))
@@ -291,6 +294,9 @@ def _function(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir
 for _op in functions.OPS:
     CODE[_op] = (FLOATS, _function)
 
+for _op in functions.IDIOMS:
+    CODE[_op] = ((f16, bf16, f32), _function)
+
 
 def expression(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value | None:
     """Any op whose meaning is a scalar expression, on registers: what an epilogue applies; `None` if it is none.
@@ -301,7 +307,8 @@ def expression(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: t
     if formula is None or formula.rows:
         return None
     lanes, found = max(width(a) for a in args), []
-    for term in formula.terms:
+    terms = recognised(formula.terms)
+    for term in terms:
         if isinstance(term, Read) and not term.dynamic:
             found.append(splat(builder, args[term.operand], lanes))
         elif isinstance(term, Const):

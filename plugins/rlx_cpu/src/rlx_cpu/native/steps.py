@@ -5,8 +5,8 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import define, field, frozen
@@ -16,10 +16,14 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, compile_module, new_module
-from rlx_cpu.native.table import NativeTable
+from rlx_cpu.native.jit import Code, new_module
+from rlx_cpu.native.objects import Function, library
+from rlx_cpu.native.table import PREFIX, NativeTable
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "layouts"]
+if TYPE_CHECKING:
+    from llvmlite import ir
+
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "functions_of", "layouts"]
 
 
 @frozen
@@ -91,53 +95,77 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
     return Place(value.type, place.strides, is_bound, literal)
 
 
-def layouts(lir: Lir, table: NativeTable) -> Iterator[tuple[int, Layout]]:
-    """The native steps by number, each with where its operands and results lie."""
+def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
+    """The steps with native kernels by number, each with where its operands and results lie."""
     donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
     donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
     for number, step in enumerate(lir.steps):
-        if table.emitter(step.kernel) is not None and not step.nested:
-            yield (
-                number,
-                Layout(
-                    tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands),
-                    tuple(place_of(v, lir, donated) for v in step.node.results),
-                ),
-            )
+        if step.kernel.startswith(PREFIX) and not step.nested:
+            operands = tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands)
+            yield number, Layout(operands, tuple(place_of(v, lir, donated) for v in step.node.results))
 
 
-def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[Any, dict[int, Emitted]]:
-    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
-    module = new_module("program")
-    known: dict[tuple[object, Layout], Emitted] = {}
-    found: dict[int, Emitted] = {}
-    for number, layout in layouts(lir, table):
+def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
+    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
+    known: dict[tuple[str, object, Layout], int] = {}
+    functions: list[Function] = []
+    calls: dict[int, int] = {}
+    for number, layout in layouts(lir):
         step = lir.steps[number]
-        emit, node = table.emitter(step.kernel), step.node
-        assert emit is not None, "only steps with an emitter have a layout"
-        key = (node.op, layout)
-        if key not in known:
-            name = f"k{len(known)}_{node.op.name.rpartition('.')[2]}"
-            known[key] = emit(module, node, layout, settings.isa, name)
-        found[number] = known[key]
-    return module, found
+        place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
+        if place == len(functions):
+            functions.append(Function(step.kernel, step.node, layout))
+        calls[number] = place
+    return functions, calls
+
+
+def emit_functions(
+    functions: Sequence[Function], table: NativeTable, isa: Isa
+) -> tuple[ir.Module, tuple[Emitted | None, ...]]:
+    """A module with these functions, and what each emitter said; `None` for a kernel without one."""
+    module = new_module("program")
+    emitted: list[Emitted | None] = []
+    for number, each in enumerate(functions):
+        emit = table.emitter(each.kernel)
+        name = f"k{number}_{each.node.op.name.rpartition('.')[2]}"
+        emitted.append(None if emit is None else emit(module, each.node, each.layout, isa, name))
+    return module, tuple(emitted)
+
+
+def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[ir.Module, dict[int, Emitted]]:
+    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
+    functions, calls = functions_of(lir)
+    module, emitted = emit_functions(functions, table, settings.isa)
+    return module, called(calls, emitted)
+
+
+def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
+    """What each step calls, by its number, for those steps that have native code."""
+    pairs = ((number, emitted[place]) for number, place in calls.items())
+    return {number: made for number, made in pairs if made is not None}
 
 
 def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
     """The native half of a program."""
-    module, emitted = emit_steps(lir, table, settings)
+
+    def emit() -> tuple[str, tuple[Emitted | None, ...]]:
+        module, emitted = emit_functions(functions, table, settings.isa)
+        return str(module), emitted
+
+    functions, calls = functions_of(lir)
+    made = library(functions, settings.isa, emit)
+    native = called(calls, made.emitted)
     steps: dict[int, NativeStep] = {}
     words = 0
-    for number, made in emitted.items():
+    for number, each in native.items():
         node = lir.steps[number].node
         first, words = words, words + len(node.operands) + len(node.results)
-        workspace = words if made.has_workspace else None
-        words += made.has_workspace
-        packs = tuple(range(words, words + len(made.packs)))
+        workspace = words if each.has_workspace else None
+        words += each.has_workspace
+        packs = tuple(range(words, words + len(each.packs)))
         words += len(packs)
-        status = words if made.has_status else None
-        words += made.has_status
-        steps[number] = NativeStep(lir.steps[number], made, first, workspace, packs, status)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_workspace for e in emitted.values()), default=0)
-    code = compile_module(module, settings.isa) if emitted else None
-    return Compiled(code, steps, words, scratch, settings)
+        status = words if each.has_status else None
+        words += each.has_status
+        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
+    return Compiled(made.code, steps, words, scratch, settings)

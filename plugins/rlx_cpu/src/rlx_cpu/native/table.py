@@ -95,7 +95,7 @@ class NativeTable:
 
     def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
         """The native rows, and those of another table that step back behind them."""
-        yield from self
+        yield from (evolve(kernel, tier="native") for kernel in self)
         yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
     def __iter__(self) -> Iterator[Kernel]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-
-
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axes, normalize_axis
 from rlx_core.ops.creation import Full
@@ -162,13 +160,15 @@ def repeat(op: Repeat, layout: Layout) -> list[Box]:
 def padded(op: Pad, layout: Layout) -> list[Box]:
     """The operand in the middle; around it a fill, or more of the operand."""
     x, y = _first(layout)
-    lo, hi = (tuple(w.__index__() for w in widths) for widths in (op.lo, op.hi))
+    lo = tuple(width.__index__() for width in op.lo)
     fill = 1 if len(layout.operands) > 1 and layout.operands[1] is not None else None
     gaps = op.gaps(x.type.rank)
     if op.mode == "constant":
         runs = [_spaced(n, *w) for n, *w in zip(_shape(x), _shape(y), lo, gaps, strict=True)]
     else:
-        runs = [_continued(op.mode, n, before, total) for n, before, total in zip(_shape(x), lo, _shape(y), strict=True)]
+        runs = [
+            _continued(op.mode, n, before, total) for n, before, total in zip(_shape(x), lo, _shape(y), strict=True)
+        ]
     return tiled(runs, y.strides, x.strides, fill)
 
 
@@ -194,11 +194,9 @@ def _continued(mode: str, n: int, lo: int, total: int) -> list[Run]:
     # One piece is a walk through the axis: forward again and again, or forward and back without the ends twice.
     length = n if mode == "wrap" else n - 1
     is_mirrored = mode == "reflect"
-    runs: list[Run] = []
     first, last = -lo // length, (total - lo - 1) // length
-    for piece in sorted({first, first + 1, first + 2, last - 1, last}):
-        if first <= piece <= last:
-            runs.append(_piece(piece, length, lo, total, is_mirrored))
+    ends = sorted({first, first + 1, first + 2, last - 1, last})
+    runs = [_piece(p, length, lo, total, is_mirrored) for p in ends if first <= p <= last]
     # What lies between the first three and the last two is whole and repeats with a period of one piece, or of two.
     period = 2 if is_mirrored else 1
     for offset in range(period):
@@ -215,7 +213,11 @@ def _edges(n: int, lo: int, total: int) -> list[Run]:
     first = max(-lo, 0)
     kept = max(min(n - first, total - before), 0)
     after = total - before - kept
-    runs = [Run.copy(before, 0, 0, step=0), Run.copy(kept, before, first), Run.copy(after, before + kept, n - 1, step=0)]
+    runs = [
+        Run.copy(before, 0, 0, step=0),
+        Run.copy(kept, before, first),
+        Run.copy(after, before + kept, n - 1, step=0),
+    ]
     return [run for run in runs if run.size]
 
 
@@ -226,5 +228,3 @@ def _piece(number: int, length: int, lo: int, total: int, is_mirrored: bool) -> 
     if is_mirrored and number % 2:
         return Run.copy(end - begin, begin + lo, length - into, step=-1)
     return Run.copy(end - begin, begin + lo, into)
-
-

@@ -1,0 +1,32 @@
+"""The passes that a configuration runs on a function before it is differentiated; see `rlx_core.transforms.forward`."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rlx_core.ir.graph import Graph
+from rlx_core.passes.base import Context, Pass
+from rlx_core.passes.runner import run_one
+from rlx_core.pipeline.compile import Config, set_up
+from rlx_core.pipeline.plan import activate_pipeline, forward_passes
+from rlx_core.plugins import PluginHost
+from rlx_core.transforms.forward import Prepare
+
+__all__ = ["prepare_with"]
+
+
+def prepare_with(config: Config, host: PluginHost | None) -> Prepare:
+    """What to run on a function before it is differentiated; the configuration is read when the first one comes."""
+
+    @cache
+    def passes() -> tuple[Pass, ...]:
+        plugins, configuration = set_up(config, host)
+        return forward_passes(configuration, activate_pipeline(plugins, configuration))
+
+    def prepare(graph: Graph) -> Graph:
+        # No target: what is recognised is mathematics. A target without a kernel for it takes it apart again.
+        for each in passes():
+            graph = run_one(each, graph, Context()).graph
+        return graph
+
+    return prepare
