@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -20,6 +20,7 @@ from llvmlite import binding as llvm
 
 from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
+from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
@@ -31,6 +32,7 @@ __all__ = [
     "Code",
     "assembly",
     "compile_module",
+    "compile_named",
     "generate",
     "keeping",
     "link",
@@ -115,14 +117,24 @@ def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
 def compile_module(module: ir.Module, isa: Isa) -> Code:
     """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
-    key, store = hashlib.sha256(repr((machine_words(isa), text)).encode()).hexdigest(), object_cache()
+    return _kept(text, lambda: text, isa)
+
+
+def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
+    """The code of a module that this package makes alike in every process, kept by its name and the package's stamp."""
+    stamp = stamp_of(("rlx_cpu",))
+    return compile_module(make(), isa) if stamp is None else _kept(f"{name} {stamp}", lambda: str(make()), isa)
+
+
+def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+    key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
     kept = None if store is None else store.get(key)
     if store is not None and kept is not None:
         try:
             return link(kept, isa)
         except RuntimeError as error:
             store.drop(key, str(error))
-    code, data = generate(text, isa)
+    code, data = generate(text(), isa)
     if store is not None:
         store.put(key, data)
     return code

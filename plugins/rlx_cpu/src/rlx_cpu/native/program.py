@@ -23,7 +23,7 @@ from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.entry import Entry, build
-from rlx_cpu.native.entry_code import Mode
+from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
@@ -208,7 +208,7 @@ class NativeProgram(Program):
     def _mode(self, runs: Sequence[Run]) -> Mode:
         if any(run.uses_threads for run in runs) and self.compiled.settings.threads > 1:
             return Mode.SHARED
-        steps = [s.step for run in runs for s in run.steps]
+        steps = [step for run in runs for step in run.steps]
         return Mode.ALONE if takes_longer(steps, HELD_US) else Mode.TINY
 
     # ----------------------------------------------------------------------------------- running
