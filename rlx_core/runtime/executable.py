@@ -88,7 +88,7 @@ class Executable:
     @property
     def report(self) -> Report:
         """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
-        return self._compiled.report_for(self._shared.latest or self._compiled.lir)
+        return self._compiled.report_for(self._latest)
 
     @property
     def door(self) -> Door:
@@ -280,6 +280,11 @@ class Executable:
         binding = infer_binding_from_counts(self.inputs, {name: array.size for name, array in flat.items()})
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
+
+    @property
+    def _latest(self) -> Lir:
+        """The plan of the latest run; before any, that of the program, which may be a template."""
+        return self._shared.latest or self._compiled.lir
 
     def _open(self, bound: Bound) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
@@ -61,7 +61,7 @@ class Source:
     nbytes: int
 
 
-@define(eq=False)
+@frozen(eq=False)
 class Entry:
     """Everything that an entry is made of.
 
@@ -190,7 +190,9 @@ def entering() -> Entering:
 
 def entry_module() -> ir.Module:
     """The module of the native function."""
-    from rlx_cpu.native.entry_code import emit_enter  # here, because a process whose code is all cached builds no module
+    from rlx_cpu.native.entry_code import (
+        emit_enter,
+    )  # here, because a process whose code is all cached builds no module
 
     module = new_module("entry")
     emit_enter(module)
