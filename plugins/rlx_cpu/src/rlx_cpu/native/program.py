@@ -208,7 +208,7 @@ class NativeProgram(Program):
     def _mode(self, runs: Sequence[Run]) -> Mode:
         if any(run.uses_threads for run in runs) and self.compiled.settings.threads > 1:
             return Mode.SHARED
-        steps = [step for run in runs for step in run.steps]
+        steps = [step for run in runs for step in dict.fromkeys(run.steps)]
         return Mode.ALONE if takes_longer(steps, HELD_US) else Mode.TINY
 
     # ----------------------------------------------------------------------------------- running
