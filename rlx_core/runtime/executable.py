@@ -24,7 +24,6 @@ from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
-from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
 from rlx_core.runtime.straight import Door
@@ -60,7 +59,7 @@ class Shared:
 
     weights: Weights = field(factory=Weights)
     programs: dict[DimBinding, Bound] = field(factory=dict)
-    latest: Lir | None = None
+    latest: Bound | None = None
     door: Door = field(factory=Door)
     lock: threading.Lock = field(factory=threading.Lock)
 
@@ -88,7 +87,14 @@ class Executable:
     @property
     def report(self) -> Report:
         """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
-        return self._compiled.report_for(self._latest)
+        latest = self._shared.latest
+        return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
+
+    @property
+    def _planned(self) -> Lir:
+        """The plan of the latest run; before any, the compiled one."""
+        latest = self._shared.latest
+        return self._compiled.lir if latest is None else latest.lir
 
     @property
     def door(self) -> Door:
@@ -128,7 +134,9 @@ class Executable:
             UnknownNameError: The target has no such level, or the plan no such step.
             ConfigError: Sizes are still unknown.
         """
-        return emit(Planned(self._latest, self._compiled.backend, self._compiled.target), level, step)
+        from rlx_core.pipeline.emission import Planned, emit  # here, because programs are run more often than printed
+
+        return emit(Planned(self._planned, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:
@@ -311,7 +319,7 @@ class Executable:
                 bound.entry, bound.runs = None, 0
                 bound.program.bind(_prepared(bound.lir, weights))
                 bound.version = weights.version
-            shared.latest = bound.lir
+            shared.latest = bound
             return bound
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
