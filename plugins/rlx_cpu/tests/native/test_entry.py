@@ -386,6 +386,19 @@ def test_trees_go_straight_and_other_structures_do_not() -> None:
     assert seen
 
 
+def test_several_variants_go_straight_side_by_side() -> None:
+    fast = jitted(lambda x: rlx.exp(x))
+    inputs = [X, X[:2], X.astype("f8")]
+    expected = [np.copy(fast(x)) for x in inputs]
+    for x in inputs:
+        fast(x)
+    seen: list[int] = []
+    fast._checked = lambda *_: seen.append(1)
+    for x, wanted in zip(inputs * 3, expected * 3, strict=True):
+        np.testing.assert_array_equal(fast(x), wanted)
+    assert not seen
+
+
 def test_parameters_of_a_signature_are_not_mixed_up() -> None:
     fast = jitted(lambda a, b=None, c=None: a - b if c is None else a * c)
     x, y = np.float32([3]), np.float32([2])
