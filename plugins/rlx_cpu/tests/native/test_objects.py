@@ -189,7 +189,7 @@ def test_the_ops_inside_a_region_have_a_say() -> None:
 
 def entry_of(directory: Path) -> tuple[DiskCache, str]:
     store = DiskCache(directory / "objects")
-    (key,) = [key for key in store.keys() if (store.get(key) or b"")[8:12] == b'{"fu']
+    (key,) = [key for key in sorted(store.keys()) if (store.get(key) or b"")[8:12] == b'{"fu']
     return store, key
 
 
