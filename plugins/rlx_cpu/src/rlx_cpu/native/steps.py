@@ -72,6 +72,13 @@ class Compiled:
     settings: Settings
     packed: Packed = field(factory=Packed)
 
+    def scratch_of(self, number: int) -> int:
+        """The bytes of scratch memory that a step by its number may use: all threads' together."""
+        if number not in self.steps:
+            return 0
+        emitted = self.steps[number].emitted
+        return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
+
     @property
     def is_cached(self) -> bool:
         """Whether the code came from the object cache."""
