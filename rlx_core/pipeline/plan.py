@@ -222,11 +222,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
     """
     name, table, source = find_pipeline(configuration, registry)
-    lines = [
-        (stage, place, entry)
-        for stage in STAGES
-        for place, entry in enumerate(entries_of(table, stage))
-    ]
+    lines = [(stage, place, entry) for stage in STAGES for place, entry in enumerate(entries_of(table, stage))]
     planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
