@@ -10,6 +10,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Program, Target
 from rlx_cpu import tier
 from rlx_cpu.oracle import OracleProgram
+from rlx_cpu.poison import Guard, guarded
 from rlx_cpu.program import NumpyProgram
 
 __all__ = ["CpuBackend"]
@@ -36,8 +37,12 @@ class CpuBackend(Backend):
         chosen = options.get("options", {})
         if chosen.get("cpu.oracle"):
             return OracleProgram(lir)
-        found = tier.native_program(lir, target.kernels, chosen)
-        return NumpyProgram(lir, target.kernels) if found is None else found
+        guard = None
+        if chosen.get("cpu.poison"):
+            lir = guarded(lir)
+            guard = Guard(lir)
+        found = tier.native_program(lir, target.kernels, chosen, guard)
+        return NumpyProgram(lir, target.kernels, guard=guard) if found is None else found
 
     def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
         with tier.keeping(objects, options.get("options", {})):

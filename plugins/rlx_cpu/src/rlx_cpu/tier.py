@@ -19,6 +19,7 @@ from rlx_core.pipeline.kernels import KernelTable
 
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
+    from rlx_cpu.poison import Guard
 
 __all__ = [
     "TIERS",
@@ -91,8 +92,10 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
-def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> Program | None:
-    """The program on the native tier, or `None` on the other.
+def native_program(
+    lir: Lir, table: KernelTable, options: Mapping[str, Any], guard: Guard | None = None
+) -> Program | None:
+    """The program on the native tier, in poison mode if there is a guard, or `None` on the other tier.
 
     Raises:
         ConfigError: An option has a value that cannot be.
@@ -103,7 +106,7 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> 
     from rlx_cpu.native.program import NativeProgram
     from rlx_cpu.native.table import native
 
-    return NativeProgram(lir, table, native, chosen)
+    return NativeProgram(lir, table, native, chosen, guard=guard)
 
 
 @contextmanager
@@ -142,11 +145,11 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     """The options of this backend, checked; `None` on the NumPy tier.
 
     Raises:
-        ConfigError: A number of threads below 0, a negative spin, a tier or an instruction set that this machine lacks.
+        ConfigError: A number of threads below 1, a negative spin, a tier or an instruction set that this machine lacks.
     """
-    threads, spin = options.get("cpu.threads", 0), options.get("cpu.spin", 200)
-    if threads < 0:
-        raise ConfigError(f"cpu.threads: must be at least 1, or 0 for all that there are, not {threads}")
+    threads, spin = options.get("cpu.threads"), options.get("cpu.spin", 200)
+    if threads is not None and threads < 1:
+        raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
     if spin < 0:
         raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
     wanted = options.get("cpu.isa", "auto")
@@ -159,4 +162,4 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     from rlx_cpu.native.steps import Settings
     from rlx_cpu.native.threads import usable_cpus
 
-    return Settings(named(wanted), threads or usable_cpus(), spin)
+    return Settings(named(wanted), usable_cpus() if threads is None else threads, spin)

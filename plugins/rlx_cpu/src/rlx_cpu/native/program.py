@@ -18,16 +18,17 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_cpu.arena import allocate
+from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.entry import Entry, build
-from rlx_cpu.native.entry_code import Mode
+from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
 from rlx_cpu.native.work import ALONE_US, HELD_US, takes_longer
+from rlx_cpu.poison import CANARY, POISON, Guard
 from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
 
@@ -68,14 +69,16 @@ class NativeProgram(Program):
         settings: Settings,
         shared: Shared | None = None,
         compiled: Compiled | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        self._kernels, self._table = kernels, table
+        self._kernels, self._table, self._guard = kernels, table, guard
         self.compiled = compiled or compile_steps(lir, table, settings)
         read = {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.present()}
         read |= {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.results}
         read.update(lir.graph.outputs)
         order = [v for node in lir.graph.nodes for v in node.results]
-        self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read})
+        output = empty if guard is None else guard.output
+        self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read}, output)
         self._parts = self._split()
         self._static, self._per_run = self._addresses()
 
@@ -85,6 +88,8 @@ class NativeProgram(Program):
         self._frames.bind(params)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if self._guard is not None:
+            return self._guarded_run(inputs, self._guard)
         frames, profile = self._frames, active()
         version, frame = frames.take()
         try:
@@ -112,6 +117,8 @@ class NativeProgram(Program):
     @property
     def reason_without_entry(self) -> str | None:
         """Why this program is always run on the checked road; `None` if plain calls are not."""
+        if self._guard is not None:
+            return "poison mode looks at memory after every step"
         if interpreter.reason_against() is not None:
             return interpreter.reason_against()
         others = [part.step.kernel for part in self._parts if not isinstance(part, Run)]
@@ -122,8 +129,13 @@ class NativeProgram(Program):
     def clone(self) -> NativeProgram:
         frames = self._frames
         return NativeProgram(
-            frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled
+            frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled, self._guard
         )
+
+    @property
+    def code_origin(self) -> str | None:
+        code = self.compiled.code
+        return None if code is None else "cached" if code.is_cached else "compiled"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -135,7 +147,10 @@ class NativeProgram(Program):
     def _split(self) -> list[Run | Instruction]:
         steps = list(enumerate(self._frames.lir.steps))
         parts: list[Run | Instruction] = []
-        for is_native, group in groupby(steps, key=lambda pair: pair[0] in self.compiled.steps):
+        # In poison mode memory is looked at after every step, so each is a run of its own.
+        for (is_native, _), group in groupby(
+            steps, key=lambda pair: (pair[0] in self.compiled.steps, self._guard and pair[0])
+        ):
             if is_native:
                 parts.append(self._run_of([self.compiled.steps[n] for n, _ in group]))
             else:
@@ -208,10 +223,31 @@ class NativeProgram(Program):
     def _mode(self, runs: Sequence[Run]) -> Mode:
         if any(run.uses_threads for run in runs) and self.compiled.settings.threads > 1:
             return Mode.SHARED
-        steps = [step for run in runs for step in run.steps]
+        steps = [step for run in runs for step in dict.fromkeys(run.steps)]
         return Mode.ALONE if takes_longer(steps, HELD_US) else Mode.TINY
 
     # ----------------------------------------------------------------------------------- running
+
+    def _guarded_run(self, inputs: Sequence[np.ndarray], guard: Guard) -> list[np.ndarray]:
+        """A run in poison mode; see `rlx_cpu.poison`."""
+        frames = self._frames
+        version, frame = frames.take()
+        try:
+            guard.begin(frame.arena)
+            frames.fill(frame, inputs)
+            table = self._ready(frame)
+            with np.errstate(all="ignore"):
+                for number, part in enumerate(self._parts):
+                    table.scratch.fill(POISON)
+                    if isinstance(part, Run):
+                        self._native(part, table, None)
+                    else:
+                        part.run(frame.arrays)
+                    own = self.compiled.scratch_of(number)
+                    guard.after(number, frame.arena, frames.outputs_of(frame), table.scratch[own:])
+            return frames.deliver(frame)
+        finally:
+            frames.give_back(version, frame)
 
     def _quiet(self) -> AbstractContextManager[object]:
         """What NumPy would warn about is what the program says: NaN, infinities. Native code has no warnings."""
@@ -230,7 +266,7 @@ class NativeProgram(Program):
         statuses = [s for s in compiled.steps.values() if s.status is not None]
         table = Table(
             np.zeros(compiled.table_words, np.int64),
-            allocate(compiled.workspace, ALIGNMENT),
+            allocate(compiled.workspace + (CANARY if self._guard is not None else 0), ALIGNMENT),
             np.zeros((len(statuses), 4), np.int64),
         )
         for word, place, offset in self._static:
@@ -251,17 +287,26 @@ class NativeProgram(Program):
         packed, frames = self.compiled.packed, self._frames
         if packed.version == frames.shared.version:
             return packed.arrays
-        arrays: dict[tuple[int, int], np.ndarray] = {}
+        needed = {
+            (frames.places[value], each.emitted.function, i): pack
+            for each in self.compiled.steps.values()
+            for i, pack in enumerate(each.emitted.packs)
+            if (value := each.step.node.operands[pack.operand]) is not None
+        }
+        # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
+        # than packing into them.
+        room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
         made: dict[tuple[int, str, int], np.ndarray] = {}
+        start = 0
+        for key, pack in needed.items():
+            made[key] = pack.pack(frame.arrays[key[0]], room[start : start + pack.room])
+            start += pack.room
+        arrays: dict[tuple[int, int], np.ndarray] = {}
         for number, each in self.compiled.steps.items():
             for i, pack in enumerate(each.emitted.packs):
                 value = each.step.node.operands[pack.operand]
                 assert value is not None, "a pack is of an operand that is there"
-                place = frames.places[value]
-                key = (place, each.emitted.function, i)
-                if key not in made:
-                    made[key] = pack.pack(frame.arrays[place])
-                arrays[number, i] = made[key]
+                arrays[number, i] = made[frames.places[value], each.emitted.function, i]
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
 
