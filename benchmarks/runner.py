@@ -18,11 +18,13 @@ from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
 from benchmarks.report import Outcome, bars, shown, table, write_json
 from rlx_core.errors import RlxError, UnknownNameError, nearest
+from rlx_cpu.profile import profiled
 
 __all__ = ["Settings", "run"]
 
 
 ONE = "rlx, one thread"
+PROFILED_RUNS = 10
 
 
 @frozen
@@ -36,6 +38,7 @@ class Settings:
         seconds: For each case; at least `least` rounds are made whatever that takes.
         out: Where the picture goes.
         json_file: Where the numbers go.
+        profiles: Whether each case's steps are timed and listed, in runs of their own.
     """
 
     cases: tuple[str, ...]
@@ -45,6 +48,7 @@ class Settings:
     least: int
     out: Path
     json_file: Path | None = None
+    profiles: bool = False
 
 
 def run(settings: Settings, console: Console) -> list[Outcome]:
@@ -69,6 +73,8 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
                 outcome = one(case, peers, settings)
             outcomes.append(outcome)
             console.print(line(outcome), highlight=False)
+            if settings.profiles:
+                console.print(steps(case), highlight=False, markup=False, soft_wrap=True)
             for reason in outcome.left_out:
                 console.print(f"  left out: {reason}", style="yellow", highlight=False)
     except KeyboardInterrupt:
@@ -78,6 +84,16 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
         if outcomes:
             publish(outcomes, settings, console)
     return outcomes
+
+
+def steps(case: Case) -> str:
+    """Where the time of a repetition goes, step by step, each at its fastest; nothing is timed beside it."""
+    program = case.rlx(case.data())
+    program.run()
+    with profiled() as profile:
+        for _ in range(PROFILED_RUNS):
+            program.run()
+    return profile.table() if profile.times else "  no steps: it does not run in this process"
 
 
 def line(outcome: Outcome) -> str:

@@ -97,6 +97,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product, its bias and its activation.",
         ),
         PassSpec(
+            "rlx.fuse-matmul-add",
+            "rlx_core.passes.fuse_matmul_add:FuseMatMulAdd",
+            summary="A product and what it is added to.",
+        ),
+        PassSpec(
             "rlx.fuse-residual-norm",
             "rlx_core.passes.fuse_residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
@@ -174,7 +179,7 @@ CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
     *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
-    *("fuse-softmax-cross-entropy", *CLEAN),
+    *("fuse-softmax-cross-entropy", "fuse-matmul-add", *CLEAN),
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
 

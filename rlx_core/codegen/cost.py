@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from rlx_core.codegen.formula import Affine, Formula, Place, Read
+from rlx_core.codegen.formula import Formula, Place, Read
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Reduce
 from rlx_core.codegen.schedule import is_dear
 
@@ -89,7 +89,7 @@ def _varying(formula: Formula, rows: frozenset[int]) -> list[bool]:
 
 
 def _moves(place: Place, rows: frozenset[int]) -> bool:
-    return any(isinstance(at, Affine) and at.axis in rows for at in place)
+    return any(axis in rows for at in place for axis, _ in at.terms)
 
 
 def _sizes(formula: Formula) -> tuple[int, ...]:

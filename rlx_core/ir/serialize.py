@@ -20,6 +20,7 @@ from typing import Final
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable, literal_bytes
+from rlx_core.ir.decoding import made_before
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.lir import Lir
@@ -106,7 +107,8 @@ def load_plan(data: bytes, ops: OpTable) -> Lir:
     header, blobs = _opened(data)
     if header.get("kind") != "module" or header.get("stage") != Stage.LIR.value:
         raise FormatError("file: it holds no plan")
-    return decode_lir(header.get("content"), Decoder(ops, _reader(need(header.get("blobs"), list, "blobs"), blobs)))
+    reader = _reader(need(header.get("blobs"), list, "blobs"), blobs)
+    return decode_lir(header.get("content"), Decoder(ops, reader, made_before))
 
 
 def load_graph(data: bytes, ops: OpTable) -> Graph:

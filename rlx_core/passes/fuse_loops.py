@@ -58,7 +58,9 @@ class FuseLoops(Pass):
         if not claims(context, (FusedLoop,)):
             return Result.unchanged(graph)
         found = each_graph(graph, lambda g: Chains(g, context, self).run())
-        return found.then(each_graph(found.graph, lambda g: Siblings(g, context, self).run())) if self.siblings else found
+        return (
+            found.then(each_graph(found.graph, lambda g: Siblings(g, context, self).run())) if self.siblings else found
+        )
 
 
 @frozen(eq=False)

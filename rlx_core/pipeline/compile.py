@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import attrs
 import numpy as np
@@ -28,25 +28,25 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import load_plan, save
-from rlx_core.ir.text import print_graph
-from rlx_core.ir.text_lir import print_lir
-from rlx_core.passes.fusion_report import FusionReport, fusion_report
-from rlx_core.passes.runner import PassRun, Watch
 from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
-from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
+from rlx_core.pipeline.config import Configuration, MemoryConfig, PluginConfig, PrintingConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
-from rlx_core.pipeline.dispatch import DispatchReport
-from rlx_core.pipeline.dynamic import specialize
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.pipeline.legalize import survey
-from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.plan import Plan, activate_pipeline, plan_hash, resolve_plan
-from rlx_core.pipeline.prepare import split_prepare
+from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
 from rlx_core.plugins.conditions import TARGET
+
+if (
+    TYPE_CHECKING
+):  # what follows is imported where something has to be compiled; a program from the cache needs none of it
+    from rlx_core.passes.fusion_report import FusionReport
+    from rlx_core.passes.runner import PassRun, Watch
+    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.pipeline.lower import PlanOptions
+    from rlx_core.pipeline.plan import Plan
 
 __all__ = ["Compiled", "Config", "ProgramCache", "compile_graph", "find_target"]
 
@@ -62,7 +62,7 @@ class Compiled:
         lir: The plan.
         backend: The target's compiler.
         target: The target, with the kernels that plugins contribute.
-        options: How a template is planned again.
+        memory: How a template's memory is planned again.
         report: What the compilation came to.
         objects: Where its machine code is kept between processes, or `None`.
         sources: Where the user made each input and parameter. A cached program may have been another function's.
@@ -71,7 +71,7 @@ class Compiled:
     lir: Lir
     backend: Backend
     target: Target
-    options: PlanOptions
+    memory: MemoryConfig
     report: Report
     objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
@@ -83,15 +83,20 @@ class Compiled:
 
     def specialize(self, binding: DimBinding) -> Lir:
         """The planned program for one binding of the sizes."""
-        return specialize(self.lir, binding, self.target, options=self.options) if self.is_template else self.lir
+        if not self.is_template:
+            return self.lir
+        from rlx_core.pipeline.dynamic import specialize
+
+        return specialize(self.lir, binding, self.target, options=plan_options(self.memory))
 
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program."""
         return self.backend.build(lir, self.target, lir.options, self.objects)
 
-    def report_for(self, lir: Lir) -> Report:
-        """The report with the memory plan of a specialised program."""
-        return evolve(self.report, lir=lir, stages={**self.report.stages, "LIR steps": len(lir.steps)})
+    def report_for(self, lir: Lir, program: Program | None = None) -> Report:
+        """The report with the memory plan of a specialised program, and where its code came from if there is some."""
+        stages = {**self.report.stages, "LIR steps": len(lir.steps)}
+        return evolve(self.report, lir=lir, stages=stages, code=None if program is None else program.code_origin)
 
 
 class ProgramCache(Protocol):
@@ -208,6 +213,8 @@ class Job:
     @cached_property
     def plan(self) -> Plan:
         """The resolved pipeline; a result that is found in a cache does without."""
+        from rlx_core.pipeline.plan import resolve_plan
+
         return resolve_plan(self.configuration, self.registry, self.target)
 
     @cached_property
@@ -231,13 +238,12 @@ class Job:
             },
         )
 
-    @property
-    def options(self) -> PlanOptions:
-        memory = self.configuration.memory
-        return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
-
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
+        from rlx_core.passes.fusion_report import fusion_report
+        from rlx_core.pipeline.lower import make_lir
+        from rlx_core.pipeline.prepare import split_prepare
+
         with self.timed("passes"):
             run = self.plan.run(self.graph, watch_for(self.configuration.printing, self.events))
         with self.timed("plan"):
@@ -248,7 +254,7 @@ class Job:
                 output_names=self.output_names,
                 donations=self.donations,
                 prepare=prepared.prepare,
-                options=self.options,
+                options=plan_options(self.configuration.memory),
                 resolved=self.plan.summary,
                 fingerprint=self.key,
             )
@@ -276,6 +282,9 @@ class Job:
 
     def survey(self, lir: Lir) -> DispatchReport:
         """How each op of a program from the cache comes to be run."""
+        from rlx_core.pipeline.dispatch import DispatchReport
+        from rlx_core.pipeline.legalize import survey
+
         dispatcher = self.plan.dispatcher
         assert dispatcher is not None, "a job has a target"
         rows, _ = survey(lir.graph, dispatcher)
@@ -297,13 +306,12 @@ class Job:
             passes,
             dispatch,
             lir,
-            plan_hash(lir.options),
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
             device=self.target,
         )
-        return Compiled(lir, self.backend, self.target, self.options, report)
+        return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -371,8 +379,16 @@ def host_for(config: PluginConfig) -> PluginHost:
     return host_with(PluginPolicy.from_environment() + policy)
 
 
+def plan_options(memory: MemoryConfig) -> PlanOptions:
+    from rlx_core.pipeline.lower import PlanOptions
+
+    return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
+
+
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
+    from rlx_core.ir.text import print_graph
+    from rlx_core.passes.runner import Watch
 
     def show_graph(heading: str, graph: Graph) -> None:
         print(f"== {heading}\n{print_graph(graph)}")
@@ -399,6 +415,9 @@ def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
 
 def dump(compiled: Compiled, directory: Path) -> None:
     """Write the program as it is after the passes, and its plan, under its name."""
+    from rlx_core.ir.text import print_graph
+    from rlx_core.ir.text_lir import print_lir
+
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{compiled.report.name}.mir.txt").write_text(print_graph(compiled.lir.graph))
     (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))

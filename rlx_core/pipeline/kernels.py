@@ -196,12 +196,22 @@ class KernelTable:
     def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
         """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say).
 
+        A row that is here already, because two plugins offer one table, is not taken again. One that is called like a row of
+        another plugin gets its own plugin's name in front.
+
         Args:
             other: Whose rows to take.
             plugin: Who contributed those that do not say it themselves.
+
+        Raises:
+            ConfigError: Two rows of one plugin have one name.
         """
         for kernel in other:
-            self._add(evolve(kernel, plugin=kernel.plugin or plugin))
+            owner, first = kernel.plugin or plugin, self._filled().get(kernel.name)
+            if first is not None and (first.op, first.run) == (kernel.op, kernel.run):
+                continue
+            is_taken = first is not None and owner is not None and owner != first.plugin
+            self._add(evolve(kernel, plugin=owner, name=f"{owner}.{kernel.name}" if is_taken else kernel.name))
 
     def candidates(self, op: type[Op]) -> list[Kernel]:
         """The rows for an op, most preferred first; rows of its base classes come after its own."""

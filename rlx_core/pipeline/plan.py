@@ -26,16 +26,13 @@ from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, split_entry
-from rlx_core.pipeline.config_reading import structure
+from rlx_core.pipeline.config_structure import structure
 from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
-from rlx_core.plugins import PluginHost
+from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
-__all__ = ["Plan", "PlannedPass", "activate_pipeline", "forward_passes", "plan_hash", "resolve_plan"]
-
-CORE = "rlx"
-"""The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
+__all__ = ["Plan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
 
 
 @frozen(eq=False)
@@ -222,11 +219,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
     """
     name, table, source = find_pipeline(configuration, registry)
-    lines = [
-        (stage, place, entry)
-        for stage in STAGES
-        for place, entry in enumerate(entries_of(table, stage))
-    ]
+    lines = [(stage, place, entry) for stage in STAGES for place, entry in enumerate(entries_of(table, stage))]
     planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
@@ -285,28 +278,6 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
     spec = registry.require("pipelines", full)
     owner = str(registry.owner("pipelines", full))
     return name, structure(dict(spec.config), PipelineConfig, f"pipeline {full}", owner), owner
-
-
-def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registry:
-    """The registry once everyone is active who provides the configured pipeline or something that it lists."""
-    if configuration.use not in configuration.pipeline:
-        activate_provider(host, ("pipelines",), full_name(configuration.use))
-    _, table, _ = find_pipeline(configuration, host.registry())
-    for entry in (*table.forward, *table.hir, *table.mir, *table.lir):
-        activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
-    return host.registry()
-
-
-def activate_provider(host: PluginHost, kinds: Sequence[str], name: str) -> None:
-    """Activate the plugin of a name's domain, and everyone if that one does not have the name."""
-    for look in (host.registry, lambda: host.activate_for(f"domain.{name.partition('.')[0]}"), host.activate_all):
-        registry = look()
-        if any(name in registry.table(kind) or (kind, name) in registry.refused for kind in kinds):
-            return
-
-
-def full_name(name: str) -> str:
-    return name if "." in name else f"{CORE}.{name}"
 
 
 def plan_pass(

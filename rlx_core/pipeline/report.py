@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
-from rlx_core.passes.fusion_report import FusionReport
-from rlx_core.passes.runner import PassRun
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.dispatch import HOST, DispatchReport
-from rlx_core.pipeline.memory import live_ranges, lower_bound
-from rlx_core.pipeline.tiers import Tiers, tiers_of
+
+if TYPE_CHECKING:
+    from rlx_core.passes.fusion_report import FusionReport
+    from rlx_core.passes.runner import PassRun
+    from rlx_core.pipeline.backend import Target
+    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.pipeline.tiers import Tiers
 
 __all__ = ["Report", "human_bytes"]
 
@@ -32,7 +33,6 @@ class Report:
         passes: What each pass did.
         survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
         lir: The plan; a template if sizes are still unknown.
-        plan_hash: The resolved pipeline's hash, as `rlx plan` prints it.
         cache: Where the program came from: "compiled", "memory" or "disk".
         code: Where its machine code came from, once there is some: "compiled" or "cached".
         seconds: Times of the parts of the compilation, by part.
@@ -47,7 +47,6 @@ class Report:
     passes: tuple[PassRun, ...]
     survey: Callable[[], DispatchReport]
     lir: Lir
-    plan_hash: str
     cache: str = "compiled"
     code: str | None = None
     seconds: Mapping[str, float] = field(factory=dict)
@@ -59,6 +58,13 @@ class Report:
     def dispatch(self) -> DispatchReport:
         """How each op came to be run, with the candidates that were passed over."""
         return self.survey()
+
+    @property
+    def plan_hash(self) -> str:
+        """The resolved pipeline's hash, as `rlx plan` prints it."""
+        from rlx_core.pipeline.plan import plan_hash
+
+        return plan_hash(self.lir.options)
 
     @property
     def graph(self) -> Graph:
@@ -76,11 +82,15 @@ class Report:
     @property
     def lower_bound_nbytes(self) -> int:
         """The most bytes that are alive at one time: no arena can be smaller for this schedule."""
+        from rlx_core.pipeline.memory import live_ranges, lower_bound
+
         return lower_bound(live_ranges(self.lir)) if self.lir.is_planned else 0
 
     @cached_property
     def tiers(self) -> Tiers | None:
         """How many steps run on which tier of the target, and why some do not run on the best; `None` if it has no tiers."""
+        from rlx_core.pipeline.tiers import tiers_of
+
         return None if self.device is None else tiers_of(self.lir, self.device)
 
     @property
@@ -90,6 +100,8 @@ class Report:
 
     def _plugin_of(self, kernel: str) -> str:
         """Whose a kernel is; what runs on the host is nobody's."""
+        from rlx_core.pipeline.dispatch import HOST
+
         return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""
 
     def to_json(self) -> dict[str, Any]:

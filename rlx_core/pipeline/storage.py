@@ -162,9 +162,7 @@ class Reuse:
         if taken:
             self.in_place[node] = taken
 
-    def _may_take(
-        self, index: int, node: Node, kernel: Kernel, position: int, result: Value, operand: Value
-    ) -> bool:
+    def _may_take(self, index: int, node: Node, kernel: Kernel, position: int, result: Value, operand: Value) -> bool:
         root = self.root_of(operand)
         is_same_map = (
             operand.type.shape == result.type.shape

@@ -66,9 +66,7 @@ class CompileCache:
         objects: Where backends keep machine code, or `None`.
     """
 
-    def __init__(
-        self, capacity: int = 128, disk: DiskCache | None = None, objects: ObjectStore | None = None
-    ) -> None:
+    def __init__(self, capacity: int = 128, disk: DiskCache | None = None, objects: ObjectStore | None = None) -> None:
         self.memory: LruCache[str, object] = LruCache(capacity)
         self.disk = disk
         self.objects = objects

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from attrs import define, field, frozen
@@ -24,12 +24,14 @@ from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
-from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
 from rlx_core.runtime.straight import Door
 
 __all__ = ["Executable"]
+
+_RUNS_BEFORE_ENTRY: Final = 2
+"""Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
 
 
 @frozen(eq=False)
@@ -42,13 +44,13 @@ class Weights:
 
 @define(eq=False)
 class Bound:
-    """A program for one binding of the sizes, the version of the weights that it has, and its entry for them once it ran."""
+    """A program for one binding of the sizes, the version of the weights that it has, its runs with them, and its entry."""
 
     program: Program
     lir: Lir
     version: int = -1
     entry: Callable[..., Any] | None = None
-    has_run: bool = False
+    runs: int = 0
 
 
 @define(eq=False)
@@ -57,7 +59,7 @@ class Shared:
 
     weights: Weights = field(factory=Weights)
     programs: dict[DimBinding, Bound] = field(factory=dict)
-    latest: Lir | None = None
+    latest: Bound | None = None
     door: Door = field(factory=Door)
     lock: threading.Lock = field(factory=threading.Lock)
 
@@ -85,7 +87,14 @@ class Executable:
     @property
     def report(self) -> Report:
         """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
-        return self._compiled.report_for(self._shared.latest or self._compiled.lir)
+        latest = self._shared.latest
+        return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
+
+    @property
+    def _planned(self) -> Lir:
+        """The plan of the latest run; before any, the compiled one."""
+        latest = self._shared.latest
+        return self._compiled.lir if latest is None else latest.lir
 
     @property
     def door(self) -> Door:
@@ -125,7 +134,9 @@ class Executable:
             UnknownNameError: The target has no such level, or the plan no such step.
             ConfigError: Sizes are still unknown.
         """
-        return emit(Planned(self._shared.latest or self._compiled.lir, self._compiled.backend, self._compiled.target), level, step)
+        from rlx_core.pipeline.emission import Planned, emit  # here, because programs are run more often than printed
+
+        return emit(Planned(self._planned, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:
@@ -278,14 +289,19 @@ class Executable:
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
 
+    @property
+    def _latest(self) -> Lir:
+        """The plan of the latest run; before any, that of the program, which may be a template."""
+        return self._shared.latest or self._compiled.lir
+
     def _open(self, bound: Bound) -> None:
-        """Let plain calls go straight to a program that has just run: by then its frame can become the entry's."""
+        """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         shared = self._shared
         with shared.lock:
             if bound.version != shared.weights.version:
                 return
-            if not bound.has_run:
-                bound.has_run = True
+            bound.runs += 1
+            if bound.runs == _RUNS_BEFORE_ENTRY:
                 bound.entry = bound.program.entry()
             shared.door.entry = bound.entry
 
@@ -300,10 +316,10 @@ class Executable:
                 lir = self._compiled.specialize(binding)
                 bound = shared.programs[binding] = Bound(self._compiled.program_for(lir), lir)
             if bound.version != weights.version:
-                bound.entry, bound.has_run = None, False
+                bound.entry, bound.runs = None, 0
                 bound.program.bind(_prepared(bound.lir, weights))
                 bound.version = weights.version
-            shared.latest = bound.lir
+            shared.latest = bound
             return bound
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:

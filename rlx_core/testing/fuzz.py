@@ -76,9 +76,7 @@ def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
 def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None) -> Compiled:
     """A program compiled one way; the configuration file is read once for all programs."""
     plugins, configuration = configured(way, host)
-    return compile_graph(
-        program.graph, target=target, config=configuration, host=plugins, donations=program.donations
-    )
+    return compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
 
 
 def repeated(compiled: Compiled, way: Way) -> Compiled:
@@ -212,7 +210,9 @@ def keep_going(start: int, chosen: argparse.Namespace) -> int:
             failures += 1
             print(f"the process ended with {done.returncode} at {last}\n{done.stderr[-2000:]}", flush=True)
         seed += CHUNK
-        print(f"{seed - start} programs from seed {start}, {failures} failed, {max(0.0, end - time.monotonic()):.0f} s left")
+        print(
+            f"{seed - start} programs from seed {start}, {failures} failed, {max(0.0, end - time.monotonic()):.0f} s left"
+        )
     return min(failures, 1)
 
 

@@ -214,7 +214,9 @@ class Growth:
         fitting = [
             t
             for t in sample.types
-            if t is not None and value is not None and t.rank == value.type.rank
+            if t is not None
+            and value is not None
+            and t.rank == value.type.rank
             and (t.dtype is value.dtype or (t.dtype.is_float and value.dtype.is_float))
         ]
         return (value.type, self._pick(fitting)) if value is not None and fitting else None
@@ -234,9 +236,7 @@ class Growth:
     def _leaf(self, type: TensorType, array: np.ndarray) -> Leaf:
         return Leaf(self._pick(("input",) * 5 + ("param", "constant")), type, array)
 
-    def _reusable(
-        self, type: TensorType, limits: tuple[float, float]
-    ) -> tuple[Known, Callable[[Value], Value]] | None:
+    def _reusable(self, type: TensorType, limits: tuple[float, float]) -> tuple[Known, Callable[[Value], Value]] | None:
         """A value of the graph and how it becomes an operand of this type and range."""
         same = [k for k in self.known if k.value.type == type]
         for _ in range(6):
@@ -269,9 +269,7 @@ class Growth:
             if value.node.owner is self.builder:
                 self.known.append(Known(value, array, error))
 
-    def _judged(
-        self, graph: Graph, operands: Mapping[str, Known | Leaf]
-    ) -> list[tuple[np.ndarray, float]] | None:
+    def _judged(self, graph: Graph, operands: Mapping[str, Known | Leaf]) -> list[tuple[np.ndarray, float]] | None:
         """Each result in float64 with the error to be expected; `None` if one of them cannot be judged."""
         types = [t for n in graph.nodes for t in n.types]
         if any(not t.is_static or t.size > MOST_ELEMENTS for t in types):

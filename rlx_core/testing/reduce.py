@@ -181,7 +181,9 @@ def without(program: Generated, node: Node) -> Iterator[Generated]:
             if operand.type == value.type:
                 yield from made(program, Change(values={value: operand}))
     outside = Graph("cut", program.graph.nodes[: node.index + 1], node.results)
-    arrays = interpret(outside, {n: a for n, a in program.fed.items() if n in outside.input_types | outside.param_types})
+    arrays = interpret(
+        outside, {n: a for n, a in program.fed.items() if n in outside.input_types | outside.param_types}
+    )
     yield from made(program, Change(cut=dict(zip(node.results, arrays, strict=True))))
 
 

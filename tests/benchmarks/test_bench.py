@@ -180,3 +180,11 @@ def test_what_was_timed_is_published_when_a_run_is_stopped(
     assert ("picture:" in said) == (done > 0)
     if done:
         assert [row["case"] for row in json.loads((tmp_path / "x.json").read_text())] == ["toy"]
+
+
+def test_a_profile_lists_the_steps_of_a_case_by_their_kernels() -> None:
+    product = next(c for c in CASES if c.name == "gemm-16x384x384")
+    said = runner.steps(product)
+    assert "GFLOP/s" in said.splitlines()[0]
+    assert "matmul(f32[16, 384], f32[384, 384]) -> f32[16, 384]" in said
+    assert runner.steps(case()) == "  no steps: it does not run in this process"

@@ -24,10 +24,10 @@ from rlx_core.ops.indexing import Gather
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.loss import SoftmaxCrossEntropyWithLogits
 from rlx_core.ops.movement import Narrow
-from rlx_core.ops.normalization import LayerNorm
+from rlx_core.ops.normalization import GroupNorm, LayerNorm
 from rlx_core.ops.reduction import Max
 from rlx_core.ops.softmax import Softmax
-from rlx_core.ops.structural import Sum, Transpose
+from rlx_core.ops.structural import Reshape, Sum, Transpose
 from rlx_core.testing.cases import Program, programs, wide
 from rlx_core.testing.laws import near_oracle
 
@@ -158,6 +158,32 @@ def test_the_element_of_a_row_that_data_choose_is_computed_alone() -> None:
 
     assert [made.varies[i] for i, v in enumerate(made.values) if isinstance(v, Load) and v.dynamic] == [False]
     assert schedule(made).finish == (0,)
+
+
+def test_groups_of_channels_are_rows_of_one_kernel() -> None:
+    made = kernel(GroupNorm(2), "f32[3, 6, 4, 5]", "f32[6]", "f32[6]")
+
+    # Channels of a group and places: gamma and beta vary with the first alone, so these two axes stay apart.
+    assert made.extents == (3, 2, 3, 20)
+    assert made.grid == 2
+    assert sum(isinstance(v, Reduce) for v in made.values) == 2
+
+
+@pytest.mark.parametrize("size", ["[4, 6, 5]", "[n, 6, 5]"])
+def test_an_axis_splits_inside_a_kernel_and_two_of_its_axes_merge_only_where_it_knows_both(size: str) -> None:
+    split = (LoopStep(Reshape((-1, 2, 3, 5)), (0,)), LoopStep(exp.op(), (1,)))
+    merged = (*split, LoopStep(Reshape((-1, 6, 5)), (2,)))
+
+    assert formula_of(FusedLoop(1, split, (2,)), (spec(f"f32{size}"),)) is not None
+    # The result has one axis of 6 where the operand of `exp` has 2 and 3: a remainder is no affine place.
+    assert formula_of(FusedLoop(1, merged, (3,)), (spec(f"f32{size}"),)) is None
+
+
+def test_a_slice_that_crosses_rows_is_no_loop_kernel() -> None:
+    # Every third element of rows of four: no step along rows and columns gives that.
+    steps = (LoopStep(Reshape((24,)), (0,)), LoopStep(Narrow(0, 0, 8, 3), (1,)))
+
+    assert formula_of(FusedLoop(1, steps, (2,)), (spec("f32[6, 4]"),)) is None
 
 
 def test_a_slice_of_what_data_choose_is_no_loop_kernel() -> None:

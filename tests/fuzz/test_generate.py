@@ -66,7 +66,9 @@ def test_programs_have_all_that_breaks_compilers() -> None:
         seen["donations"] += bool(program.donations)
         seen["continued donations"] += any(i is not None for i in program.donations.values())
         seen["views of views"] += any(
-            v is not None and n.op.view is not None and v.node.op.view is not None for n in graph.nodes for v in n.operands
+            v is not None and n.op.view is not None and v.node.op.view is not None
+            for n in graph.nodes
+            for v in n.operands
         )
         seen["broadcasts"] += any(
             n.op.name == "rlx.expand" or len({v.type.shape for v in n.present()}) > 1 for n in graph.nodes

@@ -10,8 +10,8 @@ import pytest
 
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.movement import narrow
-from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.base import Context
+from rlx_core.passes.dead_code import DeadCode
 from rlx_core.transforms.vjp import vjp_graph
 
 
@@ -65,7 +65,7 @@ def test_parts_along_different_axes_are_added(graph_of: Any) -> None:
 
 
 def test_the_second_derivative_of_a_split_is_right(graph_of: Any, run: Any) -> None:
-    forward = graph_of(lambda x: (exp(part(x, 0, 2)) * part(x, 2, 2)), x="f64[4]")
+    forward = graph_of(lambda x: exp(part(x, 0, 2)) * part(x, 2, 2), x="f64[4]")
     first = vjp_graph(forward, ["x"], seed="input")
     second = vjp_graph(first, ["x"], outputs=[1])
     x, g, h = np.array([0.1, -0.2, 0.3, 0.4]), np.array([1.0, 2.0]), np.array([0.5, -1.0, 2.0, 1.5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import empty
 from rlx_cpu.frames import Frames, Shared
 from rlx_cpu.poison import Guard
+from rlx_cpu.profile import active
 
 __all__ = ["Instruction", "NumpyProgram", "instruction"]
 
@@ -76,8 +78,10 @@ class NumpyProgram(Program):
                 self._guard.begin(frame.arena)
             self._frames.fill(frame, inputs)
             with np.errstate(all="ignore"):  # what NumPy would warn about is what the program says: NaN, infinities
+                profile = active()
                 for number, each in enumerate(self._instructions):
-                    each.run(frame.arrays)
+                    with nullcontext() if profile is None else profile.timing(each.step):
+                        each.run(frame.arrays)
                     if self._guard is not None:
                         self._guard.after(number, frame.arena, self._frames.outputs_of(frame), None)
             return self._frames.deliver(frame)

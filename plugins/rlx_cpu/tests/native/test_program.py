@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +146,9 @@ def test_without_llvmlite_everything_works_and_says_why(monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
-    yield tmp_path / "objects"
+    return tmp_path / "objects"
 
 
 def code(number: int) -> jit.Code:

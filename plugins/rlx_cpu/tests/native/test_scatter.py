@@ -59,6 +59,18 @@ def test_duplicates_combine_in_index_order(size: tuple[int, int, int, int], mode
     agrees(emit_scatter, ScatterAdd(n, 1), [updates, indices])
 
 
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_narrow_floats_are_rounded_once(size: tuple[int, int, int, int], name: str) -> None:
+    outer, n, count, inner = size
+    rng = np.random.default_rng(6)
+    x, updates = numbers(rng, (outer, n, inner), name), numbers(rng, (outer, count, inner), name)
+    indices = rng.integers(0, max(n, 1), count)
+
+    agrees(emit_scatter, Scatter("add", 1), [x, updates, indices])
+    agrees(emit_scatter, ScatterAdd(n, 1), [updates, indices])
+
+
 @pytest.mark.parametrize("name", [d.name for d in ALL])
 def test_elements_of_every_dtype_are_overwritten(name: str) -> None:
     rng = np.random.default_rng(4)

@@ -110,11 +110,21 @@ class Pack:
     sizes: tuple[int, ...]
     replaces: bool = True
 
-    def pack(self, array: np.ndarray) -> np.ndarray:
-        """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`."""
-        room = allocate(self.nbytes, ALIGNMENT)
-        FORMS[self.form](array, self.sizes, room)
-        return room
+    @property
+    def room(self) -> int:
+        """Bytes to set aside, so that what follows is aligned too."""
+        return -(-self.nbytes // ALIGNMENT) * ALIGNMENT
+
+    def pack(self, array: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+        """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`.
+
+        Args:
+            array: The operand.
+            room: Where to put them; by default memory of their own.
+        """
+        packed = allocate(self.nbytes, ALIGNMENT) if room is None else room[: self.nbytes]
+        FORMS[self.form](array, self.sizes, packed)
+        return packed
 
 
 @frozen

@@ -21,8 +21,9 @@ from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.cumulative import CumLogSumExp, Cumsum, Cumulative
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import scalar
-from rlx_cpu.native.build import I32, address, align_of, constant, memory_type, variable
+from rlx_cpu.native.build import I32, address, align_of, constant, variable
 from rlx_cpu.native.contract import Emitted, Layout
+from rlx_cpu.native.elements import for_memory, held_type, load_elements, store_elements
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
 from rlx_cpu.native.running import RULES, Carry, Rule
@@ -55,6 +56,7 @@ class Line:
     """
 
     builder: ir.IRBuilder
+    isa: Isa
     rule: Rule
     dtype: DType
     n: int
@@ -70,9 +72,9 @@ class Line:
 
     def carries(self, lanes: int) -> tuple[ir.Value, ...]:
         """Variables for what is carried, as before the first element."""
-        b, type = self.builder, memory_type(self.dtype, lanes)
+        b, type = self.builder, held_type(self.dtype, lanes)
         found = []
-        for number in self.rule.start(self.dtype, self.is_exclusive):
+        for number in self.rule.start(self.dtype.accumulator, self.is_exclusive):
             found.append(variable(b, type))
             b.store(constant(type, number), found[-1], align=align_of(type))
         return tuple(found)
@@ -81,10 +83,10 @@ class Line:
         """The result at one place, with what is carried changed."""
         b, type = self.builder, x[0].type
         before = tuple(b.load(c, typ=type, align=align_of(type)) for c in carries)
-        after = self.rule.step(b, self.dtype, before, x, is_first)
+        after = self.rule.step(b, self.dtype.accumulator, before, x, is_first)
         for variable_, value in zip(carries, after, strict=True):
             b.store(value, variable_, align=align_of(type))
-        return self.rule.show(b, self.dtype, before if self.is_exclusive else after)
+        return self.rule.show(b, self.dtype.accumulator, before if self.is_exclusive else after)
 
     def place(self, order: ir.Value) -> ir.Value:
         """The place on the axis that comes at `order`."""
@@ -105,10 +107,13 @@ class Line:
             ]
             for (first, _), carry, x in zip(lanes, carries, elements, strict=True):
                 shown = self.step(carry, x, is_first)
-                b.store(shown, offset(b, self.result, here, first * self.size), align=self.size)
+                self._store(shown, offset(b, self.result, here, first * self.size))
 
     def _load(self, place: ir.Value, lanes: int) -> ir.Value:
-        return self.builder.load(place, typ=memory_type(self.dtype, lanes), align=self.size)
+        return load_elements(self.builder, self.isa, self.dtype, place, lanes)
+
+    def _store(self, value: ir.Value, place: ir.Value) -> None:
+        store_elements(self.builder, self.isa, self.dtype, value, place)
 
     # ------------------------------------------------------------------ lines one after the other
 
@@ -124,7 +129,7 @@ class Line:
             here = b.add(at, b.mul(self.place(order), index(self.size)))
             x = tuple(self._column(offset(b, s, here), lines) for s in self.sources)
             is_first = b.icmp_unsigned("==", order, index(0)) if not whole else None
-            shown = self.step(carries, x, is_first)
+            shown = for_memory(b, self.isa, self.dtype, self.step(carries, x, is_first))
             for k in range(lines):
                 one = b.extract_element(shown, ir.Constant(I32, k)) if lines > 1 else shown
                 b.store(one, offset(b, self.result, here, k * self.n * self.size), align=self.size)
@@ -134,7 +139,7 @@ class Line:
         b, pitch = self.builder, self.n * self.size
         if lines == 1:
             return self._load(place, 1)
-        whole: ir.Value = ir.Constant(memory_type(self.dtype, lines), ir.Undefined)
+        whole: ir.Value = ir.Constant(held_type(self.dtype, lines), ir.Undefined)
         for k in range(lines):
             whole = b.insert_element(whole, self._load(address(b, place, k * pitch), 1), ir.Constant(I32, k))
         return whole
@@ -154,7 +159,7 @@ class Line:
             is_first = b.icmp_unsigned("==", order, index(0)) if k == 0 else None
             shown[place] = self.step(carries, tuple(columns[place] for columns in loaded), is_first)
         for k, row in enumerate(transposed(b, [shown[place] for place in range(lines)])):
-            b.store(row, offset(b, self.result, here, k * pitch), align=self.size)
+            self._store(row, offset(b, self.result, here, k * pitch))
 
 
 def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
@@ -171,6 +176,7 @@ def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
     count = len(layout.operands)
     line = Line(
         builder,
+        isa,
         RULES[type(op)],
         dtype,
         n,
@@ -180,7 +186,7 @@ def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
         tuple(pointer_at(builder, buffers, k) for k in range(count)),
         pointer_at(builder, buffers, count),
     )
-    lanes = isa.lanes(dtype)
+    lanes = isa.lanes(dtype.accumulator)
     if inner > 1:
         units = _beside(line, outer, lanes, tid, nthreads)
     else:

@@ -299,8 +299,8 @@ class _Driver:
         total = p.entries * tiles.panel_items * tiles.row_items
         low, high = share(b, total, part, parts)
         with counting(b, low, high) as item:
-            # Panels that a thread packs for itself serve all rows before the next ones are packed. Otherwise rows come last, so that
-            # a thread gets rows that are whole, as it does in the steps before and after: what it reads, it wrote.
+            # Panels that a thread packs for itself serve all rows before the next ones are packed. Otherwise rows come last, so
+            # that a thread gets rows that are whole, as it does in the steps before and after: what it reads, it wrote.
             sizes = (tiles.row_items, tiles.panel_items)
             inner, outer = sizes if self.own_panels else reversed(sizes)
             first, group = b.srem(item, index(inner)), b.sdiv(item, index(inner))

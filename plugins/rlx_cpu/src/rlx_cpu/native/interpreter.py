@@ -16,7 +16,16 @@ from typing import Any, Final
 import numpy as np
 from llvmlite import binding as llvm
 
-__all__ = ["ARRAY", "NEW_ARRAY", "OBJECT_TYPE", "TUPLE_ITEMS", "WRITEABLE", "ArrayFields", "make_known", "reason_against"]
+__all__ = [
+    "ARRAY",
+    "NEW_ARRAY",
+    "OBJECT_TYPE",
+    "TUPLE_ITEMS",
+    "WRITEABLE",
+    "ArrayFields",
+    "make_known",
+    "reason_against",
+]
 
 OBJECT_TYPE: Final = 8
 """Bytes from an object's start to its type."""
@@ -120,7 +129,9 @@ def api_table() -> int | None:
     """Where NumPy's table of functions is."""
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
     capsule = getattr(_multiarray_umath, "_ARRAY_API", None)
     return None if capsule is None else get(capsule, None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -20,6 +20,7 @@ from llvmlite import binding as llvm
 
 from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
+from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
@@ -31,6 +32,7 @@ __all__ = [
     "Code",
     "assembly",
     "compile_module",
+    "compile_named",
     "generate",
     "keeping",
     "link",
@@ -57,23 +59,36 @@ def new_module(name: str) -> ir.Module:
     from llvmlite import ir  # here, because a process whose code is all cached builds no module
 
     module = ir.Module(name, context=ir.Context())
-    module.triple = llvm.get_process_triple()
+    module.triple = triple()
     return module
+
+
+@cache
+def triple() -> str:
+    """What LLVM calls this machine; asked once, because each question waits until LLVM has done what it is doing."""
+    found: str = llvm.get_process_triple()
+    return found
 
 
 class Code:
     """Machine code in this process; addresses are valid as long as it lives."""
 
-    def __init__(self, engine: llvm.ExecutionEngine, is_cached: bool) -> None:
-        self._engine = engine
+    def __init__(self, engines: Sequence[llvm.ExecutionEngine], is_cached: bool) -> None:
+        self._engines = tuple(engines)
         self.is_cached = is_cached
 
     def address(self, function: str) -> int:
-        """Where a function of the module starts; KeyError if it has none of that name."""
-        found = int(self._engine.get_function_address(function))
-        if not found:
-            raise KeyError(f"the module has no function {function}")
-        return found
+        """Where a function starts; KeyError if none has that name."""
+        for engine in self._engines:
+            found = int(engine.get_function_address(function))
+            if found:
+                return found
+        raise KeyError(f"the code has no function {function}")
+
+    @classmethod
+    def together(cls, parts: Iterable[Code]) -> Code:
+        """Code of several modules, whose functions have different names."""
+        return cls([engine for part in parts for engine in part._engines], is_cached=False)
 
 
 @cache
@@ -115,31 +130,42 @@ def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
 def compile_module(module: ir.Module, isa: Isa) -> Code:
     """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
-    key, store = hashlib.sha256(repr((machine_words(isa), text)).encode()).hexdigest(), object_cache()
+    return _kept(text, lambda: text, isa)
+
+
+def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
+    """The code of a module that this package makes alike in every process, kept by its name and the package's stamp."""
+    stamp = stamp_of(("rlx_cpu",))
+    return compile_module(make(), isa) if stamp is None else _kept(f"{name} {stamp}", lambda: str(make()), isa)
+
+
+def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+    key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
     kept = None if store is None else store.get(key)
     if store is not None and kept is not None:
         try:
-            return link(kept, isa)
+            return link([kept], isa)
         except RuntimeError as error:
             store.drop(key, str(error))
-    code, data = generate(text, isa)
+    code, data = generate(text(), isa)
     if store is not None:
         store.put(key, data)
     return code
 
 
-def link(data: bytes, isa: Isa) -> Code:
-    """An object file in this process.
+def link(objects: Sequence[bytes], isa: Isa) -> Code:
+    """Object files in this process.
 
     Raises:
-        RuntimeError: LLVM does not take it.
+        RuntimeError: LLVM does not take one.
     """
     with _lock:
         _initialise()
-        engine = llvm.create_mcjit_compiler(_parsed(f'target triple = "{llvm.get_process_triple()}"\n'), machine(isa))
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine = llvm.create_mcjit_compiler(_parsed(f'target triple = "{triple()}"\n'), machine(isa))
+        for data in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         engine.finalize_object()
-    return Code(engine, is_cached=True)
+    return Code([engine], is_cached=True)
 
 
 def generate(text: str, isa: Isa) -> tuple[Code, bytes]:
@@ -150,7 +176,7 @@ def generate(text: str, isa: Isa) -> tuple[Code, bytes]:
         engine = llvm.create_mcjit_compiler(_optimised(text, isa), machine(isa))
         engine.set_object_cache(lambda _, data: objects.append(data), lambda _: None)
         engine.finalize_object()
-    return Code(engine, is_cached=False), objects[0]
+    return Code([engine], is_cached=False), objects[0]
 
 
 @cache

@@ -149,10 +149,12 @@ ROWS = (
     normalization.LayerNorm,
     normalization.RmsNorm,
     normalization.LayerNorm2d,
+    normalization.GroupNorm,
     fused.FusedResidualLN,
     fused.FusedResidualRmsNorm,
     normalization_backward.LayerNormBackwardInput,
     normalization_backward.RmsNormBackwardInput,
+    normalization_backward.GroupNormBackwardInput,
 )
 """Ops of several loops over a row, the first operand of which a result may take over."""
 

@@ -1,7 +1,7 @@
 """Functions kept between processes under what they were made from, so that a hit needs neither emitter nor LLVM's optimiser.
 
 The key of a library of functions is what emitters look at (kernels, ops, layouts, instruction set) and what they are: the stamp
-of every package that has a say in the code. An entry is what the emitters said of their functions, as JSON, and the object file.
+of every package that has a say in the code. An entry is what the emitters said of their functions, as JSON, and the object files.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import attrs
@@ -49,8 +50,8 @@ class Library:
     code: Code | None
 
 
-Emitting = Callable[[], tuple[str, tuple[Emitted | None, ...]]]
-"""Emits functions: the text of their module, and what was said of each."""
+Emitting = Callable[[int], tuple[str, Emitted] | None]
+"""Emits the function of a number in a module of its own: its text, and what was said of it; `None` without an emitter."""
 
 
 def library(functions: Sequence[Function], isa: Isa, emit: Emitting) -> Library:
@@ -62,13 +63,30 @@ def library(functions: Sequence[Function], isa: Isa, emit: Emitting) -> Library:
         found = _read(store, key, len(functions), isa)
         if found is not None:
             return found
-    text, emitted = emit()
-    if not any(emitted):
-        return Library(emitted, None)
-    code, data = generate(text, isa)
+    made, objects = _made(len(functions), isa, emit)
     if key is not None and store is not None:
-        store.put(key, _packed(emitted, data))
-    return Library(emitted, code)
+        store.put(key, _packed(made.emitted, objects))
+    return made
+
+
+def _made(count: int, isa: Isa, emit: Emitting) -> tuple[Library, list[bytes]]:
+    """All functions, and their object files. LLVM works on one, outside the interpreter's lock, while the next is emitted."""
+    from concurrent.futures import (  # here, because a process whose code is cached needs neither
+        Future,
+        ThreadPoolExecutor,
+    )
+
+    emitted: list[Emitted | None] = []
+    pending: list[Future[tuple[Code, bytes]]] = []
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="rlx-llvm") as worker:
+        for number in range(count):
+            found = emit(number)
+            emitted.append(None if found is None else found[1])
+            if found is not None:
+                pending.append(worker.submit(generate, found[0], isa))
+        done = [each.result() for each in pending]
+    code = Code.together(code for code, _ in done) if done else None
+    return Library(tuple(emitted), code), [data for _, data in done]
 
 
 def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
@@ -116,10 +134,11 @@ def _ops(value: object) -> Iterator[Op]:
 # ------------------------------------------------------------------------------------------- entries
 
 
-def _packed(emitted: Sequence[Emitted | None], data: bytes) -> bytes:
+def _packed(emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
     rows = [None if each is None else attrs.asdict(each) for each in emitted]
-    text = json.dumps(rows, separators=(",", ":"), default=dict).encode()
-    return _HEADER.pack(len(text)) + text + data
+    head = {"functions": rows, "objects": [len(data) for data in objects]}
+    text = json.dumps(head, separators=(",", ":"), default=dict).encode()
+    return b"".join([_HEADER.pack(len(text)), text, *objects])
 
 
 def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
@@ -130,12 +149,14 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
     try:
         (length,) = _HEADER.unpack_from(entry)
         start = _HEADER.size + length
-        emitted = tuple(_emitted(row) for row in json.loads(entry[_HEADER.size : start]))
-        if len(emitted) != count:
-            raise ValueError(f"it has {len(emitted)} functions, not {count}")
-        code = link(entry[start:], isa)
+        head = json.loads(entry[_HEADER.size : start])
+        emitted = tuple(_emitted(row) for row in head["functions"])
+        ends = list(accumulate(head["objects"], initial=start))
+        if len(emitted) != count or ends[-1] != len(entry):
+            raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
+        code = link([entry[a:b] for a, b in pairwise(ends)], isa) if head["objects"] else None
         for each in emitted:
-            if each is not None:
+            if each is not None and code is not None:
                 code.address(each.function)
     except (ValueError, KeyError, TypeError, struct.error, RuntimeError) as error:
         store.drop(key, f"{type(error).__name__}: {error}")

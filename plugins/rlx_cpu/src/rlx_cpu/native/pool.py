@@ -26,7 +26,7 @@ from llvmlite import ir
 
 from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.isa import Isa, host_isa
-from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.native.jit import Code, compile_named, new_module
 from rlx_cpu.native.library import addresses
 
 __all__ = ["RECORD_WORDS", "STEP_WORDS", "Pool", "can_record", "pool_for", "run_alone"]
@@ -201,7 +201,7 @@ def runtime() -> Runtime:
     """The runtime module, compiled once a process."""
     isa = host_isa()
     assert isa is not None, "the native tier is used only where an instruction set is known"
-    return Runtime(compile_module(runtime_module(isa), isa))
+    return Runtime(compile_named("runtime", lambda: runtime_module(isa), isa))
 
 
 def runtime_module(isa: Isa) -> ir.Module:

@@ -23,7 +23,7 @@ from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.entry import Entry, build
-from rlx_cpu.native.entry_code import Mode
+from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
@@ -131,6 +131,11 @@ class NativeProgram(Program):
         return NativeProgram(
             frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled, self._guard
         )
+
+    @property
+    def code_origin(self) -> str | None:
+        code = self.compiled.code
+        return None if code is None else "cached" if code.is_cached else "compiled"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -282,17 +287,26 @@ class NativeProgram(Program):
         packed, frames = self.compiled.packed, self._frames
         if packed.version == frames.shared.version:
             return packed.arrays
-        arrays: dict[tuple[int, int], np.ndarray] = {}
+        needed = {
+            (frames.places[value], each.emitted.function, i): pack
+            for each in self.compiled.steps.values()
+            for i, pack in enumerate(each.emitted.packs)
+            if (value := each.step.node.operands[pack.operand]) is not None
+        }
+        # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
+        # than packing into them.
+        room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
         made: dict[tuple[int, str, int], np.ndarray] = {}
+        start = 0
+        for key, pack in needed.items():
+            made[key] = pack.pack(frame.arrays[key[0]], room[start : start + pack.room])
+            start += pack.room
+        arrays: dict[tuple[int, int], np.ndarray] = {}
         for number, each in self.compiled.steps.items():
             for i, pack in enumerate(each.emitted.packs):
                 value = each.step.node.operands[pack.operand]
                 assert value is not None, "a pack is of an operand that is there"
-                place = frames.places[value]
-                key = (place, each.emitted.function, i)
-                if key not in made:
-                    made[key] = pack.pack(frame.arrays[place])
-                arrays[number, i] = made[key]
+                arrays[number, i] = made[frames.places[value], each.emitted.function, i]
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
 

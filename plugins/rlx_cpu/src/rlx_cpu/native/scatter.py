@@ -18,8 +18,9 @@ from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import scalar
-from rlx_cpu.native.build import I8, I64, VOID, address, declare, memory_type
+from rlx_cpu.native.build import I8, I64, VOID, address, declare
 from rlx_cpu.native.contract import Emitted, Layout
+from rlx_cpu.native.elements import load_elements, store_elements
 from rlx_cpu.native.indexed import Indexing, check_indices, fault_of, with_index
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
@@ -59,6 +60,8 @@ class Writer:
         dtype: Of what is combined.
         inner: Of those, in a row.
         is_started: Whether the result starts as an operand, not as zeros.
+
+    Narrow floats are added up in f32, in a table of the workspace, and rounded once at the end.
     """
 
     builder: ir.IRBuilder
@@ -74,6 +77,20 @@ class Writer:
     def row(self) -> int:
         """Bytes of a row."""
         return self.inner * self.dtype.itemsize
+
+    @property
+    def is_rounded(self) -> bool:
+        return self.mode != "set" and self.dtype.is_narrow
+
+    @property
+    def held(self) -> DType:
+        """What is combined."""
+        return self.dtype.accumulator if self.is_rounded else self.dtype
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of a row of what is combined."""
+        return self.inner * self.held.itemsize
 
     @property
     def block(self) -> int:
@@ -114,43 +131,75 @@ class Writer:
         b, problem, size = self.builder, self.problem, self.dtype.itemsize
         operands = 3 if self.is_started else 2
         first = b.mul(start, index(size)) if isinstance(start, ir.Value) else index(start * size)
-        table = offset(b, pointer_at(b, self.buffers, operands), (line, problem.size * self.row), first)
+        table = result = offset(b, pointer_at(b, self.buffers, operands), (line, problem.size * self.row), first)
         updates = offset(b, pointer_at(b, self.buffers, operands - 2), (line, problem.count * self.row), first)
         low, high = rows or (index(0), index(problem.size))
+        if self.is_rounded:
+            table = offset(b, pointer_at(b, self.buffers, operands + 1), (line, problem.size * self.pitch))
+            table = offset(b, table, (first, self.held.itemsize // size))
+        origin = None
         if self.is_started:
             origin = offset(b, pointer_at(b, self.buffers, 0), (line, problem.size * self.row), first)
-            is_elsewhere = b.icmp_unsigned("!=", b.ptrtoint(origin, I64), b.ptrtoint(table, I64))
-            with b.if_then(is_elsewhere):
-                self._start(table, origin, low, high, width)
-        else:
-            self._start(table, None, low, high, width)
+        self._begin(table, origin, low, high, width)
         indices = pointer_at(b, self.buffers, operands - 1)
         batch = b.udiv(line, index(problem.outer))
         indices = offset(b, indices, (batch, problem.count * problem.dtype.itemsize))
-        status = pointer_at(b, self.buffers, operands + 1) if problem.has_fault else None
+        status = pointer_at(b, self.buffers, operands + 1 + self.is_rounded) if problem.has_fault else None
         with counting(b, 0, problem.count) as i:
 
             def use(place: ir.Value) -> None:
                 new = offset(b, updates, (i, self.row))
                 if rows is None:
-                    self._combine(offset(b, table, (place, self.row)), new, width)
+                    self._combine(offset(b, table, (place, self.pitch)), new, width)
                     return
                 is_mine = b.and_(b.icmp_signed(">=", place, low), b.icmp_signed("<", place, high))
                 with b.if_then(is_mine):
-                    self._combine(offset(b, table, (place, self.row)), new, width)
+                    self._combine(offset(b, table, (place, self.pitch)), new, width)
 
             with_index(b, problem, indices, i, status, use)
+        if self.is_rounded:
+            self._converted(table, self.held, result, self.dtype, low, high, width)
+
+    def _converted(
+        self, source: ir.Value, own: DType, to: ir.Value, target: DType, low: ir.Value, high: ir.Value, width: int
+    ) -> None:
+        """Rows `low` to `high` of a part in the dtype of another table."""
+        b, lanes = self.builder, self.isa.lanes(self.held)
+        whole = width // lanes * lanes
+        with counting(b, low, high) as n:
+            read = offset(b, source, (n, self.inner * own.itemsize))
+            written = offset(b, to, (n, self.inner * target.itemsize))
+
+            def move(at: ir.Value, count: int) -> None:
+                value = load_elements(b, self.isa, own, offset(b, read, (at, own.itemsize)), count)
+                store_elements(b, self.isa, target, value, offset(b, written, (at, target.itemsize)))
+
+            with counting(b, 0, whole, lanes) as at:
+                move(at, lanes)
+            for start, count in pieces(whole, width, lanes):
+                move(index(start), count)
+
+    def _begin(self, to: ir.Value, origin: ir.Value | None, low: ir.Value, high: ir.Value, width: int) -> None:
+        """What was there, in rows `low` to `high` of a part; nothing is to be done where it lies there already."""
+        b = self.builder
+        if origin is None:
+            self._start(to, None, low, high, width)
+        elif self.is_rounded:
+            self._converted(origin, self.dtype, to, self.held, low, high, width)
+        else:
+            with b.if_then(b.icmp_unsigned("!=", b.ptrtoint(origin, I64), b.ptrtoint(to, I64))):
+                self._start(to, origin, low, high, width)
 
     def _start(self, to: ir.Value, source: ir.Value | None, low: ir.Value, high: ir.Value, width: int) -> None:
-        """Rows `low` to `high` of a part before anything is written there."""
-        b, nbytes = self.builder, width * self.dtype.itemsize
+        """Rows `low` to `high` of a part copied, or cleared."""
+        b, nbytes = self.builder, width * self.held.itemsize
         if width == self.inner:
-            at, size = b.mul(low, index(self.row)), b.mul(b.sub(high, low), index(self.row))
+            at, size = b.mul(low, index(self.pitch)), b.mul(b.sub(high, low), index(self.pitch))
             self._fill(address(b, to, at), None if source is None else address(b, source, at), size)
             return
         with counting(b, low, high) as n:
-            own = None if source is None else offset(b, source, (n, self.row))
-            self._fill(offset(b, to, (n, self.row)), own, index(nbytes))
+            own = None if source is None else offset(b, source, (n, self.pitch))
+            self._fill(offset(b, to, (n, self.pitch)), own, index(nbytes))
 
     def _fill(self, to: ir.Value, source: ir.Value | None, nbytes: ir.Value) -> None:
         b, is_volatile = self.builder, ir.Constant(ir.IntType(1), 0)
@@ -167,25 +216,24 @@ class Writer:
         if self.mode == "set":
             self._fill(to, new, index(width * size))
             return
-        lanes = self.isa.vector_bytes // size
+        lanes = self.isa.lanes(self.held)
         bundle = lanes * UNROLL
         bundles = width // bundle * bundle
         if bundles > bundle:
             with counting(b, 0, bundles, bundle) as k:
                 for j in range(UNROLL):
-                    self._vector(offset(b, to, (k, size)), offset(b, new, (k, size)), j * lanes, lanes)
+                    self._vector(offset(b, to, (k, self.held.itemsize)), offset(b, new, (k, size)), j * lanes, lanes)
         else:
             bundles = 0
         for at, count in pieces(bundles, width, lanes):
             self._vector(to, new, at, count)
 
     def _vector(self, to: ir.Value, new: ir.Value, at: int, lanes: int) -> None:
-        b, size = self.builder, self.dtype.itemsize
-        type = memory_type(self.dtype, lanes)
-        place = address(b, to, at * size)
-        old = b.load(place, typ=type, align=size)
-        update = b.load(address(b, new, at * size), typ=type, align=size)
-        b.store(combined(b, self.mode, self.dtype, old, update), place, align=size)
+        b = self.builder
+        place = address(b, to, at * self.held.itemsize)
+        old = load_elements(b, self.isa, self.held, place, lanes)
+        update = load_elements(b, self.isa, self.dtype, address(b, new, at * self.dtype.itemsize), lanes)
+        store_elements(b, self.isa, self.held, combined(b, self.mode, self.held, old, update), place)
 
 
 def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.Value, new: ir.Value) -> ir.Value:
@@ -221,11 +269,14 @@ def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
     if problem.lines * inner:
         writer.write(tid, nthreads)
     elif problem.has_fault:
-        places = range(len(layout.operands) - 1, len(layout.operands) + 2, 2)
+        places = (len(layout.operands) - 1, len(layout.operands) + 1)
         check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in places))
     builder.ret_void()
     fault = fault_of(problem, node.op.name.rpartition(".")[2])
-    return Emitted(name, fault=fault, uses_threads=nbytes >= WORTH_THREADS)
+    room = 0
+    if writer.is_rounded and problem.lines * inner:
+        room = max(problem.lines * problem.size * writer.pitch, 1)
+    return Emitted(name, shared_workspace=room, fault=fault, uses_threads=nbytes >= WORTH_THREADS)
 
 
 native.register(ScatterAdd, when=is_combined, accepts_strides=False, name="scatter_add")(emit_scatter)

@@ -119,23 +119,18 @@ def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
     return functions, calls
 
 
-def emit_functions(
-    functions: Sequence[Function], table: NativeTable, isa: Isa
-) -> tuple[ir.Module, tuple[Emitted | None, ...]]:
-    """A module with these functions, and what each emitter said; `None` for a kernel without one."""
-    module = new_module("program")
-    emitted: list[Emitted | None] = []
-    for number, each in enumerate(functions):
-        emit = table.emitter(each.kernel)
-        name = f"k{number}_{each.node.op.name.rpartition('.')[2]}"
-        emitted.append(None if emit is None else emit(module, each.node, each.layout, isa, name))
-    return module, tuple(emitted)
+def emit_function(module: ir.Module, number: int, function: Function, table: NativeTable, isa: Isa) -> Emitted | None:
+    """Add a function to a module; `None` for a kernel without an emitter."""
+    emit = table.emitter(function.kernel)
+    name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
+    return None if emit is None else emit(module, function.node, function.layout, isa, name)
 
 
 def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[ir.Module, dict[int, Emitted]]:
     """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
     functions, calls = functions_of(lir)
-    module, emitted = emit_functions(functions, table, settings.isa)
+    module = new_module("program")
+    emitted = [emit_function(module, n, each, table, settings.isa) for n, each in enumerate(functions)]
     return module, called(calls, emitted)
 
 
@@ -148,9 +143,10 @@ def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[
 def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
     """The native half of a program."""
 
-    def emit() -> tuple[str, tuple[Emitted | None, ...]]:
-        module, emitted = emit_functions(functions, table, settings.isa)
-        return str(module), emitted
+    def emit(number: int) -> tuple[str, Emitted] | None:
+        module = new_module("program")
+        emitted = emit_function(module, number, functions[number], table, settings.isa)
+        return None if emitted is None else (str(module), emitted)
 
     functions, calls = functions_of(lir)
     made = library(functions, settings.isa, emit)
