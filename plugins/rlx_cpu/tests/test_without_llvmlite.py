@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 BLOCKED = """
 import sys
@@ -52,10 +53,10 @@ main()
 """
 
 
-def run(code: str, *arguments: str) -> str:
+def run(code: str, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED + code, *arguments],
-        capture_output=True, text=True, check=False, env=dict(os.environ), timeout=120,
+        capture_output=True, text=True, check=False, env={**os.environ, **environment}, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -73,5 +74,8 @@ def test_a_program_trains_with_numpy_and_refuses_native_code_with_the_reason() -
     assert not is_imported
 
 
-def test_rlx_doctor_says_that_the_native_tier_is_missing() -> None:
-    assert "llvmlite is not installed" in run(COMMAND, "doctor")
+def test_rlx_doctor_says_that_the_native_tier_is_missing(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    found = run(COMMAND, "doctor", RLX_CACHE_DIR=str(tmp_path))
+
+    assert "NumPy: llvmlite is not installed" in " ".join(found.split())
