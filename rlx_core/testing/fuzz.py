@@ -112,7 +112,7 @@ def complaint(
             else:
                 plans[way.name] = repeated(plans[way.repeats], way)
             found = run_once(program, plans[way.name])
-        except Exception as error:  # whatever it is, the interpreter ran the same program
+        except Exception as error:  # noqa: BLE001  whatever it is, the interpreter ran the same program
             return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         wrong = wanted.complaint(found)
         if wrong is not None:
@@ -157,7 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--start", type=int, default=None, help="the first seed; by default one of the clock's")
     parser.add_argument("--count", type=int, default=None, help="run so many seeds in this process, and no more")
-    parser.add_argument("--inside", default=None, metavar="MODULE:NAME", help="a context manager to run programs inside")
+    parser.add_argument(
+        "--inside", default=None, metavar="MODULE:NAME", help="a context manager to run programs inside"
+    )
     parser.add_argument("--keep", type=Path, default=None, help="where failing programs are written")
     chosen = parser.parse_args(arguments)
     # New seeds every time, beyond those of the tests.

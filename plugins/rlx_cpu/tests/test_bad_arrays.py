@@ -1,4 +1,4 @@
-"""Arrays that are not plain: misaligned, strided, read-only, of another byte order, overlapping, donated or not, through every door.
+"""Arrays that are not plain: misaligned, strided, read-only, of another byte order, overlapping; through every door.
 
 Each gives the right result or a typed error that names the input; none reaches native code as it is.
 """
@@ -64,7 +64,11 @@ def executable(is_donated: bool, tier: str) -> Executable:
 
 def through_jit(is_donated: bool, tier: str) -> Callable[[Any, Any], Any]:
     return rlx.jit(
-        function, donate=["state"] if is_donated else [], host=HOST, target="cpu", config={"options": {"cpu.tier": tier}}
+        function,
+        donate=["state"] if is_donated else [],
+        host=HOST,
+        target="cpu",
+        config={"options": {"cpu.tier": tier}},
     )
 
 
@@ -149,7 +153,14 @@ def test_arrays_that_share_bytes_are_read_before_they_are_written(
 @pytest.mark.parametrize("door", [through_jit, through_run, through_slots], ids=lambda door: door.__name__)
 @pytest.mark.parametrize(
     "wrong",
-    [PLAIN.astype("f8"), PLAIN.astype("M8[s]"), PLAIN.astype(object), np.array([["a"] * 8] * 6), PLAIN[:, :4], PLAIN > 1],
+    [
+        PLAIN.astype("f8"),
+        PLAIN.astype("M8[s]"),
+        PLAIN.astype(object),
+        np.array([["a"] * 8] * 6),
+        PLAIN[:, :4],
+        PLAIN > 1,
+    ],
     ids=["f64", "dates", "objects", "text", "dims", "bools"],
 )
 def test_what_cannot_be_is_refused_by_name_and_the_next_call_works(door: Any, wrong: np.ndarray) -> None:
