@@ -101,7 +101,9 @@ class Memory:
         value = self._to_memory(dtype, value)
         stride, align = store.strides[self.shape.lane], dtype.itemsize
         is_spread = stride != 0 or width(value) > 1
-        if not is_spread or (self.shape.size == 1):
+        # A tail of one lane is stored as a scalar: LLVM 22.1 writes 32 bits for the masked store of one lane that was just
+        # truncated to 16 or 8 (tests/fuzz/cases/norm_of_columns_bf16.rlx.txt).
+        if not is_spread or self.shape.size == 1 or (at.active == 1 and stride == dtype.itemsize):
             one = value if width(value) == 1 else b.extract_element(value, ir.Constant(I32, 0))
             b.store(one, place, align=align)
             return
