@@ -50,6 +50,9 @@ class Kernel:
         if self.emitted.has_workspace:
             buffers.append(scratch.address)
         buffers += [p.ctypes.data for p in packs]
+        status = np.zeros(4, np.int64)
+        if self.emitted.has_status:
+            buffers.append(status.ctypes.data)
         pointers = (ctypes.c_void_p * len(buffers))(*buffers)
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
             self.code.address(self.emitted.function)
@@ -58,6 +61,7 @@ class Kernel:
             function(ctypes.addressof(pointers), tid, threads)
         for guarded in (*results, scratch):
             guarded.check()
+        assert status[2] == 0, "the kernel's own status word is left at 0"
         return tuple(r.array for r in results)
 
 

@@ -108,7 +108,8 @@ class Emitted:
             a multiple of `ALIGNMENT` by `workspace_stride`. Contents do not survive the step.
         shared_workspace: Scratch bytes for all threads together, after those of the last thread.
         has_status: Whether the function reports run-time faults: the last buffer is `i64[4]`. The first word is 0 until a
-            fault; the function then stores the offending number into the second and 1 into the first.
+            fault; the function then stores the offending number into the second and 1 into the first. The third is the
+            function's own: 0 when a step begins, and to be left at 0.
         fault: Turns the offending number into the exception to raise.
         uses_threads: Whether splitting over threads helps; if not, only thread 0 is asked.
         notes: Choices worth reporting (tile shapes, say).

@@ -96,6 +96,7 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     return Emitted(
         made.function,
         workspace=made.workspace,
+        shared_workspace=made.shared_workspace,
         has_status=made.has_status,
         fault=fault if made.has_status else None,
         uses_threads=made.uses_threads,

@@ -29,6 +29,7 @@ class Printed:
 
     function: str
     workspace: int
+    shared_workspace: int
     has_status: bool
     uses_threads: bool
 
@@ -50,11 +51,11 @@ class LlvmPrinter:
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
             builder.ret_void()
-            return Printed(name, 0, False, False)
+            return Printed(name, 0, 0, False, False)
         shape = Shape.of(kernel, self.isa)
         Loops(builder, shape).write()
         builder.ret_void()
-        return Printed(name, shape.workspace, kernel.has_check, shape.uses_threads)
+        return Printed(name, shape.workspace, shape.shared_workspace, shape.has_status, shape.uses_threads)
 
 
 def _has_finish(kernel: Kernel) -> bool:

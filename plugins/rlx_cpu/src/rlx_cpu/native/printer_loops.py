@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
 from llvmlite import ir
@@ -12,11 +12,14 @@ from rlx_core.codegen.loops import Kernel, Reduce, Store, operands_of
 from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native.build import I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
 from rlx_cpu.native.printer_memory import Memory
+from rlx_cpu.native.printer_partial import Partials, is_last_arrival
 from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_lanes
 from rlx_cpu.native.printer_shape import At, Shape
 from rlx_cpu.native.printer_values import Values
 
 __all__ = ["Loops"]
+
+Body: TypeAlias = "Callable[[At, ir.Value | None], None]"
 
 
 @define(eq=False)
@@ -37,7 +40,8 @@ class Loops:
         """Everything after the entry of the function."""
         b, kernel = self.builder, self.kernel
         table, tid, threads = b.function.args
-        count = len(kernel.buffers) + (self.shape.workspace > 0) + kernel.has_check
+        has_workspace = self.shape.workspace > 0 or self.shape.chunks > 1
+        count = len(kernel.buffers) + has_workspace + self.shape.has_status
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
         self.memory = Memory(b, self.shape, buffers)
         self.varies_row = kernel.varies
@@ -47,11 +51,17 @@ class Loops:
             step = self.shape.workspace // len(self.shape.plan.kept)
             rows = {v: address(b, mine, i * step) for i, v in enumerate(self.shape.plan.kept)}
         self.values = Values(b, self.shape, self.memory, rows)
-        units = ir.Constant(I64, self.shape.units)
+        units = ir.Constant(I64, self.shape.units * self.shape.chunks)
         first = b.sdiv(b.mul(tid, units), threads)
         last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), units), threads)
         with counted(b, first, last) as unit:
-            self.unit(unit)
+            if self.shape.chunks == 1:
+                self.unit(unit, self.rows_of)
+            else:
+                self.part(unit)
+        if self.shape.chunks > 1:
+            with b.if_then(is_last_arrival(b, buffers[-1], threads)):
+                self.finish()
 
     def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
         """Write a value that is known, or can be, to its result."""
@@ -59,19 +69,19 @@ class Loops:
 
     # ----------------------------------------------------------------------------------- one unit
 
-    def unit(self, unit: ir.Value) -> None:
-        """One unit: its place on the grid, then the loops of its row or rows."""
+    def unit(self, unit: ir.Value, body: Body) -> None:
+        """One unit: `body` is given its place on the grid, and its block if it is one."""
         b, shape = self.builder, self.shape
         piece, rest = self._split(unit, shape.pieces)
         index: dict[int, ir.Value] = {}
         for axis in reversed(shape.outer):
             index[axis], rest = self._split(rest, self.kernel.extents[axis])
         if shape.block is not None:
-            self.rows_of(At(index, shape.lanes), piece)
+            body(At(index, shape.lanes), piece)
         elif shape.is_in_row:
-            self.rows_of(At(index, shape.lanes), None)
+            body(At(index, shape.lanes), None)
         else:
-            self.side_by_side(index, piece)
+            self.side_by_side(index, piece, body)
         assert b.block.terminator is None, "a unit falls through to the next"
 
     def _split(self, number: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
@@ -80,22 +90,22 @@ class Loops:
             return ir.Constant(I64, 0), number
         return b.urem(number, ir.Constant(I64, size)), b.udiv(number, ir.Constant(I64, size))
 
-    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value) -> None:
+    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value, body: Body) -> None:
         """A vector of rows, one a lane; the last vector may have fewer."""
         b, shape = self.builder, self.shape
         start = scaled(b, piece, shape.lanes)
         left = shape.size % shape.lanes
         if not left:
-            self.rows_of(At({**index, shape.lane: start}, shape.lanes), None)
+            body(At({**index, shape.lane: start}, shape.lanes), None)
         elif shape.size < shape.lanes:
-            self.rows_of(At({**index, shape.lane: start}, left), None)
+            body(At({**index, shape.lane: start}, left), None)
         else:
             is_last = b.icmp_unsigned("==", piece, ir.Constant(I64, shape.pieces - 1))
             with b.if_else(is_last) as (then, otherwise):
                 with then:
-                    self.rows_of(At({**index, shape.lane: start}, left), None)
+                    body(At({**index, shape.lane: start}, left), None)
                 with otherwise:
-                    self.rows_of(At({**index, shape.lane: start}, shape.lanes), None)
+                    body(At({**index, shape.lane: start}, shape.lanes), None)
 
     def rows_of(self, at: At, block: ir.Value | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""
@@ -105,6 +115,43 @@ class Loops:
             self.values.complete.update(nest.keeps)
         for number in self.shape.plan.finish:
             self.store(self.kernel.stores[number], at, self.values.fixed)
+
+    # ---------------------------------------------------------------------------------- in chunks
+
+    @property
+    def partials(self) -> Partials:
+        return Partials(self.builder, self.shape, self.memory.buffers[len(self.kernel.buffers)])
+
+    def part(self, number: ir.Value) -> None:
+        """One chunk of a unit's row: its partial results go to memory."""
+        chunk, unit = self._split(number, self.shape.chunks)
+        (nest,) = self.shape.plan.nests
+
+        def body(at: At, block: ir.Value | None) -> None:
+            self.values.start_unit()
+            self.nest(nest, evolve(at, chunk=chunk), block)
+            for which, reduce in enumerate(nest.reduces):
+                self.partials.put(unit, which, chunk, self.values.fixed[reduce])
+
+        self.unit(unit, body)
+
+    def finish(self) -> None:
+        """The chunks of every unit's row combined, and what follows from them stored."""
+        b = self.builder
+        (nest,) = self.shape.plan.nests
+        with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.shape.units)) as unit:
+
+            def body(at: At, block: ir.Value | None) -> None:
+                self.values.start_unit()
+                for which, number in enumerate(nest.reduces):
+                    reduce = self.kernel.values[number]
+                    assert isinstance(reduce, Reduce), "partial results are of reductions"
+                    type = register_type(reduce.dtype) if self.shape.is_in_row else self._register(number)
+                    self.values.fixed[number] = self.partials.total(unit, which, reduce, type)
+                for number in self.shape.plan.finish:
+                    self.store(self.kernel.stores[number], at, self.values.fixed)
+
+            self.unit(unit, body)
 
     # ------------------------------------------------------------------------------------- a loop
 
@@ -151,7 +198,8 @@ class Loops:
         if others:
             axis = others[0]
             rest = [a for a in axes if a != axis]
-            with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.kernel.extents[axis])) as i:
+            start, end = self._bounds(at, axis, self.kernel.extents[axis])
+            with counted(b, start, end) as i:
                 line = i if slot is None else b.add(scaled(b, slot, self.kernel.extents[axis]), i)
                 self._over(nest, evolve(at, index={**at.index, axis: i}), rest, totals, line)
             return
@@ -169,9 +217,30 @@ class Loops:
         unroll = UNROLL if totals and whole >= 2 * UNROLL else 1
         bundles = whole // unroll * unroll
         if bundles:
-            with counted(b, ir.Constant(I64, 0), ir.Constant(I64, bundles), unroll) as vector:
+            start, end = self._bounds(at, shape.lane, bundles)
+            with counted(b, start, end, unroll) as vector:
                 for k in range(unroll):
                     self._vector(nest, at, totals, b.add(vector, ir.Constant(I64, k)), base, k)
+        if at.chunk is None or shape.first_row_axis != shape.lane:
+            self._remainder(nest, at, totals, base, bundles)
+        else:
+            with b.if_then(b.icmp_signed("==", at.chunk, ir.Constant(I64, shape.chunks - 1))):
+                self._remainder(nest, at, totals, base, bundles)
+
+    def _bounds(self, at: At, axis: int, size: int) -> tuple[ir.Value, ir.Value]:
+        """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
+        b, shape = self.builder, self.shape
+        limit = ir.Constant(I64, size)
+        if at.chunk is None or axis != shape.first_row_axis:
+            return ir.Constant(I64, 0), limit
+        start = scaled(b, at.chunk, shape.chunk)
+        end = b.add(start, ir.Constant(I64, shape.chunk))
+        return start, b.select(b.icmp_signed("<", end, limit), end, limit)
+
+    def _remainder(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value, bundles: int) -> None:
+        """Single vectors after the bundles, and what is left of one."""
+        shape = self.shape
+        whole = shape.size // shape.lanes
         for k in range(bundles, whole):
             self._vector(nest, at, totals, ir.Constant(I64, k), base, k - bundles)
         left = shape.size % shape.lanes

@@ -26,6 +26,12 @@ __all__ = ["At", "Shape"]
 BLOCK = 4096
 """Elements of an element-wise unit: small enough to balance threads, large enough not to be counted one by one."""
 
+CHUNK = 32768
+"""Elements of a chunk of a long row: so many that combining chunks is nothing beside them."""
+
+FEW_ROWS = 16
+"""With fewer units than this, long rows are cut into chunks."""
+
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
 
@@ -92,13 +98,53 @@ class Shape:
         return total
 
     @property
+    def first_row_axis(self) -> int:
+        """The axis of the row that the outermost loop runs over, which is the one that is cut into chunks."""
+        return next((a for a in self.kernel.row_axes if a != self.lane), self.lane)
+
+    @property
+    def chunk(self) -> int:
+        """Steps of the outermost loop over the row, vectors along the lane axis, that make a chunk."""
+        axis = self.first_row_axis
+        if axis == self.lane:
+            return CHUNK // self.lanes
+        inside = max(self.kernel.row_size // max(self.kernel.extents[axis], 1), 1)
+        across = 1 if self.is_in_row else min(self.lanes, self.size)
+        return max(1, CHUNK // (inside * across))
+
+    @property
+    def chunks(self) -> int:
+        """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
+        nests = self.plan.nests
+        if len(nests) != 1 or not nests[0].reduces or nests[0].stores or self.units >= FEW_ROWS:
+            return 1
+        axis = self.first_row_axis
+        steps = self.kernel.extents[axis] // (self.lanes if axis == self.lane else 1)
+        return max(1, -(-steps // self.chunk))
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a partial result: a vector of the widest type, on cache lines of its own."""
+        return -(-8 * self.lanes // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def shared_workspace(self) -> int:
+        if self.chunks == 1:
+            return 0
+        return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.slot_bytes
+
+    @property
+    def has_status(self) -> bool:
+        return self.kernel.has_check or self.chunks > 1
+
+    @property
     def uses_threads(self) -> bool:
         work = self.kernel.grid_size * self.kernel.row_size
         costs = sum(
             8 if isinstance(v, Apply) and type(v.op) in (*functions.OPS, *functions.IDIOMS) else 1
             for v in self.kernel.values
         )
-        return self.units > 1 and work * max(1, costs // 4) >= WORTH_THREADS
+        return self.units * self.chunks > 1 and work * max(1, costs // 4) >= WORTH_THREADS
 
     @property
     def row_bytes(self) -> int:
@@ -198,8 +244,10 @@ class At:
         index: The position on each axis that has one, as i64; the lane axis' is that of its first lane.
         active: How many of the lanes exist; all but in a tail.
         slot: The place of this vector in rows of kept values, counted in vectors.
+        chunk: Which chunk of the row this is, where rows are cut.
     """
 
     index: dict[int, ir.Value]
     active: int
     slot: ir.Value | None = None
+    chunk: ir.Value | None = None
