@@ -19,7 +19,8 @@ from rlx_cpu.native.printer_values import Values
 
 __all__ = ["Loops"]
 
-Body: TypeAlias = "Callable[[At, ir.Value | None], None]"
+Body: TypeAlias = "Callable[[Sequence[At], ir.Value | None], None]"
+"""What is done at the vectors of a unit: one, or a strip of them side by side; and the block, if it is one."""
 
 
 @define(eq=False)
@@ -77,9 +78,9 @@ class Loops:
         for axis in reversed(shape.outer):
             index[axis], rest = self._split(rest, self.kernel.extents[axis])
         if shape.block is not None:
-            body(At(index, shape.lanes), piece)
+            body([At(index, shape.lanes)], piece)
         elif shape.is_in_row:
-            body(At(index, shape.lanes), None)
+            body([At(index, shape.lanes)], None)
         else:
             self.side_by_side(index, piece, body)
         assert b.block.terminator is None, "a unit falls through to the next"
@@ -91,30 +92,77 @@ class Loops:
         return b.urem(number, ir.Constant(I64, size)), b.udiv(number, ir.Constant(I64, size))
 
     def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value, body: Body) -> None:
-        """A vector of rows, one a lane; the last vector may have fewer."""
+        """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
         b, shape = self.builder, self.shape
-        start = scaled(b, piece, shape.lanes)
-        left = shape.size % shape.lanes
+        width = shape.strip * shape.lanes
+        start = scaled(b, piece, width)
+
+        def strip(rows: int) -> None:
+            ats = []
+            for first in range(0, rows, shape.lanes):
+                place = b.add(start, ir.Constant(I64, first)) if first else start
+                ats.append(At({**index, shape.lane: place}, min(shape.lanes, rows - first)))
+            body(ats, None)
+
+        left = shape.size % width
         if not left:
-            body(At({**index, shape.lane: start}, shape.lanes), None)
-        elif shape.size < shape.lanes:
-            body(At({**index, shape.lane: start}, left), None)
+            strip(width)
+        elif shape.size < width:
+            strip(left)
         else:
             is_last = b.icmp_unsigned("==", piece, ir.Constant(I64, shape.pieces - 1))
             with b.if_else(is_last) as (then, otherwise):
                 with then:
-                    body(At({**index, shape.lane: start}, left), None)
+                    strip(left)
                 with otherwise:
-                    body(At({**index, shape.lane: start}, shape.lanes), None)
+                    strip(width)
 
-    def rows_of(self, at: At, block: ir.Value | None) -> None:
+    def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""
         self.values.start_unit()
+        if len(ats) > 1 or self.shape.strip > 1:
+            (nest,) = self.shape.plan.nests
+            for at, known in zip(ats, self.reduce_strip(nest, ats), strict=True):
+                self._finish_with(at, known)
+            return
+        (at,) = ats
         for nest in self.shape.plan.nests:
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
+        self._finish_with(at, self.values.fixed)
+
+    def _finish_with(self, at: At, known: dict[int, ir.Value]) -> None:
         for number in self.shape.plan.finish:
-            self.store(self.kernel.stores[number], at, self.values.fixed)
+            self.store(self.kernel.stores[number], at, known)
+
+    def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.Value]]:
+        """The reductions of several vectors of rows in one loop over the row: what is known at each afterwards."""
+        known: list[dict[int, ir.Value]] = []
+        totals: list[dict[int, list[ir.Value]]] = []
+        for at in ats:
+            self.values.start_unit()
+            self._hoist(nest, at)
+            known.append(self.values.fixed)
+            totals.append({r: self._accumulators(r) for r in nest.reduces})
+
+        def step(index: dict[int, ir.Value]) -> None:
+            for at, fixed, total in zip(ats, known, totals, strict=True):
+                self.values.fixed = fixed
+                self.step(nest, evolve(at, index={**index, self.shape.lane: at.index[self.shape.lane]}), total, 0)
+
+        self._rows_outside(ats[0], list(self.kernel.row_axes), step)
+        for fixed, total in zip(known, totals, strict=True):
+            for number, variables in total.items():
+                fixed[number] = self._total(number, variables)
+        return known
+
+    def _rows_outside(self, at: At, axes: list[int], step: Callable[[dict[int, ir.Value]], None]) -> None:
+        if not axes:
+            step(at.index)
+            return
+        start, end = self._bounds(at, axes[0], self.kernel.extents[axes[0]])
+        with counted(self.builder, start, end) as i:
+            self._rows_outside(evolve(at, index={**at.index, axes[0]: i}), axes[1:], step)
 
     # ---------------------------------------------------------------------------------- in chunks
 
@@ -124,32 +172,44 @@ class Loops:
 
     def part(self, number: ir.Value) -> None:
         """One chunk of a unit's row: its partial results go to memory."""
-        chunk, unit = self._split(number, self.shape.chunks)
-        (nest,) = self.shape.plan.nests
+        shape = self.shape
+        if shape.is_in_row:
+            chunk, unit = self._split(number, shape.chunks)
+        else:
+            # Side by side, neighbours in memory are other units: they come next, while their pages are at hand.
+            unit, chunk = self._split(number, shape.units)
+        (nest,) = shape.plan.nests
 
-        def body(at: At, block: ir.Value | None) -> None:
+        def body(ats: Sequence[At], block: ir.Value | None) -> None:
             self.values.start_unit()
-            self.nest(nest, evolve(at, chunk=chunk), block)
+            here = [evolve(at, chunk=chunk) for at in ats]
+            if shape.is_in_row:
+                self.nest(nest, here[0], block)
+                known = [self.values.fixed]
+            else:
+                known = self.reduce_strip(nest, here)
             for which, reduce in enumerate(nest.reduces):
-                self.partials.put(unit, which, chunk, self.values.fixed[reduce])
+                for k, fixed in enumerate(known):
+                    self.partials.put(unit, which * shape.strip + k, chunk, fixed[reduce])
 
         self.unit(unit, body)
 
     def finish(self) -> None:
         """The chunks of every unit's row combined, and what follows from them stored."""
-        b = self.builder
-        (nest,) = self.shape.plan.nests
-        with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.shape.units)) as unit:
+        b, shape = self.builder, self.shape
+        (nest,) = shape.plan.nests
+        with counted(b, ir.Constant(I64, 0), ir.Constant(I64, shape.units)) as unit:
 
-            def body(at: At, block: ir.Value | None) -> None:
-                self.values.start_unit()
-                for which, number in enumerate(nest.reduces):
-                    reduce = self.kernel.values[number]
-                    assert isinstance(reduce, Reduce), "partial results are of reductions"
-                    type = register_type(reduce.dtype) if self.shape.is_in_row else self._register(number)
-                    self.values.fixed[number] = self.partials.total(unit, which, reduce, type)
-                for number in self.shape.plan.finish:
-                    self.store(self.kernel.stores[number], at, self.values.fixed)
+            def body(ats: Sequence[At], block: ir.Value | None) -> None:
+                for k, at in enumerate(ats):
+                    self.values.start_unit()
+                    for which, number in enumerate(nest.reduces):
+                        reduce = self.kernel.values[number]
+                        assert isinstance(reduce, Reduce), "partial results are of reductions"
+                        type = register_type(reduce.dtype) if shape.is_in_row else self._register(number)
+                        place = which * shape.strip + k
+                        self.values.fixed[number] = self.partials.total(unit, place, reduce, type)
+                    self._finish_with(at, self.values.fixed)
 
             self.unit(unit, body)
 

@@ -34,7 +34,7 @@ def is_last_arrival(b: ir.IRBuilder, status: ir.Value, threads: ir.Value) -> ir.
 
 @frozen(eq=False)
 class Partials:
-    """Where partial results lie: for each row or vector of rows, for each reduction, one slot a chunk."""
+    """Where partial results lie: for each row or strip of rows, for each reduction and vector, one slot a chunk."""
 
     builder: ir.IRBuilder
     shape: Shape
@@ -42,7 +42,7 @@ class Partials:
 
     def _place(self, unit: ir.Value, which: int, chunk: ir.Value) -> ir.Value:
         b, shape = self.builder, self.shape
-        count = len(shape.plan.nests[0].reduces)
+        count = len(shape.plan.nests[0].reduces) * shape.strip
         line = b.add(scaled(b, unit, count), ir.Constant(I64, which))
         return address(b, self.base, scaled(b, b.add(scaled(b, line, shape.chunks), chunk), shape.slot_bytes))
 

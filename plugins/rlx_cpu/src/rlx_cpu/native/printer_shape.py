@@ -8,6 +8,7 @@ stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from attrs import evolve, frozen
@@ -29,8 +30,14 @@ BLOCK = 4096
 CHUNK = 32768
 """Elements of a chunk of a long row: so many that combining chunks is nothing beside them."""
 
+STRIP = 8
+"""Vectors of accumulators of a unit whose rows lie side by side."""
+
 FEW_ROWS = 16
 """With fewer units than this, long rows are cut into chunks."""
+
+FEW_STRIPS = 256
+"""The same for strips of rows side by side, where a chunk is also what the table of pages holds."""
 
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
@@ -88,7 +95,20 @@ class Shape:
         """Blocks or vectors of the lane axis."""
         if self.block is not None:
             return max(1, -(-self.size // self.block))
-        return 1 if self.is_in_row else max(1, -(-self.size // self.lanes))
+        return 1 if self.is_in_row else max(1, -(-self.size // (self.strip * self.lanes)))
+
+    @property
+    def only_reduces(self) -> bool:
+        """Whether there is one loop over the row, and nothing is stored in it."""
+        nests = self.plan.nests
+        return len(nests) == 1 and bool(nests[0].reduces) and not nests[0].stores
+
+    @property
+    def strip(self) -> int:
+        """Vectors of rows that a unit takes side by side: a line of memory is read whole while its page is at hand."""
+        if self.is_in_row or not self.only_reduces:
+            return 1
+        return max(1, min(STRIP // len(self.plan.nests[0].reduces), self.size // self.lanes))
 
     @property
     def units(self) -> int:
@@ -109,14 +129,13 @@ class Shape:
         if axis == self.lane:
             return CHUNK // self.lanes
         inside = max(self.kernel.row_size // max(self.kernel.extents[axis], 1), 1)
-        across = 1 if self.is_in_row else min(self.lanes, self.size)
+        across = 1 if self.is_in_row else min(self.strip * self.lanes, self.size)
         return max(1, CHUNK // (inside * across))
 
     @property
     def chunks(self) -> int:
         """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
-        nests = self.plan.nests
-        if len(nests) != 1 or not nests[0].reduces or nests[0].stores or self.units >= FEW_ROWS:
+        if not self.only_reduces or self.units >= (FEW_ROWS if self.is_in_row else FEW_STRIPS):
             return 1
         axis = self.first_row_axis
         steps = self.kernel.extents[axis] // (self.lanes if axis == self.lane else 1)
@@ -131,7 +150,7 @@ class Shape:
     def shared_workspace(self) -> int:
         if self.chunks == 1:
             return 0
-        return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.slot_bytes
+        return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.strip * self.slot_bytes
 
     @property
     def has_status(self) -> bool:
@@ -198,13 +217,14 @@ def _once(kernel: Kernel) -> Schedule:
 
 
 def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
-    """The axis along which most accesses are contiguous; of equals a row's, then the last."""
+    """The axis along which most elements are accessed contiguously; of equals a row's, then the last."""
 
     def score(axis: int) -> tuple[int, int, int]:
         contiguous = 0
         for access in kernel.accesses:
             if access.strides[axis] == kernel.buffers[access.buffer].dtype.itemsize:
-                contiguous += 2 if isinstance(access, Store) and axis < kernel.grid else 1
+                touched = prod(n for n, s in zip(kernel.extents, access.strides, strict=True) if s)
+                contiguous += 2 * touched if isinstance(access, Store) else touched
         return contiguous if kernel.extents[axis] > 1 else -1, int(axis >= kernel.grid), axis
 
     return max(axes, key=score)
