@@ -10,11 +10,13 @@ from llvmlite import ir
 
 from rlx_core.codegen.loops import Kernel, Reduce, Store, operands_of
 from rlx_core.codegen.schedule import Nest
-from rlx_cpu.native.build import I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
+from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
+from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_partial import Partials, is_last_arrival
 from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_lanes
-from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.printer_shape import TILES, At, Shape
+from rlx_cpu.native.printer_tiles import Tiles
 from rlx_cpu.native.printer_values import Values
 
 __all__ = ["Loops"]
@@ -76,8 +78,10 @@ class Loops:
         piece, rest = self._split(unit, shape.pieces)
         index: dict[int, ir.Value] = {}
         for axis in reversed(shape.outer):
-            index[axis], rest = self._split(rest, self.kernel.extents[axis])
-        if shape.block is not None:
+            index[axis], rest = self._split(rest, shape.steps(axis))
+        if shape.crossing is not None:
+            self.tiled(index, piece)
+        elif shape.block is not None:
             body([At(index, shape.lanes)], piece)
         elif shape.is_in_row:
             body([At(index, shape.lanes)], None)
@@ -116,6 +120,51 @@ class Loops:
                     strip(left)
                 with otherwise:
                     strip(width)
+
+    def tiled(self, index: dict[int, ir.Value], piece: ir.Value) -> None:
+        """A band of tiles of an element-wise kernel with transposed loads."""
+        b, shape = self.builder, self.shape
+        axis, side = shape.crossing, shape.side
+        assert axis is not None, "tiles cross the lanes"
+        zero, whole_side = ir.Constant(I64, 0), ir.Constant(I64, side)
+        first = scaled(b, index[axis], side)
+        rows = self._at_most(b.sub(ir.Constant(I64, self.kernel.extents[axis]), first), whole_side)
+        start = scaled(b, piece, side * TILES)
+        end = self._at_most(b.add(start, ir.Constant(I64, side * TILES)), ir.Constant(I64, shape.size))
+        (nest,) = shape.plan.nests
+        tiles = Tiles(b, shape, self.memory, self._tile_places(axis))
+        self.values.tiles = tiles
+        with counted(b, start, end, side) as column:
+            columns = self._at_most(b.sub(ir.Constant(I64, shape.size), column), whole_side)
+            is_whole = b.and_(b.icmp_signed("==", rows, whole_side), b.icmp_signed("==", columns, whole_side))
+            corner = At({**index, axis: first, shape.lane: column}, shape.lanes)
+            tiles.fill(corner, rows, columns, is_whole)
+            with counted(b, zero, rows) as row:
+                self.values.start_unit()
+                line = {**index, axis: b.add(first, row)}
+                vectors = b.sub(columns, b.urem(columns, ir.Constant(I64, shape.lanes)))
+                with counted(b, zero, vectors, shape.lanes) as along:
+                    here = {**line, shape.lane: b.add(column, along)}
+                    self.step(nest, At(here, shape.lanes, tile=(row, along)), {}, 0)
+                left = shape.size % shape.lanes
+                if left:
+                    with b.if_then(b.icmp_signed("<", vectors, columns)):
+                        here = {**line, shape.lane: b.add(column, vectors)}
+                        self.step(nest, At(here, left, tile=(row, vectors)), {}, 0)
+
+    def _at_most(self, value: ir.Value, limit: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)
+
+    def _tile_places(self, axis: int) -> dict[int, ir.Value]:
+        """Stack memory for the tiles, with room for a vector that reads beyond the last element."""
+        shape, places = self.shape, {}
+        for number in shape.transposed_loads(axis):
+            nbytes = shape.side * shape.side * self.kernel.values[number].dtype.itemsize + 8 * shape.lanes
+            tile = variable(self.builder, ir.ArrayType(I8, nbytes))
+            tile.align = ALIGNMENT
+            # llvmlite's typed pointers refuse other types' accesses; LLVM sees through the way around.
+            places[number] = self.builder.inttoptr(self.builder.ptrtoint(tile, I64), POINTER)
+        return places
 
     def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""

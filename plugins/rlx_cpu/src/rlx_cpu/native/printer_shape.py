@@ -30,6 +30,12 @@ BLOCK = 4096
 CHUNK = 32768
 """Elements of a chunk of a long row: so many that combining chunks is nothing beside them."""
 
+TILES = 16
+"""Tiles of a unit, along the lanes."""
+
+WORTH_TILES = 8
+"""Elements on both axes from which on a transposed load goes through tiles."""
+
 STRIP = 8
 """Vectors of accumulators of a unit whose rows lie side by side."""
 
@@ -92,10 +98,37 @@ class Shape:
 
     @property
     def pieces(self) -> int:
-        """Blocks or vectors of the lane axis."""
+        """Blocks or vectors of the lane axis; of tiles, bands of them along it."""
+        if self.crossing is not None:
+            return -(-self.size // (self.side * TILES))
         if self.block is not None:
             return max(1, -(-self.size // self.block))
         return 1 if self.is_in_row else max(1, -(-self.size // (self.strip * self.lanes)))
+
+    @property
+    def crossing(self) -> int | None:
+        """The axis along which an element-wise kernel's transposed loads are contiguous; `None` if there are none."""
+        return next((a for a in self.outer if self.transposed_loads(a)), None)
+
+    def transposed_loads(self, axis: int) -> tuple[int, ...]:
+        """The loads that are contiguous along `axis` and neither contiguous nor constant along the lanes."""
+        if self.block is None or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
+            return ()
+        return tuple(
+            i
+            for i, v in enumerate(self.kernel.values)
+            if isinstance(v, Load)
+            and not v.dynamic
+            and v.strides[axis] == v.dtype.itemsize
+            and v.strides[self.lane] not in (0, v.dtype.itemsize)
+        )
+
+    @property
+    def side(self) -> int:
+        """Elements of a side of a tile: a cache line of the narrowest transposed load, whole vectors."""
+        assert self.crossing is not None, "tiles are of transposed loads"
+        narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
+        return max(self.lanes, ALIGNMENT // narrowest)
 
     @property
     def only_reduces(self) -> bool:
@@ -114,8 +147,13 @@ class Shape:
     def units(self) -> int:
         total = self.pieces
         for axis in self.outer:
-            total *= self.kernel.extents[axis]
+            total *= self.steps(axis)
         return total
+
+    def steps(self, axis: int) -> int:
+        """Units along an axis of the grid: its elements, or tiles."""
+        size = self.kernel.extents[axis]
+        return -(-size // self.side) if axis == self.crossing else size
 
     @property
     def first_row_axis(self) -> int:
@@ -265,9 +303,11 @@ class At:
         active: How many of the lanes exist; all but in a tail.
         slot: The place of this vector in rows of kept values, counted in vectors.
         chunk: Which chunk of the row this is, where rows are cut.
+        tile: The row and the column of this vector in the tiles of transposed loads.
     """
 
     index: dict[int, ir.Value]
     active: int
     slot: ir.Value | None = None
     chunk: ir.Value | None = None
+    tile: tuple[ir.Value, ir.Value] | None = None
