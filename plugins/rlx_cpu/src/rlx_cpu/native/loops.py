@@ -136,6 +136,8 @@ OTHERS = (
     counting.CountNonzero,
     counting.AnyTrue,
     counting.AllTrue,
+    counting.ArgMax,
+    counting.ArgMin,
     normalization_backward.LayerNormBackwardGamma,
     normalization_backward.RmsNormBackwardGamma,
     normalization_backward.RmsNormBackwardBeta,

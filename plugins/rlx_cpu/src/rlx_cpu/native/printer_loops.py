@@ -15,7 +15,7 @@ from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_partial import Partials, is_last_arrival
 from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_lanes
-from rlx_cpu.native.printer_shape import TILES, At, Shape
+from rlx_cpu.native.printer_shape import ABREAST, TILES, At, Shape
 from rlx_cpu.native.printer_tiles import Tiles
 from rlx_cpu.native.printer_values import Values
 
@@ -127,30 +127,39 @@ class Loops:
         axis, side = shape.crossing, shape.side
         assert axis is not None, "tiles cross the lanes"
         zero, whole_side = ir.Constant(I64, 0), ir.Constant(I64, side)
-        first = scaled(b, index[axis], side)
-        rows = self._at_most(b.sub(ir.Constant(I64, self.kernel.extents[axis]), first), whole_side)
-        start = scaled(b, piece, side * TILES)
-        end = self._at_most(b.add(start, ir.Constant(I64, side * TILES)), ir.Constant(I64, shape.size))
-        (nest,) = shape.plan.nests
-        tiles = Tiles(b, shape, self.memory, self._tile_places(axis))
-        self.values.tiles = tiles
-        with counted(b, start, end, side) as column:
+        size = ir.Constant(I64, self.kernel.extents[axis])
+        start = scaled(b, index[axis], side * TILES)
+        end = self._at_most(b.add(start, ir.Constant(I64, side * TILES)), size)
+        left_end = scaled(b, piece, side * ABREAST)
+        right_end = self._at_most(b.add(left_end, ir.Constant(I64, side * ABREAST)), ir.Constant(I64, shape.size))
+        self.values.tiles = Tiles(b, shape, self.memory, self._tile_places(axis))
+        with counted(b, start, end, side) as first, counted(b, left_end, right_end, side) as column:
+            rows = self._at_most(b.sub(size, first), whole_side)
             columns = self._at_most(b.sub(ir.Constant(I64, shape.size), column), whole_side)
             is_whole = b.and_(b.icmp_signed("==", rows, whole_side), b.icmp_signed("==", columns, whole_side))
-            corner = At({**index, axis: first, shape.lane: column}, shape.lanes)
-            tiles.fill(corner, rows, columns, is_whole)
+            self.values.tiles.fill(At({**index, axis: first, shape.lane: column}, shape.lanes), rows, columns, is_whole)
             with counted(b, zero, rows) as row:
-                self.values.start_unit()
-                line = {**index, axis: b.add(first, row)}
-                vectors = b.sub(columns, b.urem(columns, ir.Constant(I64, shape.lanes)))
-                with counted(b, zero, vectors, shape.lanes) as along:
-                    here = {**line, shape.lane: b.add(column, along)}
-                    self.step(nest, At(here, shape.lanes, tile=(row, along)), {}, 0)
-                left = shape.size % shape.lanes
-                if left:
-                    with b.if_then(b.icmp_signed("<", vectors, columns)):
-                        here = {**line, shape.lane: b.add(column, vectors)}
-                        self.step(nest, At(here, left, tile=(row, vectors)), {}, 0)
+                self._tile_line({**index, axis: b.add(first, row)}, column, row, columns)
+
+    def _tile_line(self, line: dict[int, ir.Value], column: ir.Value, row: ir.Value, columns: ir.Value) -> None:
+        """What a kernel computes along one line of a tile."""
+        b, shape = self.builder, self.shape
+        assert shape.crossing is not None, "tiles cross the lanes"
+        (nest,) = shape.plan.nests
+        self.values.start_unit()
+        below = {**line, shape.crossing: b.add(line[shape.crossing], ir.Constant(I64, shape.side))}
+        for number in nest.stores:
+            store = self.kernel.stores[number]
+            self.memory.ask_for(store, At({**below, shape.lane: column}, shape.lanes), is_written=True)
+        vectors = b.sub(columns, b.urem(columns, ir.Constant(I64, shape.lanes)))
+        with counted(b, ir.Constant(I64, 0), vectors, shape.lanes) as along:
+            here = {**line, shape.lane: b.add(column, along)}
+            self.step(nest, At(here, shape.lanes, tile=(row, along)), {}, 0)
+        left = shape.size % shape.lanes
+        if left:
+            with b.if_then(b.icmp_signed("<", vectors, columns)):
+                here = {**line, shape.lane: b.add(column, vectors)}
+                self.step(nest, At(here, left, tile=(row, vectors)), {}, 0)
 
     def _at_most(self, value: ir.Value, limit: ir.Value) -> ir.Value:
         return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)

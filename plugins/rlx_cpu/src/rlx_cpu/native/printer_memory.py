@@ -122,6 +122,10 @@ class Memory:
         """The address of an access at the first lane."""
         return address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
 
+    def ask_for(self, access: Load | Store, at: At, *, is_written: bool = False) -> None:
+        """Have the line of an access brought near; beyond the end of memory nothing happens."""
+        prefetch(self.builder, self.place(access, at), is_written=is_written)
+
     def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
         """What memory held, as registers hold it."""
         if dtype.is_narrow:
@@ -134,3 +138,9 @@ class Memory:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
+
+
+def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False) -> None:
+    """Have the line at an address brought near."""
+    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+    b.call(function, [place, ir.Constant(I32, int(is_written)), ir.Constant(I32, 3), ir.Constant(I32, 1)])

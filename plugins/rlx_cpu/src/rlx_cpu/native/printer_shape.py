@@ -30,8 +30,9 @@ BLOCK = 4096
 CHUNK = 32768
 """Elements of a chunk of a long row: so many that combining chunks is nothing beside them."""
 
-TILES = 16
-"""Tiles of a unit, along the lanes."""
+TILES, ABREAST = 64, 16
+"""Tiles of a unit, across the lanes and along them. Every tile touches a page for each of its rows, on both sides: some tiles
+abreast use a page that was found more than once, and a band of them lets the next lines be asked for ahead."""
 
 WORTH_TILES = 8
 """Elements on both axes from which on a transposed load goes through tiles."""
@@ -98,9 +99,9 @@ class Shape:
 
     @property
     def pieces(self) -> int:
-        """Blocks or vectors of the lane axis; of tiles, bands of them along it."""
+        """Blocks or vectors of the lane axis, or tiles."""
         if self.crossing is not None:
-            return -(-self.size // (self.side * TILES))
+            return -(-self.size // (self.side * ABREAST))
         if self.block is not None:
             return max(1, -(-self.size // self.block))
         return 1 if self.is_in_row else max(1, -(-self.size // (self.strip * self.lanes)))
@@ -151,9 +152,9 @@ class Shape:
         return total
 
     def steps(self, axis: int) -> int:
-        """Units along an axis of the grid: its elements, or tiles."""
+        """Units along an axis of the grid: its elements, or bands of tiles."""
         size = self.kernel.extents[axis]
-        return -(-size // self.side) if axis == self.crossing else size
+        return -(-size // (self.side * TILES)) if axis == self.crossing else size
 
     @property
     def first_row_axis(self) -> int:

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from rlx_core.codegen.loops import Load
 from rlx_cpu.native.build import I32, I64, address, counted, memory_type, scaled
-from rlx_cpu.native.printer_memory import Memory
+from rlx_cpu.native.printer_memory import Memory, prefetch
 from rlx_cpu.native.printer_shape import At, Shape
 
 __all__ = ["Tiles"]
@@ -59,6 +59,8 @@ class Tiles:
         ):
             source = address(b, start, b.add(scaled(b, column, step), scaled(b, row, itemsize)))
             lines = [b.load(address(b, source, k * step), typ=type, align=itemsize) for k in range(block)]
+            for k in range(block):
+                prefetch(b, address(b, source, k * step + shape.side * itemsize))
             line = shape.side * itemsize
             target = address(b, self.places[number], b.add(scaled(b, row, line), scaled(b, column, itemsize)))
             for k, turned in enumerate(transposed(b, lines)):
