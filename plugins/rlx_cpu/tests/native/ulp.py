@@ -59,12 +59,38 @@ def errors(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         nearest = exact.astype(found.dtype)
         top = np.finfo(found.dtype).max
+        below = np.nextafter(top, found.dtype.type(0))
         # Differences are taken between finite numbers: an infinity stands an ulp beyond the largest one.
-        limit = exact.dtype.type(top) + exact.dtype.type(np.spacing(top))
-        ulp = np.spacing(np.minimum(np.abs(nearest), top)).astype(exact.dtype)
+        limit = exact.dtype.type(top) + exact.dtype.type(top - below)
+        ulp = np.spacing(np.minimum(np.abs(nearest), below)).astype(exact.dtype)
         distance = np.abs(np.clip(found.astype(exact.dtype), -limit, limit) - np.clip(exact, -limit, limit)) / ulp
     both_nan = np.isnan(found) & np.isnan(exact)
     wrong = (np.isnan(found) != np.isnan(exact)) | (
         (exact == 0) & (found == 0) & (np.signbit(found) != np.signbit(exact))
     )
     return np.where(wrong, np.inf, np.where(both_nan, 0, distance))
+
+
+def long_erf(x: np.ndarray) -> np.ndarray:
+    """erf x for |x| <= 2.5 by a series of positive terms, in long doubles."""
+    term = np.asarray(x, np.longdouble)
+    square, total = term * term, term
+    for n in range(1, 80):
+        term = term * 2 * square / (2 * n + 1)
+        total = total + term
+    return 2 / np.sqrt(np.longdouble(np.pi) + PI_LOW) * np.exp(-square) * total
+
+
+PI_LOW = np.longdouble(1.2246467991473532e-16)
+"""π less its nearest double."""
+
+
+def long_erfc(x: np.ndarray) -> np.ndarray:
+    """erfc x for x >= 2 by its continued fraction, in long doubles."""
+    wide = np.asarray(x, np.longdouble)
+    coarse = np.asarray(x, np.float32).astype(np.longdouble)
+    bell = np.exp(-coarse * coarse) * np.exp(-(wide - coarse) * (wide + coarse))
+    total = wide
+    for k in range(200, 0, -1):
+        total = wide + np.longdouble(k) / 2 / total
+    return bell / (np.sqrt(np.longdouble(np.pi) + PI_LOW) * total)
