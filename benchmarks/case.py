@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -43,6 +43,8 @@ class Case:
         work: What one repetition amounts to, as (amount, unit a second), where there is a natural measure.
         rtol, atol: How closely a peer's results have to agree, with the reason beside them where they are set.
         is_repeatable: Whether a repetition is warmed and repeated at will; a first call is neither.
+        limit: What no program can be faster than: `peak` of multiply-adds, or `copy` of memory; `work` is in its unit.
+        single: rlx's program on one thread, where that is worth a line beside the one on all.
         aim: The part of the best peer's time that rlx should take at most.
     """
 
@@ -55,4 +57,6 @@ class Case:
     rtol: float = 1e-4
     atol: float = 1e-5
     is_repeatable: bool = True
+    limit: Literal["peak", "copy"] | None = None
+    single: Callable[[Data], Program] | None = None
     aim: float | None = None

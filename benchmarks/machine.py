@@ -1,26 +1,90 @@
-"""What the machine can do, measured in the same run: the peak of its multiply-add units and its copy bandwidth.
+"""What the machine can do, as programs that are timed in the same rounds as the cases that they limit.
 
-Nothing runs faster than these, so a product or a memory-bound kernel is held against them and not against a data sheet.
+Nothing runs faster than multiply-adds on registers alone, or than a copy, so a product or a memory-bound kernel is held
+against these and not against a data sheet; and since they meet the same clock and the same neighbours, their ratio to a case
+means something on a machine that others use.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any, Literal
 
 import numpy as np
+from attrs import frozen
 
-__all__ = ["copy_bandwidth", "fma_peak"]
+from benchmarks.case import Program
 
-CHAINS = (
-    24  # independent sums: more than latency times units on any processor, and fewer than its registers with AVX-512
-)
-ROUNDS = 2_000_000
+__all__ = ["Limit", "LimitKind", "limit"]
+
+LimitKind = Literal["peak", "copy"]
+
+# Independent sums: more than latency times units on any processor, and fewer than its registers with AVX-512.
+CHAINS = 24
+ROUNDS = 40_000  # a fraction of a millisecond, about as long as the cases that are held against it
+COPIED = 1 << 23  # floats a thread copies: 32 MiB, beyond any cache
 
 
-def fma_peak() -> float | None:
-    """GFLOP/s of one core multiplying and adding in registers alone, float32; `None` where llvmlite is not installed."""
+@frozen(eq=False)
+class Limit:
+    """What some threads can do at most: a program, and what one run of it amounts to."""
+
+    name: str
+    program: Program
+    amount: float
+    unit: str
+
+    @property
+    def rate(self) -> float:
+        """Its best of a few runs, for the line above the table."""
+        return self.amount / fastest(self.program.run)
+
+
+def limit(kind: LimitKind, threads: int) -> Limit | None:
+    """The limit of so many threads; `None` where it cannot be measured."""
+    return peak(threads) if kind == "peak" else copy(threads)
+
+
+@cache
+def pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
+
+
+def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
+    """Run every part on a thread of its own, the first on this one."""
+    others = [pool(len(parts) - 1).submit(part) for part in parts[1:]]
+    parts[0]()
+    for other in others:
+        other.result()
+
+
+def peak(threads: int) -> Limit | None:
+    """Multiply-adds in registers alone, float32; `None` where llvmlite is not installed."""
+    found = multiply_adds()
+    if found is None:
+        return None
+    function, flops, _ = found
+    out = [np.zeros(64, np.float32) for _ in range(threads)]
+    parts = [partial(function, each.ctypes.data, ROUNDS) for each in out]
+    keep = (out, found)  # the buffers and the code live as long as the program
+    return Limit(
+        "peak", Program(partial(side_by_side, parts), lambda: list(keep[0])), 1e-9 * flops * threads, "GFLOP/s"
+    )
+
+
+def copy(threads: int) -> Limit:
+    """NumPy copying, a part a thread: bytes read and bytes written."""
+    parts = [partial(np.copyto, np.empty(COPIED, np.float32), np.ones(COPIED, np.float32)) for _ in range(threads)]
+    return Limit("copy", Program(partial(side_by_side, parts), list), 2e-9 * 4 * COPIED * threads, "GB/s")
+
+
+@cache
+def multiply_adds() -> tuple[Callable[[int, int], None], float, Any] | None:
+    """The loop as a function of a buffer and a number of rounds, what `ROUNDS` of them amount to, and what keeps it alive."""
     try:
         from llvmlite import binding
     except ImportError:
@@ -32,13 +96,10 @@ def fma_peak() -> float | None:
     chains = CHAINS if lanes == 16 else 12
     target = binding.Target.from_default_triple()
     machine = target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features.flatten(), opt=3)
-    module = binding.parse_assembly(fma_loop(lanes, chains))
-    with binding.create_mcjit_compiler(module, machine) as engine:
-        engine.finalize_object()
-        out = np.zeros(64, np.float32)
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("peak"))
-        best = fastest(lambda: function(out.ctypes.data, ROUNDS))
-    return 2e-9 * lanes * chains * ROUNDS / best
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(fma_loop(lanes, chains)), machine)
+    engine.finalize_object()
+    made = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("peak"))
+    return made, 2.0 * lanes * chains * ROUNDS, engine
 
 
 def fma_loop(lanes: int, chains: int) -> str:
@@ -70,14 +131,9 @@ def fma_loop(lanes: int, chains: int) -> str:
     return "\n".join(lines)
 
 
-def copy_bandwidth() -> float:
-    """GB/s of NumPy copying 256 MiB: bytes read and bytes written."""
-    source = np.ones(1 << 26, np.float32)
-    target = np.empty_like(source)
-    return 2e-9 * source.nbytes / fastest(lambda: np.copyto(target, source))
-
-
-def fastest(run: Callable[[], object], times: int = 5) -> float:
+def fastest(run: Callable[[], object], times: int = 7) -> float:
+    """Seconds of the fastest of a few runs."""
+    run()
     seconds = []
     for _ in range(times):
         start = time.perf_counter()

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from benchmarks.case import Case
 from benchmarks.measure import Timing
 
-__all__ = ["Outcome", "bars", "rows_of", "table", "write_json"]
+__all__ = ["Outcome", "bars", "rows_of", "shown", "table", "write_json"]
 
 
 @frozen(eq=False)
@@ -25,12 +26,18 @@ class Outcome:
     Attributes:
         peers: By the name that is shown; only those whose results agree with rlx's.
         left_out: Why others are not among them.
+        limits: What the machine did in the same rounds, by number of threads, in the unit of the case's work.
+        threads: How many rlx and the peers had.
+        single: rlx on one thread.
     """
 
     case: Case
     rlx: Timing
     peers: Mapping[str, Timing] = field(factory=dict)
     left_out: tuple[str, ...] = ()
+    limits: Mapping[int, float] = field(factory=dict)
+    threads: int = 1
+    single: Timing | None = None
 
     @property
     def best_peer(self) -> str | None:
@@ -43,13 +50,21 @@ class Outcome:
         best = self.best_peer
         return None if best is None else self.rlx.median / self.peers[best].median
 
-    @property
-    def rate(self) -> str:
-        """What rlx's median amounts to, where the case has a measure."""
+    def rate(self, timing: Timing) -> str:
+        """What a median amounts to, where the case has a measure."""
         if self.case.work is None:
             return ""
         amount, unit = self.case.work
-        return f"{amount / self.rlx.median * 1e3:.3g} {unit}"
+        return f"{amount / timing.median * 1e3:.3g} {unit}"
+
+    def share(self, timing: Timing, threads: int) -> str:
+        """The part of the limit of so many threads that is reached: `93 % of peak`.
+
+        Of minima, because a program and its limit are disturbed differently by whoever else uses the machine.
+        """
+        if self.case.work is None or threads not in self.limits:
+            return ""
+        return f"{100e3 * self.case.work[0] / timing.minimum / self.limits[threads]:.0f} % of {self.case.limit}"
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -58,9 +73,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         {
             "case": o.case.name,
             "rlx_ms": o.rlx.median,
-            "rlx_min_ms": o.rlx.minimum,
             "peers": {name: t.median for name, t in o.peers.items()},
-            "peers_min": {name: t.minimum for name, t in o.peers.items()},
             "ratio_to_best_peer": o.ratio,
         }
         for o in outcomes
@@ -74,25 +87,34 @@ def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """A block a case: every program with its median, its minimum, and rlx's part of its median."""
-    made = Table(
-        title="milliseconds; rlx / peer below 1 is faster; cores is processor time over wall time", title_justify="left"
-    )
-    made.add_column("case and program", overflow="fold")
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    made.add_column("milliseconds", overflow="fold")
     for column in ("median", "minimum", "rlx / peer", "cores"):
         made.add_column(column, justify="right", no_wrap=True)
+    made.add_column("rate", overflow="fold")
     for outcome in outcomes:
         case = outcome.case
-        aim = "" if case.aim is None else f"at most {case.aim:.2f}"
-        made.add_row(Text(case.name, "bold"), "", "", Text(aim, "dim"), "")
-        ours = f"  rlx  {outcome.rate}".rstrip()
-        made.add_row(Text(ours, "bold"), shown(outcome.rlx.median), shown(outcome.rlx.minimum), "", used(outcome.rlx))
+        aim = "" if case.aim is None else f"aim {case.aim:.2f}"
+        made.add_row(Text(case.name, "bold"), "", "", Text(aim, "dim"), "", "")
+        made.add_row(Text("  rlx", "bold"), *cells(outcome, outcome.rlx, outcome.threads))
+        if outcome.single is not None:
+            made.add_row(Text("  rlx, 1 thread", "bold"), *cells(outcome, outcome.single, 1))
         for name, timing in sorted(outcome.peers.items(), key=lambda item: item[1].median):
             ratio = outcome.rlx.median / timing.median
             style = "" if name != outcome.best_peer else "green" if ratio <= (case.aim or 1.0) else "red"
-            cells = shown(timing.median), shown(timing.minimum), Text(f"{ratio:.2f}", style), used(timing)
-            made.add_row(f"  {name}", *cells)
+            made.add_row(f"  {name}", *cells(outcome, timing, outcome.threads, Text(f"{ratio:.2f}", style)))
         made.add_section()
+    made.caption = (
+        "rlx / peer below 1 is faster; cores is processor time over wall time; the part of peak or copy is of minima"
+    )
+    made.caption_justify = "left"
     return made
+
+
+def cells(outcome: Outcome, timing: Timing, threads: int, ratio: Text | str = "") -> tuple[Text | str, ...]:
+    """The columns of one program."""
+    rate = ", ".join(filter(None, (outcome.rate(timing), outcome.share(timing, threads))))
+    return shown(timing.median), shown(timing.minimum), ratio, used(timing), rate
 
 
 def shown(ms: float) -> str:

@@ -13,13 +13,18 @@ from rich.console import Console
 
 from benchmarks.case import Case, Program
 from benchmarks.cases import chosen
-from benchmarks.machine import copy_bandwidth, fma_peak
+from benchmarks.machine import Limit, limit
 from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
-from benchmarks.report import Outcome, bars, table, write_json
+from benchmarks.report import Outcome, bars, shown, table, write_json
 from rlx_core.errors import RlxError, UnknownNameError, nearest
+from rlx_cpu.profile import profiled
 
 __all__ = ["Settings", "run"]
+
+
+ONE = "rlx, one thread"
+PROFILED_RUNS = 10
 
 
 @frozen
@@ -33,6 +38,7 @@ class Settings:
         seconds: For each case; at least `least` rounds are made whatever that takes.
         out: Where the picture goes.
         json_file: Where the numbers go.
+        profiles: Whether each case's steps are timed and listed, in runs of their own.
     """
 
     cases: tuple[str, ...]
@@ -42,6 +48,7 @@ class Settings:
     least: int
     out: Path
     json_file: Path | None = None
+    profiles: bool = False
 
 
 def run(settings: Settings, console: Console) -> list[Outcome]:
@@ -60,14 +67,43 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     peers = peers_of(settings, console)
     machine(console, settings.threads)
     outcomes: list[Outcome] = []
-    for case in cases:
-        with console.status(f"{case.name}: compiling and timing"):
-            outcome = one(case, peers, settings)
-        outcomes.append(outcome)
-        ratio = "" if outcome.ratio is None else f", {outcome.ratio:.2f} of {outcome.best_peer}"
-        console.print(f"{case.name}: {outcome.rlx.median:.3f} ms{ratio}", highlight=False)
-        for reason in outcome.left_out:
-            console.print(f"  left out: {reason}", style="yellow", highlight=False)
+    try:
+        for case in cases:
+            with console.status(f"{case.name}: compiling and timing"):
+                outcome = one(case, peers, settings)
+            outcomes.append(outcome)
+            console.print(line(outcome), highlight=False)
+            if settings.profiles:
+                console.print(steps(case), highlight=False, markup=False, soft_wrap=True)
+            for reason in outcome.left_out:
+                console.print(f"  left out: {reason}", style="yellow", highlight=False)
+    except KeyboardInterrupt:
+        console.print(f"stopped: {len(outcomes)} of {len(cases)} cases were timed", style="yellow", highlight=False)
+        raise
+    finally:
+        if outcomes:
+            publish(outcomes, settings, console)
+    return outcomes
+
+
+def steps(case: Case) -> str:
+    """Where the time of a repetition goes, step by step, each at its fastest; nothing is timed beside it."""
+    program = case.rlx(case.data())
+    program.run()
+    with profiled() as profile:
+        for _ in range(PROFILED_RUNS):
+            program.run()
+    return profile.table() if profile.times else "  no steps: it does not run in this process"
+
+
+def line(outcome: Outcome) -> str:
+    """What is printed as soon as a case is done."""
+    ratio = "" if outcome.ratio is None else f", {outcome.ratio:.2f} of {outcome.best_peer}"
+    return f"{outcome.case.name}: {shown(outcome.rlx.median)} ms{ratio}"
+
+
+def publish(outcomes: Sequence[Outcome], settings: Settings, console: Console) -> None:
+    """The table, the picture and the numbers of what was timed."""
     console.print(table(outcomes))
     settings.out.mkdir(parents=True, exist_ok=True)
     picture = settings.out / "bench.svg"
@@ -76,7 +112,6 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     if settings.json_file is not None:
         write_json(outcomes, settings.json_file)
         console.print(f"numbers: {settings.json_file}")
-    return outcomes
 
 
 def peers_of(settings: Settings, console: Console) -> list[Peer]:
@@ -95,9 +130,12 @@ def peers_of(settings: Settings, console: Console) -> list[Peer]:
 
 def machine(console: Console, threads: int) -> None:
     """Print what everything is held against."""
-    peak = fma_peak()
-    said = "no llvmlite, so no peak is measured" if peak is None else f"peak of one core {peak:.0f} GFLOP/s (float32)"
-    console.print(f"{threads} threads; {said}; copy {copy_bandwidth():.1f} GB/s", highlight=False)
+    peaks = [(n, limit("peak", n)) for n in sorted({1, threads})]
+    said = [f"peak of {n} {'core' if n == 1 else 'cores'} {found.rate:.0f} {found.unit}" for n, found in peaks if found]
+    copied = limit("copy", threads)
+    assert copied is not None, "NumPy copies everywhere"
+    said = [*(said or ["no llvmlite, so no peak is measured"]), f"copy {copied.rate:.1f} {copied.unit}"]
+    console.print(f"{threads} {'thread' if threads == 1 else 'threads'}; {', '.join(said)}", highlight=False)
 
 
 def one(case: Case, peers: Sequence[Peer], settings: Settings) -> Outcome:
@@ -114,8 +152,21 @@ def one(case: Case, peers: Sequence[Peer], settings: Settings) -> Outcome:
                 programs[name] = program
             else:
                 left_out.append(reason)
-    timings = measure(programs, case, settings.seconds, settings.least)
-    return Outcome(case, timings.pop("rlx"), timings, tuple(left_out))
+    limits = limits_of(case, settings.threads)
+    single = {ONE: case.single(data)} if case.single is not None and settings.threads > 1 else {}
+    yardsticks = {f"limit {threads}": found.program for threads, found in limits.items()}
+    timings = measure({**programs, **single, **yardsticks}, case, settings.seconds, settings.least)
+    rates = {threads: found.amount / timings.pop(f"limit {threads}").minimum * 1e3 for threads, found in limits.items()}
+    alone = timings.pop(ONE, None)
+    return Outcome(case, timings.pop("rlx"), timings, tuple(left_out), rates, settings.threads, alone)
+
+
+def limits_of(case: Case, threads: int) -> dict[int, Limit]:
+    """The limits of a case by number of threads."""
+    if case.limit is None:
+        return {}
+    wanted = {threads, 1} if case.single is not None else {threads}
+    return {n: found for n in sorted(wanted) if (found := limit(case.limit, n)) is not None}
 
 
 def made_by(peer: Peer, case: Case, data: object, threads: int, left_out: list[str]) -> dict[str, Program]:

@@ -97,6 +97,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product, its bias and its activation.",
         ),
         PassSpec(
+            "rlx.fuse-matmul-add",
+            "rlx_core.passes.fuse_matmul_add:FuseMatMulAdd",
+            summary="A product and what it is added to.",
+        ),
+        PassSpec(
             "rlx.fuse-residual-norm",
             "rlx_core.passes.fuse_residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
@@ -120,6 +125,11 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.mark-elementwise-regions",
             "rlx_core.passes.mark_elementwise_regions:MarkElementwiseRegions",
             summary="Chains of element-wise ops become one op.",
+        ),
+        PassSpec(
+            "rlx.fuse-loops",
+            "rlx_core.passes.fuse_loops:FuseLoops",
+            summary="Neighbouring loop nests become one.",
         ),
         PassSpec(
             "rlx.unfuse-regions",
@@ -169,14 +179,20 @@ CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
     *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
-    *("fuse-softmax-cross-entropy", *CLEAN),
+    *("fuse-softmax-cross-entropy", "fuse-matmul-add", *CLEAN),
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
 
+FORWARD = (
+    *("cse", "recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention"),
+    *("fuse-softmax-cross-entropy", "dead-code"),
+)
+"""What is recognised before it is differentiated, so that its own rule gives the derivative."""
+
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "dead-code")
-"""Regions once more at the end, because decompositions are element-wise for the most part."""
+LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-loops", "dead-code")
+"""Regions once more at the end, because decompositions are element-wise for the most part; then the loops around them."""
 
 
 @hookimpl
@@ -186,6 +202,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
         PipelineSpec(
             "rlx.inference",
             {
+                "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
                 "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },
@@ -194,6 +211,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
         PipelineSpec(
             "rlx.training",
             {
+                "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
                 "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
             },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,26 @@ def data(m: int, n: int, k: int) -> Data:
     return {"x": x, "w": w}
 
 
-def program(data: Data) -> Program:
+def program(data: Data, config: Mapping[str, Any] | None = None) -> Program:
     x, w = data["x"], data["w"]
 
     def product(w: Any, x: Any) -> Any:
         return x @ w
 
-    compiled = rlx.compile(product, w, rlx.spec(f"f32[{x.shape[0]}, {x.shape[1]}]"))
+    compiled = rlx.compile(product, w, rlx.spec(f"f32[{x.shape[0]}, {x.shape[1]}]"), config=config)
     return Program(lambda: compiled(x), lambda: [compiled(x)])
+
+
+def single(data: Data) -> Program:
+    """The same on one thread, whatever the process may use."""
+    return program(data, {"options": {"cpu.threads": 1}})
 
 
 def case(m: int, n: int, k: int) -> Case:
     # Sums of k products of numbers near 1, in another order: about √k·2⁻²⁴ of the largest.
     return Case(
         f"gemm-{m}x{n}x{k}", "gemm", lambda: data(m, n, k), program, inner=4, work=(2e-9 * m * n * k, "GFLOP/s"),
-        rtol=1e-4, atol=1e-3,
+        rtol=1e-4, atol=1e-3, limit="peak", single=single,
     )  # fmt: skip
 
 

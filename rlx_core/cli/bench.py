@@ -29,6 +29,7 @@ def bench(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers to this file.")
     ] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="List what every step of each case takes.")] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the bar chart goes.")] = Path("bench-out"),
 ) -> None:
     """Time rlx, and with --peers what a user would pick instead."""
@@ -50,5 +51,5 @@ def bench(
     from rlx_core.plugins import set_default_host
 
     set_default_host(session.host)
-    settings = Settings(tuple(cases or ()), peers, threads, seconds, rounds, out, json_file)
+    settings = Settings(tuple(cases or ()), peers, threads, seconds, rounds, out, json_file, profile)
     run(settings, Console(no_color=session.is_plain or None))

@@ -10,6 +10,7 @@ COMMANDS = (
     CommandSpec("plugins", "rlx_core.cli.plugins:plugins", summary="List plugins: their state, why, and what they provide."),
     CommandSpec("ops", "rlx_core.cli.ops:ops", summary="List ops, or show everything about one."),
     CommandSpec("passes", "rlx_core.cli.passes:passes", summary="List passes with their options and relations."),
+    CommandSpec("compile", "rlx_core.cli.compile:compile_program", summary="Compile a program, and print it at any level."),
     CommandSpec("why", "rlx_core.cli.why:why", summary="Say where an op, a pass or a kernel choice comes from."),
     CommandSpec("plan", "rlx_core.cli.plan:plan", summary="Show the pipeline that the configuration here resolves to."),
     CommandSpec("doctor", "rlx_core.cli.doctor:doctor", summary="Check this installation and say what mends it."),

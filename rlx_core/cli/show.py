@@ -18,7 +18,7 @@ from rlx_core.ir.text_lir import parse_lir, print_lir
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 
-__all__ = ["show"]
+__all__ = ["is_plan", "read_bytes", "show"]
 
 
 def show(
@@ -42,10 +42,7 @@ def read(host: PluginHost, file: Path) -> Module | Graph | str:
     Raises:
         FormatError, UnknownNameError, VerifyError: It is no program, or one that cannot be read here.
     """
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise FormatError(f"show: {file} cannot be read ({error.strerror})") from None
+    data = read_bytes("show", file)
     ops = HostOps(host)
     if data.startswith(MAGIC):
         return load(data, ops)
@@ -54,6 +51,18 @@ def read(host: PluginHost, file: Path) -> Module | Graph | str:
     except UnicodeDecodeError:
         raise FormatError(f"show: {file} is neither a saved program nor text") from None
     return print_lir(parse_lir(words, ops)) if is_plan(words) else parse_graph(words, ops)
+
+
+def read_bytes(command: str, file: Path) -> bytes:
+    """What is in a file.
+
+    Raises:
+        FormatError: It cannot be read.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{command}: {file} cannot be read ({error.strerror})") from None
 
 
 def is_plan(words: str) -> bool:

@@ -110,6 +110,9 @@ def report_tables(report: Report) -> Iterator[Padding]:
     ]
     if passes:
         yield below(listing(("pass", "nodes>", "time>"), passes))
+    if report.tiers is not None and report.tiers.fallbacks:
+        lower = [(f.op, f.tier, len(f.steps), f.reason) for f in report.tiers.fallbacks]
+        yield below(listing(("op", "tier", "steps>", "because"), lower))
     kernels = [
         (op, kernel, plugin or "(unknown)", count) for (op, kernel, plugin), count in report.kernels.most_common()
     ]
@@ -136,5 +139,7 @@ def summary_rows(report: Report) -> Iterator[tuple[str, str]]:
     else:
         symbols = ", ".join(sorted(map(str, report.graph.symbols)))
         yield "arena", f"planned when the sizes are known ({symbols})"
+    if report.tiers is not None:
+        yield "tiers", report.tiers.summary
     if report.prepared_nbytes:
         yield "prepared", f"{human_bytes(report.prepared_nbytes)} computed from parameters when they are bound"

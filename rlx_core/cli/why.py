@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from attrs import frozen
+from typer.core import TyperGroup
 
 from rlx_core.cli.ops import full_name
 from rlx_core.cli.session import Session
@@ -16,8 +17,19 @@ from rlx_core.plugins import Claim, PluginHost, Provenance, Registry
 
 __all__ = ["Account", "account", "why"]
 
+
+class Why(TyperGroup):
+    """The questions; whoever asks about an op without saying which one asks for its kernel."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["kernel", *args]
+        return super().resolve_command(ctx, args)
+
+
 why = typer.Typer(
-    help="Say where an op, a pass or a kernel choice comes from.",
+    cls=Why,
+    help="Say where an op, a pass or a kernel choice comes from. `rlx why OP` is short for `rlx why kernel OP`.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -21,6 +21,7 @@ from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher
 from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.legalize import rewrite
 from rlx_core.pipeline.plan import load_table
+from rlx_core.pipeline.tiers import why_not_best
 
 __all__ = ["Choice", "choice_json", "choose", "layout"]
 
@@ -36,6 +37,8 @@ class Choice:
         call: The op with its attributes, on its operand types.
         later: Kernels of the op that come after the chosen one.
         becomes: If no kernel takes it, the nodes that it is replaced by, each with its own answer.
+        tier: Where the kernel runs, on a target that has tiers.
+        below: Why it is not the best of them, if it is not.
         is_sample: Whether types or attributes come from a sample of the op, because nobody gave them.
     """
 
@@ -46,6 +49,8 @@ class Choice:
     kernel: Kernel | None
     later: tuple[Kernel, ...]
     becomes: tuple[Dispatch, ...]
+    tier: str | None
+    below: str | None
     is_sample: bool
 
     @property
@@ -87,7 +92,10 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
         f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
     )
     is_sample = types is None or (not attrs and bool(attributes))
-    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, is_sample)
+    tier = device.tier(chosen) if chosen is not None else None
+    is_below = chosen is not None and bool(device.tiers) and tier != device.tiers[0]
+    below = why_not_best(node, chosen.name, device) if chosen is not None and is_below else None
+    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample)
 
 
 def first_sample(op: type[Op]) -> Sample | None:
@@ -98,12 +106,12 @@ def first_sample(op: type[Op]) -> Sample | None:
 
 
 def listed_types(text: str) -> list[TensorType | None]:
-    """`"f32[4, 8], _, f32[8]"` as types; a comma inside brackets separates dims.
+    """`"f32[4, 8], _, f32[8]"` as types, with or without the commas; inside brackets a comma separates dims.
 
     Raises:
         RlxError: One is no type.
     """
-    words = [word.strip() for word in re.split(r",(?![^\[]*\])", text)]
+    words = re.split(r"[,\s]+(?![^\[]*\])", text)
     return [None if word == ABSENT else spec(word) for word in words if word]
 
 
@@ -132,13 +140,15 @@ def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def program(op: type[Op], attributes: dict[str, Any], types: Sequence[TensorType | None]) -> tuple[Graph, Node]:
+def program(
+    op: type[Op], attributes: dict[str, Any], types: Sequence[TensorType | None], name: str = "why"
+) -> tuple[Graph, Node]:
     """The op applied to inputs of these types, as a user's call would apply it, and its node.
 
     Raises:
         RlxError: It does not take them; the message says so in the op's own words.
     """
-    builder = Builder("why")
+    builder = Builder(name)
     names = [f"x{i}" for i in range(len(types))]
     operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
     with building(builder):
@@ -168,6 +178,8 @@ def choice_json(found: Choice) -> dict[str, Any]:
         "reason": found.answer.reason,
         "kernel": found.kernel.name if found.kernel else None,
         "plugin": found.kernel.plugin if found.kernel else None,
+        "tier": found.tier,
+        "not_better_because": found.below,
         "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in found.answer.refusals],
         "less_preferred": [each.name for each in found.later],
         "can_run": found.can_run,
@@ -186,6 +198,7 @@ def layout(found: Choice) -> Iterator[Any]:
     rows: list[tuple[str, object]] = [("call", found.call + ("  (from the op's samples)" if found.is_sample else ""))]
     if found.kernel is not None:
         rows += [("does", found.kernel.doc), ("plugin", found.kernel.plugin)]
+        rows += [("tier", f"{found.tier}: {found.below}" if found.below else found.tier)]
     rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
     rows += [("less preferred", ", ".join(each.name for each in found.later))]
     rows += [("because", found.answer.reason)]

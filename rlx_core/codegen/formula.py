@@ -8,6 +8,7 @@ runs by another kernel or through its decomposition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from attrs import define, field, frozen
 
 from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Reduce
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op, operand_names
@@ -33,11 +34,30 @@ __all__ = ["Affine", "Formula", "Read", "Write", "formula_of"]
 
 @frozen
 class Affine:
-    """The place `offset + scale·index[axis]` on one axis of an operand; without an axis, `offset` alone."""
+    """The place `offset + scale·index[axis] + Σ scale_k·index[axis_k]` on an operand's axis; without an axis, `offset` alone.
+
+    A place that data choose has no axis: `chosen` is the number of the term, a `Bound`, that is the index.
+
+    Attributes:
+        more: (axis, scale) of further axes, where several axes of the kernel walk one of the operand.
+    """
 
     axis: int | None
     offset: Dim = 0
     scale: int = 1
+    chosen: int | None = None
+    more: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def sum(cls, terms: Sequence[tuple[int, int]], offset: Dim) -> Affine:
+        """The place with these (axis, scale)."""
+        first, *rest = terms or ((None, 1),)
+        return cls(first[0], offset, first[1], more=tuple(rest))
+
+    @property
+    def terms(self) -> tuple[tuple[int, int], ...]:
+        """(axis, scale) of every axis it moves with."""
+        return () if self.axis is None else ((self.axis, self.scale), *self.more)
 
 
 Place = tuple[Affine, ...]
@@ -160,7 +180,8 @@ def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...]) -> Place:
             return tuple(START if i in rows else Affine(i) for i in range(len(extents)))
     if shape == tuple(extents[i] for i in kept):
         return tuple(Affine(i) for i in kept)
-    raise NoFormula("a result of the operands' shape or of the reduced one")
+    # The same elements in other dims: an axis in two, or two as one.
+    return _reshaped(tuple(Affine(i) for i in range(len(extents))), shape, extents, extents)
 
 
 @define
@@ -191,7 +212,9 @@ class _Walk:
     def _term(self, value: Value, place: Place) -> int:
         node, op = value.node, value.node.op
         if isinstance(op, Input):
-            return self.add(Read(value.dtype, self.positions[op.label], place))
+            chosen = tuple((axis, at.chosen) for axis, at in enumerate(place) if at.chosen is not None)
+            known = tuple(START if at.chosen is not None else at for at in place)
+            return self.add(Read(value.dtype, self.positions[op.label], known, chosen))
         if isinstance(op, Constant):
             return self._constant(op, value.dtype)
         if isinstance(op, Iota):
@@ -215,8 +238,10 @@ class _Walk:
 
     def _iota(self, op: Iota, place: Place) -> int:
         at = place[normalize_axis(op.axis, len(place))]
-        if not isinstance(at.offset, int):
-            raise NoFormula("known offsets")
+        if at.chosen is not None:
+            return self._cast(at.chosen, op.dtype)
+        if not isinstance(at.offset, int) or at.more:
+            raise NoFormula("known offsets along one axis")
         index = Const(i64, at.offset) if at.axis is None else Index(i64, at.axis, at.offset, at.scale)
         return self._cast(self.add(index), op.dtype)
 
@@ -227,8 +252,8 @@ class _Walk:
         table, indices = node.operands
         assert table is not None, "Gather has a table"
         assert indices is not None, "Gather has indices"
-        if not isinstance(table.node.op, Input) or op.oob == "fill":
-            raise NoFormula("a table in memory and no fill")
+        if op.oob == "fill":
+            raise NoFormula("no fill")
         axis, batch = normalize_axis(op.axis, table.ndim), op.batch_dims
         count = indices.ndim - batch
         size = table.shape[axis]
@@ -236,8 +261,8 @@ class _Walk:
             raise NoFormula("a table with elements")
         index = self.term(indices, (*place[:batch], *place[axis : axis + count]))
         bound = self.add(Bound(i64, self._cast(index, i64), _sized(size), op.oob == "error"))
-        at = (*place[:axis], START, *place[axis + count :])
-        return self.add(Read(table.dtype, self.positions[table.node.op.label], at, ((axis, bound),)))
+        # A table that is computed is computed at the element alone: of a row of log-probabilities, the label's.
+        return self.term(table, (*place[:axis], Affine(None, chosen=bound), *place[axis + count :]))
 
     def _reduce(self, node: Node, place: Place) -> int:
         op, operand, axes = node.op, _operand(node), _axes(node)
@@ -273,10 +298,12 @@ class _Walk:
         if isinstance(op, Narrow):
             axis = normalize_axis(op.axis, source.ndim)
             at = place[axis]
-            inner = Affine(at.axis, op.start + at.offset * op.step, at.scale * op.step)
+            if at.chosen is not None:
+                raise NoFormula("slices of axes that no data index")
+            inner = Affine.sum([(a, scale * op.step) for a, scale in at.terms], op.start + at.offset * op.step)
             return (*place[:axis], inner, *place[axis + 1 :])
         assert isinstance(op, Reshape), f"{op.name} is not a view of the loop language"
-        return _reshaped(place, source.shape, node.type.shape)
+        return _reshaped(place, source.shape, node.type.shape, self.extents)
 
 
 def _sized(size: Dim) -> int:
@@ -290,10 +317,70 @@ def _broadcast(place: Place, type: TensorType, rank: int) -> Place:
     return tuple(START if d == 1 else p for d, p in zip(type.shape, aligned, strict=True))
 
 
-def _reshaped(place: Place, source: Shape, result: Shape) -> Place:
-    """The place before a reshape that only adds or drops axes of size 1."""
-    moving = [p for p, d in zip(place, result, strict=True) if d != 1]
-    if [d for d in source if d != 1] != [d for d in result if d != 1]:
-        raise NoFormula("reshapes that only add or drop axes of size 1")
-    rest = iter(moving)
-    return tuple(START if d == 1 else next(rest) for d in source)
+def _reshaped(place: Place, source: Shape, result: Shape, extents: Shape) -> Place:
+    """The place before a reshape from `source` to `result`: axes of size 1 come and go, others split and merge."""
+    moving = [(p, d) for p, d in zip(place, result, strict=True) if d != 1]
+    rest: list[Affine] = []
+    taken = 0
+    for old, count in _groups([d for d in source if d != 1], [d for _, d in moving]):
+        rest += _regrouped(moving[taken : taken + count], old, extents)
+        taken += count
+    places = iter(rest)
+    return tuple(START if d == 1 else next(places) for d in source)
+
+
+def _groups(source: Sequence[Dim], result: Sequence[Dim]) -> Iterator[tuple[list[Dim], int]]:
+    """The shortest runs of axes with equal numbers of elements: those of the source, and how many of the result."""
+    left, right = list(source), list(result)
+    while left and right:
+        old, new = [left.pop(0)], [right.pop(0)]
+        while (have := product(old)) != (want := product(new)):
+            # Only known sizes can be told to be parts of one another.
+            if not (isinstance(have, int) and isinstance(want, int) and have and want):
+                raise NoFormula("reshapes of known sizes")
+            shorter, more = (old, left) if have < want else (new, right)
+            if not more:
+                raise NoFormula("reshapes that keep all elements")
+            shorter.append(more.pop(0))
+        yield old, len(new)
+    if left or right:
+        raise NoFormula("reshapes that keep all elements")
+
+
+def _regrouped(places: Sequence[tuple[Affine, Dim]], source: Sequence[Dim], extents: Shape) -> list[Affine]:
+    """The places on a run of axes, from those on the axes that the run was reshaped to and their sizes."""
+    if len(places) == len(source) == 1:
+        return [places[0][0]]
+    if any(p.chosen is not None for p, _ in places):
+        raise NoFormula("reshapes of axes that no data index")
+    terms: list[tuple[int, int]] = []
+    offset: Dim = 0
+    stride = 1
+    for p, size in reversed(places):
+        terms = [*((axis, scale * stride) for axis, scale in p.terms), *terms]
+        offset = offset + p.offset * stride
+        stride *= size.__index__()
+    found: list[Affine] = []
+    for size in reversed(source[1:]):
+        inner, terms, offset = _divided(terms, offset, size.__index__(), extents)
+        found.append(inner)
+    return [Affine.sum(terms, offset), *reversed(found)]
+
+
+def _divided(
+    terms: list[tuple[int, int]], offset: Dim, size: int, extents: Shape
+) -> tuple[Affine, list[tuple[int, int]], Dim]:
+    """A place on two axes taken as one: the place on the inner one, of `size` elements, then terms and offset on the outer."""
+    if not isinstance(offset, int):
+        raise NoFormula("known offsets")
+    within = [(axis, scale) for axis, scale in terms if scale % size]
+    last = offset % size
+    for axis, scale in within:
+        extent = extents[axis]
+        if scale < 0 or not isinstance(extent, int):
+            raise NoFormula("known steps forward")
+        last += scale * max(extent - 1, 0)
+    if last >= size:
+        raise NoFormula("rows that do not wrap around")
+    outer = [(axis, scale // size) for axis, scale in terms if scale % size == 0]
+    return Affine.sum(within, offset % size), outer, offset // size

@@ -40,8 +40,8 @@ def kernel_of(formula: Formula, operands: Sequence[Memory | None], results: Sequ
         steps, offset = [0] * len(order), 0
         for at, stride in zip(place, strides, strict=True):
             offset += at.offset.__index__() * stride
-            if at.axis is not None:
-                steps[new[at.axis]] += at.scale * stride
+            for axis, scale in at.terms:
+                steps[new[axis]] += scale * stride
         return tuple(steps), offset
 
     values: list[Scalar] = []

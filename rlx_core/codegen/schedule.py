@@ -15,7 +15,7 @@ from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
 
-__all__ = ["Nest", "Schedule", "levels", "schedule"]
+__all__ = ["Nest", "Schedule", "is_dear", "levels", "schedule"]
 
 _DEAR: frozenset[type[Op]] = frozenset(
     (
@@ -83,7 +83,7 @@ def schedule(kernel: Kernel) -> Schedule:
         now = _needed(kernel, _roots(kernel, group, stores), kept)
         later = [_needed(kernel, _roots(kernel, g, s), kept) for g, s in plan[i + 1 :]]
         again = {v for v in now if any(v in other for other in later)}
-        dear = {v for v in again if varies[v] and _is_dear(kernel, v)}
+        dear = {v for v in again if varies[v] and is_dear(kernel.values[v])}
         # Only what is not itself inside another kept value needs to be kept.
         covered = {a for v in dear for a in _needed(kernel, operands_of(kernel.values[v]), set())}
         keeps = tuple(sorted(v for v in dear if v not in covered or _is_read_directly(kernel, v, later, dear)))
@@ -109,8 +109,8 @@ def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
     return found
 
 
-def _is_dear(kernel: Kernel, value: int) -> bool:
-    term = kernel.values[value]
+def is_dear(term: object) -> bool:
+    """Whether a value costs more to compute than to keep."""
     return isinstance(term, Apply) and type(term.op) in _DEAR
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
-from rlx_core.codegen.loops import Apply, Bound, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
+from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.errors import Fact, RlxError, VerifyError
-from rlx_core.ir.dtypes import i64
+from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.graph import infer
 from rlx_core.ir.types import TensorType
 
@@ -21,9 +22,8 @@ def check_kernel(kernel: Kernel) -> Kernel:
     """
     faults = [Fact(where, what) for where, what in _faults(kernel)]
     if faults:
-        raise VerifyError(
-            f"kernel {kernel.name}: {len(faults)} rules are broken, the first at {faults[0].label}", *faults
-        )
+        said = "1 rule is" if len(faults) == 1 else f"{len(faults)} rules are"
+        raise VerifyError(f"kernel {kernel.name}: {said} broken, the first at {faults[0].label}", *faults)
     return kernel
 
 
@@ -33,6 +33,8 @@ def _faults(kernel: Kernel) -> Iterator[tuple[str, str]]:
         return
     if any(n < 0 for n in kernel.extents):
         yield "extents", f"a size is at least 0, not {min(kernel.extents)}"
+    names = [buffer.name for buffer in kernel.buffers]
+    yield from ((f"buffer {i}", f"another buffer is called {n}") for i, n in enumerate(names) if n in names[:i])
     is_sound = True
     for i, value in enumerate(kernel.values):
         for what in _value_faults(kernel, i, value):
@@ -62,13 +64,26 @@ def _value_faults(kernel: Kernel, number: int, value: Scalar) -> Iterator[str]:
         if not 0 <= value.axis < len(kernel.extents) or value.dtype is not i64:
             yield f"axis {value.axis} as {value.dtype}"
     elif isinstance(value, Bound):
-        if value.size < 1 or value.dtype is not i64 or types[0] is not i64:
+        if value.size < 1 or types[0] is not i64:
             yield f"an index of {types[0]} in an axis of {value.size}"
+        if value.dtype is not i64:
+            yield f"an index of i64 as {value.dtype}"
     elif isinstance(value, Reduce):
         if types[0] is not value.dtype or not kernel.row_axes:
             yield f"reduces {types[0]} to {value.dtype} over {len(kernel.row_axes)} row axes"
+        if value.combine not in get_args(Combine):
+            yield f"combines with {value.combine}, not with sum, prod, max or min"
+    elif isinstance(value, Const):
+        if not _is_number_of(value.number, value.dtype):
+            yield f"{value.number!r} is no number of {value.dtype}"
     elif isinstance(value, Apply):
         yield from _apply_faults(value, tuple(TensorType(t) for t in types))
+
+
+def _is_number_of(number: object, dtype: DType) -> bool:
+    if dtype.kind == "bool":
+        return isinstance(number, bool)
+    return isinstance(number, int if dtype.is_integer else int | float) and not isinstance(number, bool)
 
 
 def _apply_faults(value: Apply, types: tuple[TensorType, ...]) -> Iterator[str]:
@@ -96,6 +111,8 @@ def _store_faults(kernel: Kernel, store: Store) -> Iterator[str]:
     if not 0 <= store.value < len(kernel.values):
         yield f"there is no value {store.value}"
         return
+    if not 0 <= store.buffer < len(kernel.buffers):
+        return  # said above
     buffer = kernel.buffers[store.buffer]
     if not buffer.is_result:
         yield f"{buffer.name} is an operand"

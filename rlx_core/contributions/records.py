@@ -135,14 +135,19 @@ class BackendSpec(Contribution):
 
 @frozen
 class KernelSpec(Contribution):
-    """A table of kernels for a target: one's own backend's or another plugin's, for anyone's ops."""
+    """A table of kernels for a target: one's own backend's or another plugin's, for anyone's ops.
+
+    Args:
+        owner: Whose it is, where two plugins offer a table at one address; filled in when the registry is frozen.
+    """
 
     target: str = field(validator=bare_name)
     load: LazyRef = field(converter=reference)
+    owner: str = field(default="", kw_only=True)
 
     @property
     def name(self) -> str:
-        return f"{self.target}:{self.load}"
+        return f"{self.target}:{self.load}" + (f"@{self.owner}" if self.owner else "")
 
 
 @frozen

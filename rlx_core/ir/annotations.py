@@ -11,15 +11,22 @@ import types
 import typing
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Literal, Union
+from typing import Any, Union
 
 import attrs
 import numpy as np
 
 from rlx_core.errors import FormatError
+from rlx_core.ir.dims import Expr
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
 
 __all__ = ["kind_faults", "record_classes"]
+
+
+_WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
 
 
 def _annotations(cls: type[Any]) -> dict[str, Any]:
@@ -38,14 +45,18 @@ def _read_annotations(cls: type[Any]) -> dict[str, Any]:
 
 
 def record_classes(op: type[Any]) -> dict[str, type[Any]]:
-    """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back."""
+    """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back.
+
+    Graphs, ops, data, types and dims are not among them: they have forms of their own, and what they are made of is no
+    attribute's to make.
+    """
     found: dict[str, type[Any]] = {}
     todo: list[Any] = list(_annotations(op).values())
     while todo:
         hint = todo.pop()
         todo += typing.get_args(hint)
         is_named = isinstance(hint, type) and (attrs.has(hint) or issubclass(hint, enum.Enum))
-        if is_named and hint.__name__ not in found:
+        if is_named and not issubclass(hint, _WITH_A_FORM) and hint.__name__ not in found:
             found[hint.__name__] = hint
             todo += _annotations(hint).values() if attrs.has(hint) else []
     return found
@@ -69,7 +80,7 @@ def _fits(value: Any, hint: Any) -> bool:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, h) for h in arguments)
-    if origin is Literal:
+    if origin is typing.Literal:
         return value in arguments
     if origin is tuple:
         return isinstance(value, tuple) and _items_fit(value, arguments)

@@ -77,7 +77,7 @@ def as_array(data: Any) -> np.ndarray:
     """
     if isinstance(data, Value):
         data._refuse("a NumPy array")
-    if isinstance(data, np.ma.MaskedArray):
+    if type(data) is not np.ndarray and isinstance(data, np.ma.MaskedArray):  # `np.ma` is imported when it is named
         raise TraceError("operand: a masked array's mask would be lost", hint="pass data.filled(value)")
     if isinstance(data, np.ndarray):
         return np.asarray(data)  # a subclass may give operators another meaning

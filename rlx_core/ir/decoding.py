@@ -20,7 +20,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, Source
 from rlx_core.ir.types import TensorType, spec
 
-__all__ = ["Decoder", "OpTable", "find_op", "make_op", "make_record"]
+__all__ = ["Decoder", "OpTable", "find_op", "made_before", "make_op", "make_record"]
 
 OpTable = Mapping[str, type[Op]]
 """Op name → op class, as a registry holds it."""
@@ -79,18 +79,31 @@ def make_op(op: type[Op], attributes: Mapping[str, Any]) -> Op:
     return made
 
 
+def made_before(op: type[Op], attributes: Mapping[str, Any]) -> Op:
+    """An op from attributes that were checked before they were stored."""
+    return op(**attributes)
+
+
 class Decoder:
     """Reads what `Encoder` wrote. Every shape of the input is checked, because files come from anywhere.
 
     Args:
         ops: The ops that may occur.
         data: The bytes for what `Encoder.blob` returned.
+        make: Makes an op of its class and attributes; `made_before` where they are known to have been an op's.
     """
 
-    def __init__(self, ops: OpTable, data: Callable[[Json], bytes | memoryview] = _inline_data) -> None:
+    def __init__(
+        self,
+        ops: OpTable,
+        data: Callable[[Json], bytes | memoryview] = _inline_data,
+        make: Callable[[type[Op], Mapping[str, Any]], Op] = make_op,
+    ) -> None:
         self.ops = ops
         self.data = data
+        self.make = make
         self.depth = 0
+        self.types: dict[str, TensorType] = {}
 
     def value(self, form: Json, owner: type[Any] | None = None) -> Any:
         """One attribute value; records and enums are looked up in the annotations of `owner`.
@@ -179,7 +192,11 @@ class Decoder:
     }
 
     def type(self, form: Json) -> TensorType:
-        return quoted(spec, need(form, str, "a type"))
+        text = need(form, str, "a type")
+        found = self.types.get(text)
+        if found is None:
+            found = self.types[text] = quoted(spec, text)
+        return found
 
     def op(self, form: Json) -> Op:
         """An op; its version must be the one that is installed."""
@@ -188,7 +205,7 @@ class Decoder:
         if version != cls.version:
             raise FormatError(f"{name}: it was stored by version {version}, and version {cls.version} is installed")
         values = need(attributes, dict, "attributes")
-        return make_op(cls, {k: self.value(v, cls) for k, v in values.items()})
+        return self.make(cls, {k: self.value(v, cls) for k, v in values.items()})
 
     def graph(self, form: Json) -> Graph:
         """A graph, as it was stored; `verify` says whether it makes sense."""

@@ -6,7 +6,7 @@ rounded once). `wide` holds every float in f64 and every complex in c128 whateve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Literal
 
@@ -44,8 +44,15 @@ def interpret(
     params: Mapping[str, np.ndarray] | None = None,
     *,
     mode: Mode = "typed",
+    rounded: Callable[[Value, np.ndarray], np.ndarray] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The outputs of `graph` on named arrays.
+
+    Args:
+        graph: The program.
+        inputs, params: An array for each name.
+        mode: In which dtypes values are held.
+        rounded: Makes of every result what goes on in its place, for studies of rounding errors.
 
     Raises:
         MissingInputError: An input or param has no array.
@@ -61,7 +68,7 @@ def interpret(
         graph = bind(graph, infer_binding(types, {name: np.asarray(array) for name, array in fed.items()}))[0]
     token = _mode.set(mode)
     try:
-        return _run(graph, fed)
+        return _run(graph, fed, rounded)
     finally:
         _mode.reset(token)
 
@@ -81,7 +88,11 @@ def _check_names(graph: Graph, fed: Mapping[str, np.ndarray]) -> None:
         raise MissingInputError(f"run: {graph.name} lacks {', '.join(missing)}", Fact("inputs", dict(known)))
 
 
-def _run(graph: Graph, fed: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+def _run(
+    graph: Graph,
+    fed: Mapping[str, np.ndarray],
+    rounded: Callable[[Value, np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, ...]:
     mode = _mode.get()
     values: dict[Value, np.ndarray] = {}
     last_use = _last_uses(graph)
@@ -90,6 +101,8 @@ def _run(graph: Graph, fed: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
             results: tuple[np.ndarray, ...] = (_feed(node.op.label, node.op.type, fed[node.op.label], mode),)
         else:
             results = _evaluate(node, [None if v is None else values[v] for v in node.operands], mode)
+        if rounded is not None:
+            results = tuple(rounded(v, r) for v, r in zip(node.results, results, strict=True))
         values.update(zip(node.results, results, strict=True))
         for value in last_use.get(node.index, ()):
             del values[value]

@@ -149,9 +149,9 @@ class Lir:
 
     @cached_property
     def unshared_nbytes(self) -> int:
-        """What the arena would need if no two values shared bytes."""
-        workspaces = sum(step.workspace.nbytes for step in self.steps if step.workspace)
-        return sum(slot.nbytes for slot in self.slots.values()) + workspaces
+        """What the arena would need if no two values shared bytes; each starts at a multiple of the alignment, as there."""
+        workspaces = (step.workspace for step in self.steps if step.workspace)
+        return sum(-(-slot.nbytes // self.alignment) * self.alignment for slot in (*self.slots.values(), *workspaces))
 
     @property
     def saved_nbytes(self) -> int:

@@ -20,12 +20,15 @@ from typing import Final
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable, literal_bytes
+from rlx_core.ir.decoding import made_before
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.graph import Graph, Literal
+from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
+from rlx_core.ir.plan_form import decode_lir
 from rlx_core.ir.verify import Stage, check
 
-__all__ = ["FORMAT_VERSION", "MAGIC", "load", "load_graph", "save"]
+__all__ = ["FORMAT_VERSION", "MAGIC", "load", "load_graph", "load_plan", "save"]
 
 MAGIC: Final = b"\x89RLX\r\n\x1a\n"
 """Not text, and damaged by every transfer that rewrites line ends, so such a file is recognised at once."""
@@ -92,6 +95,20 @@ def load(data: bytes, ops: OpTable) -> Module | Graph:
     if header.get("kind") == "module":
         return Module.decoded(header, decoder)
     raise FormatError(f"file: there is no kind {header.get('kind')!r} of program")
+
+
+def load_plan(data: bytes, ops: OpTable) -> Lir:
+    """The plan in a module that `save` wrote, as it is there: for programs that were verified when they were stored.
+
+    Raises:
+        FormatError: The bytes are not such a file, are damaged, hold no plan, or use an op of another version.
+        UnknownNameError: An op is not installed.
+    """
+    header, blobs = _opened(data)
+    if header.get("kind") != "module" or header.get("stage") != Stage.LIR.value:
+        raise FormatError("file: it holds no plan")
+    reader = _reader(need(header.get("blobs"), list, "blobs"), blobs)
+    return decode_lir(header.get("content"), Decoder(ops, reader, made_before))
 
 
 def load_graph(data: bytes, ops: OpTable) -> Graph:

@@ -37,7 +37,16 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.types import TensorType
 
-__all__ = ["attribute_text", "guard_text", "literal_text", "parse_graph", "print_graph", "print_node", "value_names"]
+__all__ = [
+    "attribute_text",
+    "guard_text",
+    "literal_text",
+    "op_title",
+    "parse_graph",
+    "print_graph",
+    "print_node",
+    "value_names",
+]
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _INLINE_ELEMENTS = 16
@@ -130,14 +139,15 @@ def _node_text(node: Node, names: dict[Value, str], called: str, indent: str) ->
         raise FormatError(f"{op.name} at {called}: {error.message}", *error.facts, hint=error.hint) from None
     types = ", ".join(map(repr, node.types))
     declared = types if len(node.types) == 1 else f"({types})"
-    return f"{called} = {_op_name(op)}({', '.join(operands + attributes)}) : {declared}{suffix}"
+    return f"{called} = {op_title(op)}({', '.join(operands + attributes)}) : {declared}{suffix}"
 
 
 def _name_suffix(node: Node, called: str) -> str:
     return "" if node.name is None or called == f"%{quote_name(node.name)}" else f" as {json.dumps(node.name)}"
 
 
-def _op_name(op: Op) -> str:
+def op_title(op: Op) -> str:
+    """The op as it is called in the text: without `rlx.`, with its version unless that is 1."""
     name = op.name.removeprefix("rlx.")
     return name if op.version == 1 else f"{name}@{op.version}"
 
@@ -192,7 +202,7 @@ def _object_text(value: Any, indent: str) -> str:
         return "\n".join(_graph_lines(value, False, indent))
     if isinstance(value, Op):
         fields = ", ".join(f"{k}={attribute_text(v, indent)}" for k, v in value.attributes().items())
-        return f"op {_op_name(value)}({fields})"
+        return f"op {op_title(value)}({fields})"
     if attrs.has(type(value)):
         pairs = [(a.name, getattr(value, a.name)) for a in attrs.fields(type(value))]
         return f"{type(value).__name__}({', '.join(f'{k}={attribute_text(v, indent)}' for k, v in pairs)})"

@@ -11,7 +11,8 @@
       step %3 "add" steady-state
     }
 
-A slot is an offset and a number of bytes of the arena, an alias a root, a byte offset in it and strides in bytes.
+Options that are not empty stand after the fingerprint. A slot is an offset and a number of bytes of the arena, an alias a
+root, a byte offset in it and strides in bytes.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from rlx_core.ir.lir import Alias, Delivery, Entry, Lir, Manifest, Slot, Step
 from rlx_core.ir.parse import Parser
 from rlx_core.ir.plan_form import option_form, option_from
 from rlx_core.ir.scanner import INT, VALUE
-from rlx_core.ir.text import guard_text, print_graph, value_names
+from rlx_core.ir.text import guard_text, print_graph, print_node, value_names
 
-__all__ = ["parse_lir", "print_lir"]
+__all__ = ["parse_lir", "print_lir", "print_step"]
 
 _PHASE = re.compile(r"prologue|steady-state|epilogue")
 
@@ -40,6 +41,19 @@ _PHASE = re.compile(r"prologue|steady-state|epilogue")
 def print_lir(lir: Lir) -> str:
     """The plan as text: slots by offset, steps in the order in which they run."""
     return "\n".join(_lines(lir)) + "\n"
+
+
+def print_step(lir: Lir, number: int) -> str:
+    """One step as text: its node, where its operands and results lie, and how it runs; values are called as in `print_lir`."""
+    step, names = lir.steps[number], value_names(lir.graph)
+    lines = [print_node(step.node, names)]
+    for value in dict.fromkeys((*step.node.present(), *step.node.results)):
+        alias, root = lir.aliases.get(value), lir.root_of(value)
+        if root in lir.slots:
+            lines.append(f"slot {names[root]} = {lir.slots[root].offset} + {lir.slots[root].nbytes}")
+        if alias is not None:
+            lines.append(_alias_line(value, alias, names))
+    return "\n".join([*dict.fromkeys(lines), *_step_lines(step, names, "")]) + "\n"
 
 
 def _lines(lir: Lir, indent: str = "") -> Iterator[str]:
@@ -50,7 +64,7 @@ def _lines(lir: Lir, indent: str = "") -> Iterator[str]:
     for line in (
         f"arena {lir.arena_nbytes} alignment {lir.alignment}",
         f"fingerprint {json.dumps(lir.fingerprint)}",
-        f"options {json.dumps(json.dumps(option_form(lir.options, Encoder())))}",
+        *([f"options {json.dumps(json.dumps(option_form(lir.options, Encoder())))}"] if lir.options else []),
         *(f"guard {guard_text(g)}" for g in lir.guards),
         *print_graph(lir.graph).splitlines(),
         *([] if lir.prepare is None else f"prepare {print_graph(lir.prepare)}".splitlines()),
@@ -150,8 +164,7 @@ class _LirParser(Parser):
         alignment = self.integer()
         self.expect("fingerprint")
         fingerprint = self.string()
-        self.expect("options")
-        options = self.options()
+        options = self.options() if self.accept("options") else {}
         parts = _Parts()
         while self.accept("guard"):
             parts.guards.append(self.guard())

@@ -16,9 +16,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes, normalize_axis
-from rlx_core.ops.creation import iota
-from rlx_core.ops.reduction import Extreme, Max, Min, reduction_samples
-from rlx_core.ops.selection import where
+from rlx_core.ops.reduction import reduction_samples
 from rlx_core.ops.sorting import ORDERED, expect_index_dtype
 from rlx_core.ops.structural import Reduction, cast, sum_axes
 
@@ -85,7 +83,6 @@ class ArgExtreme(Op):
     index_dtype: DType = i64
     category: ClassVar = "reduction"
     find: ClassVar[Any]
-    extreme: ClassVar[type[Extreme]]
 
     def infer(self, x: TensorType) -> TensorType:
         axis = normalize_axis(self.axis, x.rank)
@@ -98,16 +95,6 @@ class ArgExtreme(Op):
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).find(x, axis=self.axis, keepdims=self.keep_dim))
-
-    def decompose(self, x: Value) -> Value:
-        axis = normalize_axis(self.axis, x.ndim)
-        peak = type(self).extreme((axis,), keep_dim=True)(x)
-        # With a NaN among them the extreme is NaN, which equals nothing: then the NaNs are what is looked for.
-        is_found = (x == peak) | (x != x)
-        positions = iota(shape=x.shape, axis=axis, dtype=i64)
-        # Something is always found, so what stands elsewhere only has to be larger.
-        first = Min((axis,), keep_dim=self.keep_dim)(where(is_found, positions, 2**63 - 1))
-        return cast(first, to=self.index_dtype)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero, ...]:
         return (ZERO,)
@@ -146,7 +133,6 @@ class ArgMax(ArgExtreme):
     """
 
     find: ClassVar = staticmethod(np.argmax)
-    extreme: ClassVar = Max
 
 
 @define_op
@@ -160,7 +146,6 @@ class ArgMin(ArgExtreme):
     """
 
     find: ClassVar = staticmethod(np.argmin)
-    extreme: ClassVar = Min
 
 
 arg_max, arg_min = op_function(ArgMax), op_function(ArgMin)

@@ -13,7 +13,7 @@ from attrs import field
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction, op_function
-from rlx_core.ir.dims import require
+from rlx_core.ir.dims import Dim, require
 from rlx_core.ir.dtypes import FLOATS, DType, f16, f32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
@@ -82,6 +82,9 @@ class FusedMatMulBiasAct(Op):
 
     def decompose(self, x: Value, w: Value, b: Value) -> Value:
         return activated(mat_mul(x, w) + b, self.activation)
+
+    def cost(self, x: TensorType, w: TensorType, b: TensorType) -> Dim:
+        return 2 * self.infer(x, w, b).size * x.shape[-1]
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

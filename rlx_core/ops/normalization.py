@@ -20,6 +20,7 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_rank, normalize_axes
 from rlx_core.ops.linalg import as_dtype, reshaped
 from rlx_core.ops.normalization_backward import (
+    group_axes,
     group_norm_backward_beta,
     group_norm_backward_gamma,
     group_norm_backward_input,
@@ -206,7 +207,7 @@ class GroupNorm(Op):
         return x
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
-        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), (2,), self.eps)
+        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
         return as_dtype(affine(reshaped(x_hat, x.shape), gamma, beta, (1,)), x.dtype)
 
     def vjp(self, g: Value, *operands: Value | None, y: Value) -> tuple[Value | Zero, ...]:

@@ -14,7 +14,7 @@ from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim, product, require
+from rlx_core.ir.dims import require
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
@@ -35,12 +35,16 @@ from rlx_core.ops.statistics import (
 
 
 def group_shape(x: TensorType, groups: int) -> Shape:
-    """`[n, groups, channels of a group · spatial]`: the form in which each group is one row."""
+    """`[n, groups, channels of a group, ...]`: the form in which each group is one row, of the axes `group_axes`."""
     expect_rank("x", x, 2)
     if groups < 1 or not require("divides", groups, x.shape[1]):
         raise ShapeError(f"{x.shape[1]} channels do not split into {groups} groups ({x})")
-    per_group: Dim = x.shape[1] // groups
-    return (x.shape[0], groups, per_group * product(x.shape[2:]))
+    return (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+
+
+def group_axes(x: TensorType) -> tuple[int, ...]:
+    """The axes of a group's row: all but the first two of `group_shape`."""
+    return tuple(range(2, x.rank + 1))
 
 
 class InputGradient(Op):
@@ -209,7 +213,9 @@ class GroupNormBackwardInput(InputGradient):
     def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
         rows = group_shape(x.type, self.groups)
         g = wide(dy) if gamma is None else wide(dy) * along(gamma, x.ndim, (1,))
-        dx = layer_norm_backward_input(reshaped(wide(x), rows), reshaped(g, rows), axes=(2,), eps=self.eps)
+        dx = layer_norm_backward_input(
+            reshaped(wide(x), rows), reshaped(g, rows), axes=group_axes(x.type), eps=self.eps
+        )
         return as_dtype(reshaped(dx, x.shape), x.dtype)
 
     @classmethod
@@ -237,7 +243,7 @@ class GroupNormBackwardGamma(Op):
         return TensorType(x.dtype.accumulator, x.shape[1:2])
 
     def decompose(self, x: Value, dy: Value) -> Value:
-        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), (2,), self.eps)
+        x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
         return sum_to_axes(wide(dy) * reshaped(x_hat, x.shape), (1,))
 
     @classmethod

@@ -1,6 +1,6 @@
 """What Python's operators and the methods of `Value` mean: the one place that ties the IR's syntax to the standard ops.
 
-`ir/graph.py` declares the operators and knows no op; families that come after this one (reductions, movement, linear algebra)
+`ir/graph/` declares the operators and knows no op; families that come after this one (reductions, movement, linear algebra)
 hand their functions to `install` in turn.
 """
 

@@ -7,22 +7,12 @@ from collections.abc import Callable
 from rlx_core.ir.dtypes import DType
 from rlx_core.passes.rules import Match, Predicate, kept_for, predicate
 
-__all__ = ["is_float", "is_integer", "is_not_complex", "is_output", "only_use", "root_dtype", "same_dtype"]
+__all__ = ["is_float", "is_integer", "is_not_complex", "only_use", "root_dtype"]
 
 
 @predicate("every inner value to have one use and to be no output")
 def only_use(match: Match) -> bool:
     return all(kept_for(match.graph, node) is None for node in match.inner)
-
-
-@predicate("the root to be an output")
-def is_output(match: Match) -> bool:
-    return any(v in match.graph.output_set for v in match.root.results)
-
-
-@predicate("all variables to have one dtype")
-def same_dtype(match: Match) -> bool:
-    return len({v.dtype for v in match.found.values.values()}) <= 1
 
 
 def root_dtype(name: str, accepts: Callable[[DType], bool]) -> Predicate:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
 
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 
-__all__ = ["Backend", "Program", "Target"]
+__all__ = ["Backend", "Level", "Listing", "ObjectStore", "Program", "Target"]
 
 
 @frozen(eq=False)
@@ -27,6 +27,8 @@ class Target:
         region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
         epilogues: Op names that may follow a product in one kernel.
         properties: Device properties that change generated code; part of the fingerprint.
+        tiers: Where kernels may run, best first: `("native", "numpy")`; empty if there is but one place, and nothing to tell.
+            A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the last one.
     """
 
     name: str
@@ -36,6 +38,41 @@ class Target:
     region_limits: tuple[int, int] | None = None
     epilogues: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(factory=dict)
+    tiers: tuple[str, ...] = ()
+
+    def tier(self, kernel: Kernel) -> str | None:
+        """Where a kernel runs; `None` for a target that has no tiers."""
+        return (kernel.tier or self.tiers[-1]) if self.tiers else None
+
+
+@frozen
+class Level:
+    """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
+
+    Attributes:
+        name: What users write.
+        summary: What it is, in a few words.
+        comment: How a comment begins in it.
+    """
+
+    name: str
+    summary: str
+    comment: str = "#"
+
+
+@frozen
+class Listing:
+    """What steps of a plan are at one level; steps that share one function share a listing.
+
+    Attributes:
+        steps: Numbers of steps.
+        text: In the language of the level; empty if these steps have nothing there.
+        note: What else there is to say: why there is no text, which tiles were chosen.
+    """
+
+    steps: tuple[int, ...]
+    text: str
+    note: str = ""
 
 
 class Program(ABC):
@@ -52,9 +89,41 @@ class Program(ABC):
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run once on arrays in manifest order, already checked against their types; results are the caller's own."""
 
+    def entry(self) -> Callable[..., Any] | None:
+        """A shorter way in for plain calls, or `None` if there is none, which is always right.
+
+        It takes the inputs as positional arguments and returns the tuple of outputs, as `run` would: the caller's own, faults
+        raised. It may look at the arguments itself instead of trusting that they were checked, and must: whatever is not an
+        array that `run` would take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes
+        with another argument) or cannot be served now makes it return `NotImplemented` before anything has happened. The
+        caller then checks and runs. It is for the parameters bound when it was made; after `bind`, ask for another.
+        """
+        return None
+
+    @property
+    def code_origin(self) -> str | None:
+        """Where the machine code came from, "compiled" or "cached"; `None` if there is none."""
+        return None
+
     @abstractmethod
     def clone(self) -> Program:
         """A program sharing immutable weights and nothing mutable."""
+
+
+class ObjectStore(Protocol):
+    """Where a backend keeps what it made between processes; `rlx_core.runtime.disk.DiskCache` is one.
+
+    Keys are hex digests of everything that decides what was made. Nothing here raises for what a file system does.
+    """
+
+    def get(self, key: str) -> bytes | None:
+        """What is stored under `key`, undamaged, or `None`."""
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store `payload` under `key`; whether that worked."""
+
+    def drop(self, key: str, reason: str) -> None:
+        """Remove an entry that proved useless."""
 
 
 class Backend(ABC):
@@ -82,6 +151,31 @@ class Backend(ABC):
             target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
             options: The resolved plan.
         """
+
+    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
+        """A program as `compile` makes it, with code that may be read from `objects` and kept there.
+
+        Args:
+            objects: Where the configuration wants code to be kept; `None` for nowhere. A backend that has nothing to keep
+                leaves this method as it is.
+        """
+        return self.compile(lir, target, options)
+
+    def levels(self, target: Target) -> tuple[Level, ...]:
+        """The languages below the loop language in which `emit` can print a program for `target`, in order."""
+        return ()
+
+    def emit(
+        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
+    ) -> Sequence[Listing]:
+        """The code of some steps, as `compile` would make it.
+
+        Args:
+            lir, target, options: As for `compile`.
+            level: The name of one of `levels(target)`.
+            steps: Whose code to print; each is in one listing of the result.
+        """
+        raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
 
     def devices(self) -> list[str]:
         """Human-readable names of what is there; empty if nothing is."""

@@ -10,9 +10,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import attrs
+import numpy as np
 from attrs import evolve, field, frozen
 
 from rlx_core.errors import DeviceError, FormatError
@@ -24,26 +27,26 @@ from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.serialize import load, save
-from rlx_core.ir.text import print_graph
-from rlx_core.ir.text_lir import print_lir
-from rlx_core.passes.fusion_report import FusionReport, fusion_report
-from rlx_core.passes.runner import PassRun, Watch
-from rlx_core.pipeline.backend import Backend, Program, Target
-from rlx_core.pipeline.config import Configuration, PluginConfig, PrintingConfig
+from rlx_core.ir.serialize import load_plan, save
+from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
+from rlx_core.pipeline.config import Configuration, MemoryConfig, PluginConfig, PrintingConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
-from rlx_core.pipeline.dispatch import DispatchReport
-from rlx_core.pipeline.dynamic import specialize
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.pipeline.legalize import survey
-from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.plan import Plan, activate_pipeline, resolve_plan
-from rlx_core.pipeline.prepare import split_prepare
+from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
 from rlx_core.plugins.conditions import TARGET
+
+if (
+    TYPE_CHECKING
+):  # what follows is imported where something has to be compiled; a program from the cache needs none of it
+    from rlx_core.passes.fusion_report import FusionReport
+    from rlx_core.passes.runner import PassRun, Watch
+    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.pipeline.lower import PlanOptions
+    from rlx_core.pipeline.plan import Plan
 
 __all__ = ["Compiled", "Config", "ProgramCache", "compile_graph", "find_target"]
 
@@ -59,16 +62,18 @@ class Compiled:
         lir: The plan.
         backend: The target's compiler.
         target: The target, with the kernels that plugins contribute.
-        options: How a template is planned again.
+        memory: How a template's memory is planned again.
         report: What the compilation came to.
+        objects: Where its machine code is kept between processes, or `None`.
         sources: Where the user made each input and parameter. A cached program may have been another function's.
     """
 
     lir: Lir
     backend: Backend
     target: Target
-    options: PlanOptions
+    memory: MemoryConfig
     report: Report
+    objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
 
     @property
@@ -78,19 +83,28 @@ class Compiled:
 
     def specialize(self, binding: DimBinding) -> Lir:
         """The planned program for one binding of the sizes."""
-        return specialize(self.lir, binding, self.target, options=self.options) if self.is_template else self.lir
+        if not self.is_template:
+            return self.lir
+        from rlx_core.pipeline.dynamic import specialize
+
+        return specialize(self.lir, binding, self.target, options=plan_options(self.memory))
 
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program."""
-        return self.backend.compile(lir, self.target, lir.options)
+        return self.backend.build(lir, self.target, lir.options, self.objects)
 
-    def report_for(self, lir: Lir) -> Report:
-        """The report with the memory plan of a specialised program."""
-        return evolve(self.report, lir=lir)
+    def report_for(self, lir: Lir, program: Program | None = None) -> Report:
+        """The report with the memory plan of a specialised program, and where its code came from if there is some."""
+        stages = {**self.report.stages, "LIR steps": len(lir.steps)}
+        return evolve(self.report, lir=lir, stages=stages, code=None if program is None else program.code_origin)
 
 
 class ProgramCache(Protocol):
     """Where compiled programs are kept; `rlx_core.runtime.cache.CompileCache` is one."""
+
+    @property
+    def objects(self) -> ObjectStore | None:
+        """Where backends keep machine code between processes."""
 
     def get_or_compile(
         self,
@@ -158,11 +172,11 @@ def find_or_compile(
         source = "disk"
         return job.restore(data)
 
-    kept = cache(job.plan.configuration)
+    kept = cache(job.configuration)
     found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
-    return found, source
+    return evolve(found, objects=kept.objects), source
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
@@ -172,36 +186,66 @@ def sources_of(graph: Graph) -> dict[str, Source | None]:
 
 @frozen(eq=False)
 class Job:
-    """One compilation with everything resolved that decides its result.
+    """One compilation: everything that decides its result.
 
     Attributes:
         graph: The program as it was given.
-        plan: The resolved pipeline.
+        configuration: What was said about it.
         target: The device with all contributed kernels.
         backend: Its compiler.
-        key: Hex digest of all of it: the name of the result in caches.
+        registry: Everybody who takes part.
     """
 
     graph: Graph
-    plan: Plan
+    configuration: Configuration
     target: Target
     backend: Backend
     host: PluginHost
-    events: Events
+    registry: Registry
     donations: Mapping[str, int | None]
     output_names: Sequence[str] | None
-    key: str
     seconds: dict[str, float] = field(factory=dict)
 
-    @property
-    def options(self) -> PlanOptions:
-        memory = self.plan.configuration.memory
-        return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
+    @cached_property
+    def events(self) -> Events:
+        return Events(self.registry, self.graph.name, self.target.name)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The resolved pipeline; a result that is found in a cache does without."""
+        from rlx_core.pipeline.plan import resolve_plan
+
+        return resolve_plan(self.configuration, self.registry, self.target)
+
+    @cached_property
+    def key(self) -> str:
+        """Hex digest of all of it: the name of the result in caches.
+
+        What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
+        it resolved to find out.
+        """
+        stamp = self.host.stamp()
+        resolved = {"plan": self.plan.hash} if stamp is None else {"plugins": stamp, **settled(self)}
+        return fingerprint(
+            self.graph,
+            context={
+                "rlx": API_VERSION,
+                "numpy": np.__version__,  # it folds constants
+                "backend": self.registry.digest("backends", self.target.name),
+                "donations": self.donations,
+                "outputs": list(self.output_names or ()),
+                **resolved,
+            },
+        )
 
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
+        from rlx_core.passes.fusion_report import fusion_report
+        from rlx_core.pipeline.lower import make_lir
+        from rlx_core.pipeline.prepare import split_prepare
+
         with self.timed("passes"):
-            run = self.plan.run(self.graph, watch_for(self.plan.configuration.printing, self.events))
+            run = self.plan.run(self.graph, watch_for(self.configuration.printing, self.events))
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -210,7 +254,7 @@ class Job:
                 output_names=self.output_names,
                 donations=self.donations,
                 prepare=prepared.prepare,
-                options=self.options,
+                options=plan_options(self.configuration.memory),
                 resolved=self.plan.summary,
                 fingerprint=self.key,
             )
@@ -218,30 +262,40 @@ class Job:
         stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         fusion = fusion_report(self.graph, run, [p.made for p in self.plan.passes])
-        return self.finished(lir, stages, run.passes, run.notes["dispatch"], prepared.nbytes, fusion)
+        dispatch = run.notes["dispatch"]
+        return self.finished(lir, stages, run.passes, lambda: dispatch, prepared.nbytes, fusion)
 
     def stored(self, compiled: Compiled) -> bytes:
         """The bytes of a compiled program that another process can go on from."""
         return save(Module.of_lir(compiled.lir))
 
     def restore(self, data: bytes) -> Compiled:
-        """The compiled program from its bytes, verified; any fault in them raises."""
+        """The compiled program from its bytes; any fault in them raises.
+
+        The plan was verified before it was stored, and its digest says that it is still the same.
+        """
         with self.timed("read"):
-            module = load(data, HostOps(self.host))
-            if not isinstance(module, Module) or module.lir.fingerprint != self.key:
+            lir = load_plan(data, HostOps(self.host))
+            if lir.fingerprint != self.key:
                 raise FormatError(f"cache: the entry is not program {self.key[:12]}")
-            dispatcher = self.plan.dispatcher
-            assert dispatcher is not None, "a job has a target"
-            rows, _ = survey(module.lir.graph, dispatcher)
-            dispatch = DispatchReport(self.target.name, tuple(rows))
-        return self.finished(module.lir, {"MIR nodes": len(module.lir.graph)}, (), dispatch, 0)
+        return self.finished(lir, {"MIR nodes": len(lir.graph)}, (), lambda: self.survey(lir), 0)
+
+    def survey(self, lir: Lir) -> DispatchReport:
+        """How each op of a program from the cache comes to be run."""
+        from rlx_core.pipeline.dispatch import DispatchReport
+        from rlx_core.pipeline.legalize import survey
+
+        dispatcher = self.plan.dispatcher
+        assert dispatcher is not None, "a job has a target"
+        rows, _ = survey(lir.graph, dispatcher)
+        return DispatchReport(self.target.name, tuple(rows))
 
     def finished(
         self,
         lir: Lir,
         stages: Mapping[str, int],
         passes: tuple[PassRun, ...],
-        dispatch: DispatchReport,
+        dispatch: Callable[[], DispatchReport],
         prepared_nbytes: int,
         fusion: FusionReport | None = None,
     ) -> Compiled:
@@ -252,12 +306,12 @@ class Job:
             passes,
             dispatch,
             lir,
-            self.plan.hash,
             seconds=self.seconds,
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
+            device=self.target,
         )
-        return Compiled(lir, self.backend, self.target, self.options, report)
+        return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -274,24 +328,25 @@ def prepare_job(
     donations: Mapping[str, int | None],
     output_names: Sequence[str] | None,
 ) -> Job:
-    """Find the plugins and the target, resolve the plan, and name the result."""
+    """Find the plugins and the target."""
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
     name, backend, registry = find_target(host, target or configuration.target)
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
-    plan = resolve_plan(configuration, registry, device)
-    key = fingerprint(
-        graph,
-        context={
-            "rlx": API_VERSION,
-            "plan": plan.hash,
-            "backend": registry.digest("backends", name),
-            "donations": donations,
-            "outputs": list(output_names or ()),
-        },
-    )
-    return Job(graph, plan, device, backend, host, Events(registry, graph.name, name), donations, output_names, key)
+    return Job(graph, configuration, device, backend, host, registry, donations, output_names)
+
+
+SILENT = frozenset({"origins", "unknown_settings", "printing", "cache"})
+"""What a configuration says that changes no program."""
+
+
+def settled(job: Job) -> dict[str, Any]:
+    """What decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
+    config, target = job.configuration, job.target
+    said = as_tables({k: v for k, v in attrs.asdict(config, recurse=False).items() if k not in SILENT})
+    device = [target.name, target.alignment, target.accepts_views, target.region_limits, target.epilogues]
+    return {"configuration": said, "device": device, "properties": target.properties}
 
 
 def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
@@ -324,8 +379,16 @@ def host_for(config: PluginConfig) -> PluginHost:
     return host_with(PluginPolicy.from_environment() + policy)
 
 
+def plan_options(memory: MemoryConfig) -> PlanOptions:
+    from rlx_core.pipeline.lower import PlanOptions
+
+    return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
+
+
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
+    from rlx_core.ir.text import print_graph
+    from rlx_core.passes.runner import Watch
 
     def show_graph(heading: str, graph: Graph) -> None:
         print(f"== {heading}\n{print_graph(graph)}")
@@ -352,9 +415,21 @@ def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
 
 def dump(compiled: Compiled, directory: Path) -> None:
     """Write the program as it is after the passes, and its plan, under its name."""
+    from rlx_core.ir.text import print_graph
+    from rlx_core.ir.text_lir import print_lir
+
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{compiled.report.name}.mir.txt").write_text(print_graph(compiled.lir.graph))
     (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))
+
+
+def as_tables(value: Any) -> Any:
+    """Records, however deep in tables and sequences, as tables."""
+    if attrs.has(type(value)):
+        value = attrs.asdict(value, recurse=False)
+    if isinstance(value, Mapping):
+        return {key: as_tables(each) for key, each in value.items()}
+    return [as_tables(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def domains_of(graph: Graph) -> set[str]:
@@ -397,8 +472,10 @@ def with_contributed_kernels(target: Target, registry: Registry, name: str) -> T
     specs = registry.kernels_for(name)
     if not specs:
         return target
-    table = KernelTable(name)
-    table.merge(target.kernels)
-    for spec in specs:
-        table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
-    return evolve(target, kernels=table)
+
+    def fill(table: KernelTable) -> None:
+        table.merge(target.kernels)
+        for spec in specs:
+            table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
+
+    return evolve(target, kernels=KernelTable(name, fill=fill))

@@ -29,7 +29,7 @@ __all__ = [
     "UnknownSetting",
 ]
 
-STAGES = ("hir", "mir", "lir")
+STAGES = ("forward", "hir", "mir", "lir")
 
 Entry = str | Mapping[str, Mapping[str, Any]]
 """One line of a pipeline: a name, or one name with a table of options."""
@@ -72,8 +72,14 @@ class PluginConfig:
 
 @frozen
 class PipelineConfig:
-    """A pipeline: what happens to a program, one ordered list a stage."""
+    """A pipeline: what happens to a program, one ordered list a stage.
 
+    Attributes:
+        forward: What runs on a function that is about to be differentiated in reverse, while the program is traced.
+        hir, mir, lir: What runs on the program afterwards.
+    """
+
+    forward: tuple[Entry, ...] = field(default=(), converter=freeze)
     hir: tuple[Entry, ...] = field(default=(), converter=freeze)
     mir: tuple[Entry, ...] = field(default=(), converter=freeze)
     lir: tuple[Entry, ...] = field(default=(), converter=freeze)

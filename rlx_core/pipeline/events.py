@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, frozen
 
-from rlx_core.passes.runner import PassEvent
 from rlx_core.plugins import Registry
+
+if TYPE_CHECKING:
+    from rlx_core.passes.runner import PassEvent
 
 __all__ = ["CompileEvent", "Events"]
 

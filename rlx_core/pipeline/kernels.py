@@ -6,6 +6,7 @@ Later rows are preferred over earlier ones only through `priority`; among equals
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -24,10 +25,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @frozen
 class Condition:
-    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8")."""
+    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8").
+
+    Attributes:
+        explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
+    """
 
     name: str
     holds: Callable[[Node], bool] = field(eq=False)
+    explain: Callable[[Node], str | None] | None = field(default=None, eq=False)
+
+    def lacking(self, node: Node) -> str:
+        """What a node that it does not hold for would need."""
+        return (self.explain(node) if self.explain is not None else None) or self.name
 
 
 def condition(name: str) -> Callable[[Callable[[Node], bool]], Condition]:
@@ -51,7 +61,10 @@ class Kernel:
         in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+            of its results may take over an operand.
         plugin: Who contributed it.
+        tier: Which of the target's tiers it runs on; `None` is the last of them.
     """
 
     name: str
@@ -66,6 +79,8 @@ class Kernel:
     plugin: str | None = None
     doc: str = ""
     runs_nested: bool = False
+    is_generated: bool = False
+    tier: str | None = None
 
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
@@ -74,7 +89,7 @@ class Kernel:
             refused = sorted(d.name for d in found - self.dtypes)
             if refused:
                 return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
-        return next((f"needs {c.name}" for c in self.when if not c.holds(node)), None)
+        return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
 
 
 @frozen
@@ -94,13 +109,24 @@ class Selection:
 
 
 class KernelTable:
-    """The kernels of one target, by op class."""
+    """The kernels of one target, by op class.
 
-    def __init__(self, target: str, *, plugin: str | None = None) -> None:
+    Args:
+        target: What they run on.
+        plugin: Who contributes them.
+        fill: Adds the rows, when the first one is asked for: a program from a cache needs few of them, or none, and the
+            modules that define kernels are dear to import.
+    """
+
+    def __init__(
+        self, target: str, *, plugin: str | None = None, fill: Callable[[KernelTable], None] | None = None
+    ) -> None:
         self.target = target
         self.plugin = plugin
         self._rows: dict[type[Op], list[Kernel]] = {}
         self._names: dict[str, Kernel] = {}
+        self._fill = fill
+        self._lock = threading.RLock()
 
     def register(
         self,
@@ -113,6 +139,7 @@ class KernelTable:
         priority: int = 0,
         name: str | None = None,
         runs_nested: bool = False,
+        is_generated: bool = False,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -131,7 +158,7 @@ class KernelTable:
                 self._add(
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
-                        accepts_strides, priority, self.plugin, doc, runs_nested,
+                        accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
                     )
                 )  # fmt: skip
             return run
@@ -139,7 +166,7 @@ class KernelTable:
         return add
 
     def _add(self, kernel: Kernel) -> None:
-        if kernel.name in self._names:
+        if kernel.name in self._filled():
             first = self._names[kernel.name]
             raise ConfigError(
                 f"{self.target}: two kernels are called {kernel.name!r}",
@@ -151,6 +178,16 @@ class KernelTable:
         rows.append(kernel)
         rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
 
+    def _filled(self) -> dict[str, Kernel]:
+        """The rows by name, all of them there."""
+        if self._fill is not None:
+            with self._lock:
+                if self._fill is not None:
+                    made = KernelTable(self.target, plugin=self.plugin)
+                    self._fill(made)
+                    self._rows, self._names, self._fill = made._rows, made._names, None
+        return self._names
+
     @property
     def name(self) -> str:
         """What tells it from the tables of others: `acme.cpu`."""
@@ -159,15 +196,26 @@ class KernelTable:
     def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
         """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say).
 
+        A row that is here already, because two plugins offer one table, is not taken again. One that is called like a row of
+        another plugin gets its own plugin's name in front.
+
         Args:
             other: Whose rows to take.
             plugin: Who contributed those that do not say it themselves.
+
+        Raises:
+            ConfigError: Two rows of one plugin have one name.
         """
         for kernel in other:
-            self._add(evolve(kernel, plugin=kernel.plugin or plugin))
+            owner, first = kernel.plugin or plugin, self._filled().get(kernel.name)
+            if first is not None and (first.op, first.run) == (kernel.op, kernel.run):
+                continue
+            is_taken = first is not None and owner is not None and owner != first.plugin
+            self._add(evolve(kernel, plugin=owner, name=f"{owner}.{kernel.name}" if is_taken else kernel.name))
 
     def candidates(self, op: type[Op]) -> list[Kernel]:
         """The rows for an op, most preferred first; rows of its base classes come after its own."""
+        self._filled()
         return [k for c in op.__mro__ if isinstance(c, type) and issubclass(c, Op) for k in self._rows.get(c, ())]
 
     def choose(self, node: Node) -> Selection:
@@ -184,15 +232,15 @@ class KernelTable:
         return self.choose(node).kernel is not None
 
     def get(self, name: str) -> Kernel:
-        return self._names[name]
+        return self._filled()[name]
 
     @property
     def claimed(self) -> frozenset[str]:
         """The names of the ops that have a kernel of their own; read off the table, so it is never out of date."""
-        return frozenset(op.name for op in self._rows if op.name)
+        return frozenset(kernel.op.name for kernel in self if kernel.op.name)
 
     def __iter__(self) -> Iterator[Kernel]:
-        return iter(self._names.values())
+        return iter(self._filled().values())
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._filled())

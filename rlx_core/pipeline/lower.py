@@ -36,7 +36,8 @@ class PlanOptions:
     """How to plan.
 
     Attributes:
-        order: `insertion` keeps the graph's order; `memory` runs first what frees most.
+        order: `insertion` keeps the graph's order; `relief` as well, but what adds no bytes comes early; `memory` runs first what
+            frees most.
         strategy: How the arena is packed; a name of `memory.STRATEGIES`.
         alignment: Bytes; the target's own if `None`.
         views: Whether results may be views of their operands.
@@ -48,7 +49,7 @@ class PlanOptions:
         ConfigError: A name is none of these, or the alignment is not a positive number.
     """
 
-    order: Order = "insertion"
+    order: Order = "relief"
     strategy: str = "best"
     alignment: int | None = None
     views: bool = True

@@ -20,22 +20,19 @@ from rlx_core.errors import ConfigError, Fact, PassOrderError, RlxError, Unknown
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.passes.apply_rules import pass_of
-from rlx_core.passes.base import LEGAL, Context, LirPass, Pass, PassRecord
+from rlx_core.passes.base import LEGAL, LOWERED, Context, LirPass, Pass, PassRecord
 from rlx_core.passes.order import check_order
 from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, split_entry
-from rlx_core.pipeline.config_reading import structure
+from rlx_core.pipeline.config_structure import structure
 from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
-from rlx_core.plugins import PluginHost
+from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
-__all__ = ["Plan", "PlannedPass", "activate_pipeline", "resolve_plan"]
-
-CORE = "rlx"
-"""The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
+__all__ = ["Plan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
 
 
 @frozen(eq=False)
@@ -71,7 +68,7 @@ class Plan:
 
     Attributes:
         pipeline: The name of the pipeline, and in `source` where it is written.
-        passes: Every pass in order, HIR, then MIR, then LIR.
+        passes: Every pass in order, HIR, then MIR, then LIR; before them those that run on what is differentiated.
         target: What is compiled for; `None` for a plan that only cleans.
         dispatcher: The target's answers under the configured policy.
         configuration: What it was resolved from.
@@ -93,7 +90,7 @@ class Plan:
             LegalizeError: The target cannot run some nodes.
             VerifyError: A pass broke the graph; it is named.
         """
-        chosen = [p.made for p in self.passes if isinstance(p.made, Pass)]
+        chosen = [p.made for p in self.passes if isinstance(p.made, Pass) and p.stage != "forward"]
         watch = watch if self.configuration.verify else evolve(watch, check=None)
         return run_passes(chosen, graph, self.context, watch)
 
@@ -159,7 +156,7 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """Hex digest of the summary; the same for one configuration and one set of packages, everywhere."""
-        return sha256(canonical(self.summary))
+        return plan_hash(self.summary)
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -194,6 +191,11 @@ class Plan:
     __repr__ = __str__
 
 
+def plan_hash(summary: Mapping[str, Any]) -> str:
+    """The hash of a plan from its summary, which every program that was made by it keeps among its options."""
+    return sha256(canonical(summary))
+
+
 def plain(value: Any) -> Any:
     """A value as JSON holds it; what is no plain data is shown as text."""
     if isinstance(value, Mapping):
@@ -217,11 +219,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
     """
     name, table, source = find_pipeline(configuration, registry)
-    lines = [
-        (stage, place, entry)
-        for stage in STAGES
-        for place, entry in enumerate({"hir": table.hir, "mir": table.mir, "lir": table.lir}[stage])
-    ]
+    lines = [(stage, place, entry) for stage in STAGES for place, entry in enumerate(entries_of(table, stage))]
     planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
@@ -232,13 +230,36 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         dispatcher = Dispatcher(target, configuration.dispatch, tables)
     try:
         check_order(
-            [p.made for p in kept if p.stage != "lir"],
+            [p.made for p in kept if p.stage in ("hir", "mir")],
             wanted=() if target is None else (LEGAL,),
-            where={i: p.origin for i, p in enumerate(kept)},
+            where=dict(enumerate(p.origin for p in kept if p.stage in ("hir", "mir"))),
         )
     except PassOrderError as error:
         raise error.with_fact(Fact("pipeline", name, source)) from None
     return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out)
+
+
+def entries_of(table: PipelineConfig, stage: str) -> tuple[Entry, ...]:
+    """The lines of a pipeline for one stage."""
+    return {"forward": table.forward, "hir": table.hir, "mir": table.mir, "lir": table.lir}[stage]
+
+
+def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pass, ...]:
+    """The passes that run on a function before it is differentiated.
+
+    To a pass of this list a block is an op like any other, which its patterns do not know.
+
+    Raises:
+        ConfigError, UnknownNameError, PassOrderError: As for `resolve_plan`.
+    """
+    name, table, source = find_pipeline(configuration, registry)
+    planned = [
+        plan_pass(configuration, registry, name, source, "forward", place, entry)
+        for place, entry in enumerate(table.forward)
+    ]
+    kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
+    check_order([p.made for p in kept], given=(LOWERED,), where={i: p.origin for i, p in enumerate(kept)})
+    return tuple(p.made for p in kept if isinstance(p.made, Pass))
 
 
 def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str, PipelineConfig, str]:
@@ -257,28 +278,6 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
     spec = registry.require("pipelines", full)
     owner = str(registry.owner("pipelines", full))
     return name, structure(dict(spec.config), PipelineConfig, f"pipeline {full}", owner), owner
-
-
-def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registry:
-    """The registry once everyone is active who provides the configured pipeline or something that it lists."""
-    if configuration.use not in configuration.pipeline:
-        activate_provider(host, ("pipelines",), full_name(configuration.use))
-    _, table, _ = find_pipeline(configuration, host.registry())
-    for entry in (*table.hir, *table.mir, *table.lir):
-        activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
-    return host.registry()
-
-
-def activate_provider(host: PluginHost, kinds: Sequence[str], name: str) -> None:
-    """Activate the plugin of a name's domain, and everyone if that one does not have the name."""
-    for look in (host.registry, lambda: host.activate_for(f"domain.{name.partition('.')[0]}"), host.activate_all):
-        registry = look()
-        if any(name in registry.table(kind) or (kind, name) in registry.refused for kind in kinds):
-            return
-
-
-def full_name(name: str) -> str:
-    return name if "." in name else f"{CORE}.{name}"
 
 
 def plan_pass(

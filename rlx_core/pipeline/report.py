@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
-from rlx_core.passes.fusion_report import FusionReport
-from rlx_core.passes.runner import PassRun
-from rlx_core.pipeline.dispatch import DispatchReport
-from rlx_core.pipeline.memory import live_ranges, lower_bound
+
+if TYPE_CHECKING:
+    from rlx_core.passes.fusion_report import FusionReport
+    from rlx_core.passes.runner import PassRun
+    from rlx_core.pipeline.backend import Target
+    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.pipeline.tiers import Tiers
 
 __all__ = ["Report", "human_bytes"]
 
@@ -27,26 +31,40 @@ class Report:
         target: The device it was compiled for.
         stages: Stage → number of nodes (LIR: steps).
         passes: What each pass did.
-        dispatch: How each op came to be run, with the candidates that were passed over.
+        survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
         lir: The plan; a template if sizes are still unknown.
-        plan_hash: The resolved pipeline's hash, as `rlx plan` prints it.
         cache: Where the program came from: "compiled", "memory" or "disk".
+        code: Where its machine code came from, once there is some: "compiled" or "cached".
         seconds: Times of the parts of the compilation, by part.
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
+        device: The target itself, which knows on which tier each kernel runs.
     """
 
     name: str
     target: str
     stages: Mapping[str, int]
     passes: tuple[PassRun, ...]
-    dispatch: DispatchReport
+    survey: Callable[[], DispatchReport]
     lir: Lir
-    plan_hash: str
     cache: str = "compiled"
+    code: str | None = None
     seconds: Mapping[str, float] = field(factory=dict)
     prepared_nbytes: int = 0
     fusion: FusionReport | None = None
+    device: Target | None = None
+
+    @cached_property
+    def dispatch(self) -> DispatchReport:
+        """How each op came to be run, with the candidates that were passed over."""
+        return self.survey()
+
+    @property
+    def plan_hash(self) -> str:
+        """The resolved pipeline's hash, as `rlx plan` prints it."""
+        from rlx_core.pipeline.plan import plan_hash
+
+        return plan_hash(self.lir.options)
 
     @property
     def graph(self) -> Graph:
@@ -64,14 +82,27 @@ class Report:
     @property
     def lower_bound_nbytes(self) -> int:
         """The most bytes that are alive at one time: no arena can be smaller for this schedule."""
+        from rlx_core.pipeline.memory import live_ranges, lower_bound
+
         return lower_bound(live_ranges(self.lir)) if self.lir.is_planned else 0
+
+    @cached_property
+    def tiers(self) -> Tiers | None:
+        """How many steps run on which tier of the target, and why some do not run on the best; `None` if it has no tiers."""
+        from rlx_core.pipeline.tiers import tiers_of
+
+        return None if self.device is None else tiers_of(self.lir, self.device)
 
     @property
     def kernels(self) -> Counter[tuple[str, str, str]]:
         """(op, kernel, plugin) → how many steps run it."""
-        owners = {(row.op, row.kernel): row.plugin or "" for row in self.dispatch.rows if row.kernel}
-        steps = [(s.node.op.name, s.kernel) for s in self.lir.steps]
-        return Counter((op, kernel, owners.get((op, kernel), "")) for op, kernel in steps)
+        return Counter((s.node.op.name, s.kernel, self._plugin_of(s.kernel)) for s in self.lir.steps)
+
+    def _plugin_of(self, kernel: str) -> str:
+        """Whose a kernel is; what runs on the host is nobody's."""
+        from rlx_core.pipeline.dispatch import HOST
+
+        return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""
 
     def to_json(self) -> dict[str, Any]:
         """The numbers, with stable keys."""
@@ -80,6 +111,7 @@ class Report:
             "target": self.target,
             "plan": self.plan_hash,
             "cache": self.cache,
+            "code": self.code,
             "stages": dict(self.stages),
             "seconds": dict(self.seconds),
             "passes": [
@@ -96,12 +128,14 @@ class Report:
                 {"op": op, "kernel": kernel, "plugin": plugin, "steps": count}
                 for (op, kernel, plugin), count in sorted(self.kernels.items())
             ],
+            "tiers": None if self.tiers is None else self.tiers.to_json(),
         }
 
     def __str__(self) -> str:
         lines = [f"{self.name} on {self.target}: " + ", ".join(f"{n} {s}" for s, n in self.stages.items())]
         total = sum(self.seconds.values()) * 1e3
-        lines.append(f"  compiled in {total:.1f} ms ({self.cache}), plan {self.plan_hash[:12]}")
+        code = f", code {self.code}" if self.code else ""
+        lines.append(f"  compiled in {total:.1f} ms ({self.cache}{code}), plan {self.plan_hash[:12]}")
         if self.lir.is_planned:
             lines.append(
                 f"  arena {human_bytes(self.arena_nbytes)}, {human_bytes(self.unshared_nbytes)} without sharing, "
@@ -110,6 +144,8 @@ class Report:
         else:
             unknown = ", ".join(sorted(str(s) for s in self.graph.symbols))
             lines.append(f"  memory is planned when {unknown} {'is' if ',' not in unknown else 'are'} bound")
+        if self.tiers is not None:
+            lines += [f"  {self.tiers.summary}", *(f"    {line}" for line in self.tiers.lines())]
         for (op, kernel, plugin), count in self.kernels.most_common():
             lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
         return "\n".join(lines)

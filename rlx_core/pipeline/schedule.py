@@ -1,7 +1,9 @@
 """The order in which a program runs its nodes.
 
-Graphs are built in an order that works, so the default is to keep it. The memory-aware order runs, among the nodes that
-are ready, the one that frees most; ties go to the earlier node, so every order here is a function of the graph alone.
+Graphs are built in an order that works, so the default keeps it, but for nodes that only relieve: one that frees at least the
+bytes that it adds runs as soon as it can. So a gradient is used up while it is in cache, not at the end of the step where the
+program says so. The memory-aware order runs, among the nodes that are ready, the one that frees most; ties go to the earlier
+node. Every order here is a function of the graph alone.
 """
 
 from __future__ import annotations
@@ -14,14 +16,60 @@ from rlx_core.ir.graph import Graph, Node, Value
 
 __all__ = ["Order", "schedule"]
 
-Order = Literal["insertion", "memory"]
+Order = Literal["insertion", "relief", "memory"]
 
 
-def schedule(graph: Graph, order: Order = "insertion") -> tuple[Node, ...]:
+def schedule(graph: Graph, order: Order = "relief") -> tuple[Node, ...]:
     """The nodes that a run computes, operands first: no leaves, and nothing pure that no output needs."""
     needed = _needed(graph)
     nodes = tuple(n for n in graph.nodes if n in needed and not n.is_leaf)
-    return nodes if order == "insertion" else _memory_aware(graph, nodes)
+    if order == "insertion":
+        return nodes
+    return _relieving(graph, nodes) if order == "relief" else _memory_aware(graph, nodes)
+
+
+def _relieving(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The graph's own order, in which nodes that add no bytes come as early as they can."""
+    inside = frozenset(nodes)
+    readers: dict[Value, set[Node]] = {v: {u for u in users if u in inside} for v, users in graph.uses.items()}
+    after = _dependents(nodes)
+    waiting = dict.fromkeys(nodes, 0)
+    for dependents in after.values():
+        for node in dependents:
+            waiting[node] += 1
+    ready: dict[Node, None] = {}
+    done: dict[Node, None] = {}
+
+    def run(node: Node) -> None:
+        done[node] = None
+        ready.pop(node, None)
+        for value in dict.fromkeys(node.present()):
+            readers[value].discard(node)
+        for dependent in after[node]:
+            waiting[dependent] -= 1
+            if not waiting[dependent]:
+                ready[dependent] = None
+
+    for node in nodes:
+        if node in done:
+            continue
+        run(node)
+        while (relief := next((n for n in ready if _relieves(n, readers, graph.output_set)), None)) is not None:
+            run(relief)
+    return tuple(done)
+
+
+def _relieves(node: Node, readers: dict[Value, set[Node]], outputs: frozenset[Value]) -> bool:
+    """Whether a node adds no bytes, and is the last to read a leaf that its result may want to take over."""
+    freed = 0
+    for value in dict.fromkeys(node.present()):
+        is_last = len(readers[value]) == 1
+        if value.node.is_leaf:
+            if not is_last and value.type in node.types:
+                return False
+        elif is_last and value not in outputs:
+            freed += _known(value.type.nbytes)
+    return 0 < freed >= sum(_known(t.nbytes) for t in node.types)
 
 
 def _needed(graph: Graph) -> frozenset[Node]:

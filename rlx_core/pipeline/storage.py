@@ -131,8 +131,9 @@ class Reuse:
                 found.append(Delivery("donor", wanted))
             elif root not in self.outlets.own or root in handed or not covers_root(value, self.aliases):
                 found.append(Delivery("copy"))
-            elif storage is not None and storage.home in self.outlets.donors:
-                found.append(Delivery("donor", storage.home))
+            elif storage is not None and storage.home is not None and storage.home in self.outlets.donors:
+                is_alike = storage.home.type == value.type
+                found.append(Delivery("donor", storage.home) if is_alike else Delivery("copy"))
             else:
                 found.append(Delivery("own"))
             handed.add(root)
@@ -141,23 +142,28 @@ class Reuse:
     # ------------------------------------------------------------------------------------ the conditions
 
     def _take_over(self, index: int, node: Node, kernel: Kernel) -> None:
-        result = node.results[0]
-        if result in self.aliases or not result.type.nbytes:
-            return
-        for position in kernel.in_place:
-            operand = node.operands[position] if position < len(node.operands) else None
-            if operand is None or not self._may_take(index, node, kernel, position, operand):
+        taken: dict[int, int] = {}
+        for number, result in enumerate(node.results if kernel.is_generated else node.results[:1]):
+            if result in self.aliases or not result.type.nbytes:
                 continue
-            storage = self.storages[self.root_of(operand)]
-            storage.members.append(result)
-            if storage.home is None and result in self.outlets.own:
-                storage.home = result
-            self.storages[result] = storage
-            self.in_place[node] = {0: position}
-            return
+            for position in kernel.in_place:
+                operand = node.operands[position] if position < len(node.operands) else None
+                if operand is None or not self._may_take(index, node, kernel, position, result, operand):
+                    continue
+                storage = self.storages[self.root_of(operand)]
+                if any(self.storages[node.results[other]] is storage for other in taken):
+                    continue
+                storage.members.append(result)
+                if storage.home is None and result in self.outlets.own:
+                    storage.home = result
+                self.storages[result] = storage
+                taken[number] = position
+                break
+        if taken:
+            self.in_place[node] = taken
 
-    def _may_take(self, index: int, node: Node, kernel: Kernel, position: int, operand: Value) -> bool:
-        result, root = node.results[0], self.root_of(operand)
+    def _may_take(self, index: int, node: Node, kernel: Kernel, position: int, result: Value, operand: Value) -> bool:
+        root = self.root_of(operand)
         is_same_map = (
             operand.type.shape == result.type.shape
             and operand.type.dtype.itemsize == result.type.dtype.itemsize
@@ -188,7 +194,11 @@ class Reuse:
         if home is None or result not in self.outlets.own:
             return True
         target = self.outlets.own[result]
-        return home is target or (target is None and home not in frozenset(self.outlets.wanted.values()))
+        if home is target:
+            return True
+        # A caller gets a donated buffer back as the array that it was, so what is delivered there has its type.
+        is_spare = target is None and home not in frozenset(self.outlets.wanted.values())
+        return is_spare and (home not in self.outlets.donors or home.type == result.type)
 
     def _move_into_donors(self) -> None:
         """Compute an output in the donated leaf it replaces, if that leaf was last read before."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from rlx_core.contributions import KINDS, Contribution
+from attrs import evolve
+
+from rlx_core.contributions import KINDS, Contribution, KernelSpec
 from rlx_core.errors import ConfigError, CycleError, DeviceUnavailableError, Fact, PluginError
 from rlx_core.plugins import ordering
 from rlx_core.plugins.collect import Claim
@@ -28,7 +31,7 @@ def freeze(
         unavailable: For plugins whose device is out of reach, by entry key, the reason.
     """
     rivals: dict[Key, list[Claim]] = {}
-    for claim in sorted(claims, key=lambda each: (each.kind, each.name, each.entry.key)):
+    for claim in sorted(told_apart(claims, policy), key=lambda each: (each.kind, each.name, each.entry.key)):
         rivals.setdefault((claim.kind, claim.name), []).append(claim)
     won: dict[Key, Claim] = {}
     refused: dict[Key, Refusal] = {}
@@ -52,6 +55,25 @@ def freeze(
         overrides=tuple(overrides),
         absent=tuple(absent),
     )
+
+
+def told_apart(claims: Iterable[Claim], policy: PluginPolicy) -> Iterator[Claim]:
+    """The claims, kernel tables that several plugins offer at one address with their plugin's name in their own.
+
+    Nobody chose such a name, so there is nothing to contest; and a target must not lose kernels because two packages that
+    extend it met. A configuration that chooses one all the same is heard.
+    """
+    found = list(claims)
+    times = Counter(claim.name for claim in found if claim.kind == "kernels")
+    owners = Counter((claim.name, claim.entry.name) for claim in found if claim.kind == "kernels")
+    for claim in found:
+        if claim.kind != "kernels" or times[claim.name] == 1 or claim.name in policy.override:
+            yield claim
+            continue
+        assert isinstance(claim.record, KernelSpec), "the kind of each record was checked when it was collected"
+        plugin, distribution = claim.entry.name, claim.entry.distribution
+        record = evolve(claim.record, owner=plugin if owners[claim.name, plugin] == 1 else f"{distribution}.{plugin}")
+        yield evolve(claim, name=record.name, record=record)
 
 
 def decide(

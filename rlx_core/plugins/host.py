@@ -11,6 +11,7 @@ from rlx_core.contributions.validators import BARE_NAME
 from rlx_core.errors import Fact, PluginError, nearest
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
+from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
 from rlx_core.plugins.explain import mending, unknown_suffix
 from rlx_core.plugins.freeze import freeze
@@ -18,6 +19,7 @@ from rlx_core.plugins.index import installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Registry
+from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
 from rlx_core.plugins.survey import status
 
@@ -118,6 +120,17 @@ class PluginHost:
             self._activate(self._at_once)
             self._activate(self.entries)
             return self.registry()
+
+    def stamp(self) -> str | None:
+        """What stands for the active plugins in the key of a cache: who they are, and the state of their code.
+
+        `None` where that cannot be known without running them: for a plugin that is an object or a lone file.
+        """
+        with self._lock:
+            registry = self.registry()
+            active = [entry for entry in self.entries if entry.key in self._collected]
+        code = stamp_of(packages_of(active))
+        return None if code is None else sha256([registry.hash, code])
 
     def survey(self, load: bool = True) -> list[PluginStatus]:
         """Every known plugin and what has become of it. Works however many of them are broken.

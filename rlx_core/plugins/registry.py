@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -142,14 +141,7 @@ class Registry:
             raise error.with_fact(Fact("plugin", self.owner(kind, name))) from error.__cause__
 
     def kernels_for(self, target: str) -> list[KernelSpec]:
-        """Every kernel table for a target, whoever gives it, in order.
-
-        Tables that two plugins claim under one name are left out, with a warning that names both: a target must not become
-        unusable because two packages that extend it met.
-        """
-        for (kind, name), refusal in self.refused.items():
-            if kind == "kernels" and name.partition(":")[0] == target:
-                warnings.warn(str(refusal.error()), RuntimeWarning, stacklevel=3)
+        """Every kernel table for a target, whoever gives it, in order."""
         return [record for record in self.kernels.values() if record.target == target]
 
     def legalizations_for(self, target: str) -> list[LegalizationSpec]:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx_core.ir.graph import Graph, ambient_builder
+from rlx_core.pipeline.forward import prepare_with
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
+from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import trace as _trace
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
@@ -34,7 +36,8 @@ def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
         function: Any Python function of pytrees of arrays.
         args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
     """
-    return _trace(function, args, kwargs).graph
+    with preparing(prepare_with(None, None)):
+        return _trace(function, args, kwargs).graph
 
 
 def value_and_grad(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rlx_core.errors import CacheError
+from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.pipeline.config import CacheConfig, Configuration
 from rlx_core.pipeline.lru import LruCache
 from rlx_core.runtime.disk import DiskCache, cache_directory
@@ -62,11 +63,13 @@ class CompileCache:
     Args:
         capacity: How many programs to keep in memory.
         disk: Where their bytes are kept between processes, or `None`.
+        objects: Where backends keep machine code, or `None`.
     """
 
-    def __init__(self, capacity: int = 128, disk: DiskCache | None = None) -> None:
+    def __init__(self, capacity: int = 128, disk: DiskCache | None = None, objects: ObjectStore | None = None) -> None:
         self.memory: LruCache[str, object] = LruCache(capacity)
         self.disk = disk
+        self.objects = objects
 
     def get_or_compile(
         self,
@@ -118,15 +121,16 @@ def default_cache(configuration: Configuration) -> CompileCache:
     settings = configuration.cache
     with _lock:
         if settings not in _caches:
-            _caches[settings] = CompileCache(settings.entries, disk_cache(settings) if settings.disk else None)
+            files = [disk_cache(settings, kind) if settings.disk else None for kind in ("programs", "objects")]
+            _caches[settings] = CompileCache(settings.entries, *files)
         return _caches[settings]
 
 
-def disk_cache(settings: CacheConfig) -> DiskCache | None:
+def disk_cache(settings: CacheConfig, kind: str) -> DiskCache | None:
     """The files of a cache; where they cannot be kept safely, a warning says why and programs stay in memory."""
     base = Path(settings.directory) if settings.directory else cache_directory()
     try:
-        return DiskCache(base / "programs", max_nbytes=settings.limit)
+        return DiskCache(base / kind, max_nbytes=settings.limit)
     except CacheError as error:
-        warnings.warn(f"programs are not kept on disk: {error.message}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{kind} are not kept on disk: {error.message}", RuntimeWarning, stacklevel=2)
         return None

@@ -7,7 +7,7 @@ meets; parameters are bound once and shared by all of them, and by all clones.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
+from rlx_core.runtime.straight import Door
 
 __all__ = ["Executable"]
 
@@ -40,11 +41,13 @@ class Weights:
 
 @define(eq=False)
 class Bound:
-    """A program for one binding of the sizes, and the version of the weights that it has."""
+    """A program for one binding of the sizes, the version of the weights that it has, and its entry for them once it ran."""
 
     program: Program
     lir: Lir
     version: int = -1
+    entry: Callable[..., Any] | None = None
+    has_run: bool = False
 
 
 @define(eq=False)
@@ -53,6 +56,8 @@ class Shared:
 
     weights: Weights = field(factory=Weights)
     programs: dict[DimBinding, Bound] = field(factory=dict)
+    latest: Bound | None = None
+    door: Door = field(factory=Door)
     lock: threading.Lock = field(factory=threading.Lock)
 
 
@@ -67,7 +72,6 @@ class Executable:
         self._shared = shared or Shared()
         self._handles: dict[str, np.ndarray] = {}
         self._handle_lock = threading.Lock()
-        self._latest = compiled.lir
         manifest = compiled.lir.manifest
         self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
         self._params = {e.name: _declared(e, compiled) for e in manifest.params}
@@ -80,7 +84,19 @@ class Executable:
     @property
     def report(self) -> Report:
         """What was compiled: stages, passes, memory, which plugin serves which op; for the sizes of the latest run."""
-        return self._compiled.report_for(self._latest)
+        latest = self._shared.latest
+        return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
+
+    @property
+    def _planned(self) -> Lir:
+        """The plan of the latest run; before any, the compiled one."""
+        latest = self._shared.latest
+        return self._compiled.lir if latest is None else latest.lir
+
+    @property
+    def door(self) -> Door:
+        """Where the entry of the latest program stands open, for calls that need no checking."""
+        return self._shared.door
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -101,6 +117,23 @@ class Executable:
     def lir(self) -> Lir:
         """The plan: with symbolic sizes, the template that is specialised for each binding."""
         return self._compiled.lir
+
+    def emit(self, level: str, step: int | str | None = None) -> str:
+        """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
+
+        With symbolic sizes, what is below `lir` is of the latest run.
+
+        Args:
+            level: Which; an unknown one is answered with those that there are.
+            step: The number of one step of the plan, or an op or a kernel whose steps are meant.
+
+        Raises:
+            UnknownNameError: The target has no such level, or the plan no such step.
+            ConfigError: Sizes are still unknown.
+        """
+        from rlx_core.pipeline.emission import Planned, emit  # here, because programs are run more often than printed
+
+        return emit(Planned(self._planned, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:
@@ -127,6 +160,7 @@ class Executable:
         with self._shared.lock:
             now = self._shared.weights
             self._shared.weights = Weights({**now.arrays, **ready}, now.version + 1)
+            self._shared.door.entry = None
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
         """Bind one parameter from little-endian bytes.
@@ -154,6 +188,14 @@ class Executable:
 
     def run_slots(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """The outputs for inputs in manifest order; handles take no part."""
+        entry = self._shared.door.entry
+        if entry is not None:
+            outputs: tuple[np.ndarray, ...] = entry(*arrays)
+            if outputs is not NotImplemented:
+                return outputs
+        return self._run_checked(arrays)
+
+    def _run_checked(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
         if len(arrays) != len(self._entries):
             raise MissingInputError(
                 f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
@@ -161,7 +203,12 @@ class Executable:
         ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
         if self._has_donations:
             ready = separated(self._entries, ready)
-        return tuple(self._program(ready).run(ready))
+        bound = self._bound(ready)
+        results = NotImplemented if bound.entry is None else bound.entry(*ready)
+        if results is NotImplemented:
+            results = tuple(bound.program.run(ready))
+        self._open(bound)
+        return results
 
     def run_flat(self, arrays: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
         """The outputs as one-dimensional arrays, for inputs given as flat arrays; sizes are inferred from lengths.
@@ -239,7 +286,18 @@ class Executable:
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
 
-    def _program(self, arrays: Sequence[np.ndarray]) -> Program:
+    def _open(self, bound: Bound) -> None:
+        """Let plain calls go straight to a program that has just run: by then its frame can become the entry's."""
+        shared = self._shared
+        with shared.lock:
+            if bound.version != shared.weights.version:
+                return
+            if not bound.has_run:
+                bound.has_run = True
+                bound.entry = bound.program.entry()
+            shared.door.entry = bound.entry
+
+    def _bound(self, arrays: Sequence[np.ndarray]) -> Bound:
         shared = self._shared
         with shared.lock:
             weights = shared.weights
@@ -250,10 +308,11 @@ class Executable:
                 lir = self._compiled.specialize(binding)
                 bound = shared.programs[binding] = Bound(self._compiled.program_for(lir), lir)
             if bound.version != weights.version:
+                bound.entry, bound.has_run = None, False
                 bound.program.bind(_prepared(bound.lir, weights))
                 bound.version = weights.version
-            self._latest = bound.lir
-            return bound.program
+            shared.latest = bound
+            return bound
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
         if not self._compiled.is_template:

@@ -18,10 +18,13 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compile import Config, compile_graph
+from rlx_core.pipeline.forward import prepare_with
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.straight import StraightCall
+from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import Trace, function_name, is_static_leaf, not_an_array, trace
 from rlx_core.transforms.tree import bind_arguments, flatten_arguments, same_structure
 
@@ -41,6 +44,7 @@ class Variant:
     executable: Executable
     traced: Trace
     inputs: tuple[int, ...]
+    straight: StraightCall
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         results = self.executable.run_slots([leaves[i] for i in self.inputs])
@@ -57,17 +61,29 @@ class Jitted(Generic[P, R]):
         self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
         self._variants: dict[Any, Variant] = {}
         self._lock = threading.Lock()
+        self._straight: StraightCall | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
+        straight = self._straight
+        if straight is not None and not kwargs:
+            found: R = straight(args)
+            if found is not NotImplemented:
+                return found
+        return self._checked(args, kwargs)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         leaves, tree = flatten_arguments(bind_arguments(self._function, args, kwargs))
         key = (tree, *map(_leaf_key, tree.names, leaves))
         variant = self._variants.get(key)
         if variant is None:
             with self._lock:
                 variant = self._variants.get(key) or self._compile(key, args, kwargs)
-        return variant(leaves)
+        results = variant(leaves)
+        if not kwargs:
+            self._straight = variant.straight  # names and positions are one only where all arguments are by position
+        return results
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A compiled function in a class is a method, like any function."""
@@ -90,7 +106,8 @@ class Jitted(Generic[P, R]):
         return self.executables[-1].report
 
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        traced = trace(self._function, args, kwargs)
+        with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
+            traced = trace(self._function, args, kwargs)
         self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
         donations = next_values(donated, traced)
@@ -98,7 +115,9 @@ class Jitted(Generic[P, R]):
             compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options})
         )
         inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
-        variant = self._variants[key] = Variant(executable, traced, inputs)
+        tree, *_ = key
+        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results)
+        variant = self._variants[key] = Variant(executable, traced, inputs, straight)
         if len(self._variants) == _MANY_VARIANTS:
             scalars = [leaf.name for leaf in traced.leaves if leaf.role == "static"]
             reason = f"; {', '.join(scalars)} is a Python scalar, each value of which is compiled" if scalars else ""
@@ -106,7 +125,7 @@ class Jitted(Generic[P, R]):
                 f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
                 "values that vary, or compile with symbolic sizes",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return variant
 
@@ -198,8 +217,16 @@ class CompiledFunction:
         self._wanted = flatten_arguments({n: arguments[n] for n in free})[1]
         roles = {leaf.name: leaf for leaf in traced.leaves}
         self._leaves = [roles[name] for name in self._wanted.names]
+        self._straight = StraightCall.of(executable.door, self._wanted, self._leaves, traced.results)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            found = self._straight(args)
+            if found is not NotImplemented:
+                return found
+        return self._checked(args, kwargs)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         leaves, tree = flatten_arguments(self._named(args, kwargs))
         same_structure(self._traced.graph.name, self._wanted, tree)
         arrays = []
@@ -217,6 +244,10 @@ class CompiledFunction:
     def report(self) -> Report:
         """What was compiled; after a run, for the sizes of the latest run."""
         return self.executable.report
+
+    def emit(self, level: str, step: int | str | None = None) -> str:
+        """What was compiled, as text at a level: `mir`, `lir`, `loops`, then the target's own; see `Executable.emit`."""
+        return self.executable.emit(level, step)
 
     def rebind(self, **parameters: Any) -> None:
         """Bind other arrays to the function's parameters, argument by argument, with the same structure and types.
@@ -287,7 +318,8 @@ def compile_function(
     """
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
+    with preparing(prepare_with(config, host)):
+        traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
     leaves, tree = flatten_arguments(named)
     executable = Executable(compiled)

@@ -6,13 +6,18 @@ and as the sweep inside it (`backward`, `pushforward`, `batch_into`), which work
 on Python functions (`functional.py`) is made of the same pieces.
 """
 
-from rlx_core.transforms.batch import batch_into, vmap_graph, vmap_with_values
-from rlx_core.transforms.engine import STANDARD, Engine
-from rlx_core.transforms.jvp import jvp_graph, jvp_with_values
-from rlx_core.transforms.linearize import Linearized, linearize
-from rlx_core.transforms.prepare import copy_prepared, inline_calls, prepare
-from rlx_core.transforms.sweeps import backward, pushforward
-from rlx_core.transforms.vjp import grad_with_loss, vjp_graph, vjp_with_values
+from typing import TYPE_CHECKING
+
+from rlx_core.public import lazy_names
+
+if TYPE_CHECKING:
+    from rlx_core.transforms.batch import batch_into, vmap_graph, vmap_with_values
+    from rlx_core.transforms.engine import STANDARD, Engine
+    from rlx_core.transforms.jvp import jvp_graph, jvp_with_values
+    from rlx_core.transforms.linearize import Linearized, linearize
+    from rlx_core.transforms.prepare import copy_prepared, inline_calls, prepare
+    from rlx_core.transforms.sweeps import backward, pushforward
+    from rlx_core.transforms.vjp import grad_with_loss, vjp_graph, vjp_with_values
 
 __all__ = [
     "STANDARD",
@@ -33,3 +38,28 @@ __all__ = [
     "vmap_graph",
     "vmap_with_values",
 ]
+
+if not TYPE_CHECKING:
+    # A traced program that nobody differentiates needs none of them.
+    __getattr__, __dir__, _ = lazy_names(
+        __name__,
+        {
+            "batch_into": "rlx_core.transforms.batch",
+            "vmap_graph": "rlx_core.transforms.batch",
+            "vmap_with_values": "rlx_core.transforms.batch",
+            "STANDARD": "rlx_core.transforms.engine",
+            "Engine": "rlx_core.transforms.engine",
+            "jvp_graph": "rlx_core.transforms.jvp",
+            "jvp_with_values": "rlx_core.transforms.jvp",
+            "Linearized": "rlx_core.transforms.linearize",
+            "linearize": "rlx_core.transforms.linearize",
+            "copy_prepared": "rlx_core.transforms.prepare",
+            "inline_calls": "rlx_core.transforms.prepare",
+            "prepare": "rlx_core.transforms.prepare",
+            "backward": "rlx_core.transforms.sweeps",
+            "pushforward": "rlx_core.transforms.sweeps",
+            "grad_with_loss": "rlx_core.transforms.vjp",
+            "vjp_graph": "rlx_core.transforms.vjp",
+            "vjp_with_values": "rlx_core.transforms.vjp",
+        },
+    )

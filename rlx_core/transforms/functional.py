@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
@@ -21,6 +21,7 @@ from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.plugins import default_host
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
@@ -82,6 +83,10 @@ class Call:
         bindings |= {n: as_value(builder, a) for n, a in zip(extra, added, strict=True)}
         return inline(builder, graph, bindings)
 
+    def prepared(self) -> Call:
+        """The call with its function prepared for reverse differentiation."""
+        return evolve(self, traced=evolve(self.traced, graph=prepared(self.traced.graph)))
+
     def returned(self, outputs: Sequence[Any]) -> Any:
         """What the function returns, with these leaves."""
         return self.traced.results.unflatten(outputs)
@@ -132,7 +137,7 @@ def value_and_grad(
     """The function that returns `(value, gradients)`; see `rlx.value_and_grad`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        call = enter("value_and_grad", function, args, kwargs)
+        call = enter("value_and_grad", function, args, kwargs).prepared()
         chosen = call.select("grad", argnums)
         wrt = call.differentiable("grad", chosen)
         graph = call.traced.graph
@@ -178,7 +183,7 @@ def grad(
 
 def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
-    call = enter("vjp", function, primals, {})
+    call = enter("vjp", function, primals, {}).prepared()
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
     graph = vjp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import define, field
+
 from rlx_core.errors import DtypeError, Fact, ShapeError
 from rlx_core.ir.graph import Builder, Node, Value, as_results
 from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.padded_sums import is_padded, sum_of_padded
 from rlx_core.transforms.engine import (
     STANDARD,
     Engine,
@@ -53,10 +56,10 @@ def backward(
     Raises:
         MissingRuleError: An op on the way has no rule and none can be derived, or its rule leaves out an operand.
     """
-    reached = dict(cotangents)
+    sums = Sums(engine, builder, dict(cotangents))
     active = None if wrt is None else dependents(nodes, wrt)
     for node in reversed(nodes):
-        g = [reached.get(r, ZERO) for r in node.results]
+        g = [sums.get(r) for r in node.results]
         wanted = [
             v is not None and v.dtype.is_differentiable and (active is None or v in active) for v in node.operands
         ]
@@ -64,9 +67,44 @@ def backward(
             continue
         with rule_for(engine, builder, node, "vjp"):
             for operand, cotangent in pull(engine, builder, node, g, wanted):
-                before = reached.get(operand)
-                reached[operand] = cotangent if before is None else before + cotangent
-    return reached
+                sums.add(operand, cotangent)
+    return sums.finished()
+
+
+@define(eq=False)
+class Sums:
+    """The cotangents that a sweep has reached: contributions are added as they come, in the order of the sweep.
+
+    Padded ones wait until the value's own turn, because together they may be a concatenation (`ops/padded_sums.py`).
+    """
+
+    engine: Engine
+    builder: Builder
+    reached: dict[Value, Value]
+    padded: dict[Value, list[Value]] = field(factory=dict)
+
+    def add(self, value: Value, cotangent: Value) -> None:
+        """Take in a contribution; its operations go where the rule's go."""
+        if is_padded(cotangent):
+            self.padded.setdefault(value, []).append(cotangent)
+            return
+        before = self.reached.get(value)
+        self.reached[value] = cotangent if before is None else before + cotangent
+
+    def get(self, value: Value) -> Value | Zero:
+        """The cotangent of a value to which nothing more will be contributed."""
+        parts = self.padded.pop(value, None)
+        if parts is not None:
+            with rule_for(self.engine, self.builder, value.node, "vjp"):
+                total, before = sum_of_padded(parts), self.reached.get(value)
+                self.reached[value] = total if before is None else before + total
+        return self.reached.get(value, ZERO)
+
+    def finished(self) -> dict[Value, Value]:
+        """All cotangents; nothing waits any more."""
+        for value in list(self.padded):
+            self.get(value)
+        return self.reached
 
 
 def pull(

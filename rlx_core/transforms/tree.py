@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import optree
@@ -28,6 +29,14 @@ class Tree:
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """The pytree with these leaves."""
         return optree.tree_unflatten(self.structure, leaves)
+
+    def packer(self) -> Callable[[tuple[Any, ...]], Any]:
+        """`unflatten` for a tuple of leaves, made for many calls: one leaf and a tuple of leaves take no detour."""
+        if self.structure.is_leaf():
+            return itemgetter(0)
+        if self.structure.type is tuple and all(child.is_leaf() for child in self.structure.children()):
+            return tuple  # the tuple of leaves itself
+        return self.unflatten
 
 
 def flatten(tree: Any, prefix: str = "") -> tuple[list[Any], Tree]:

@@ -18,6 +18,7 @@ from rich.console import Console
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, not an installed package
 
+from benchmarks import runner  # noqa: E402
 from benchmarks.case import Case, Program  # noqa: E402
 from benchmarks.cases import CASES, chosen  # noqa: E402
 from benchmarks.measure import Timing, disagreement, measure, verify_threads  # noqa: E402
@@ -82,7 +83,7 @@ def test_the_ratio_is_to_the_fastest_peer() -> None:
     assert (found.best_peer, found.ratio) == ("fast", 0.5)
     (row,) = rows_of([found])
     assert json.loads(json.dumps(row))["peers"] == {"slow": 4.0, "fast": 2.0}
-    assert row.keys() >= {"case", "rlx_ms", "peers", "ratio_to_best_peer"}
+    assert list(row) == ["case", "rlx_ms", "peers", "ratio_to_best_peer"]
     assert rows_of([outcome(1.0)])[0]["ratio_to_best_peer"] is None
 
 
@@ -121,3 +122,69 @@ def test_cases_agree_with_numpy_and_a_broken_peer_is_left_out(name: str) -> None
     assert result.left_out[-1] == "broken has no program: RuntimeError: no such kernel"
     assert not [said for said in result.left_out if "disagrees" in said]
     assert result.rlx.median > 0
+
+
+def text_of(outcomes: list[Outcome]) -> str:
+    console = Console(width=110, record=True, file=io.StringIO())
+    console.print(table(outcomes))
+    return console.export_text()
+
+
+def test_the_part_of_a_limit_is_that_of_as_many_threads() -> None:
+    limited = Outcome(
+        case(work=(2.0, "GFLOP/s"), limit="peak"),
+        Timing((10.0,), 1.0),
+        {},
+        (),
+        {1: 125.0, 2: 250.0},
+        2,
+        Timing((20.0,), 1.0),
+    )
+    said = text_of([limited])
+    assert "200 GFLOP/s, 80 % of peak" in said  # 2 G in 10 ms, of 250
+    assert "rlx, 1 thread" in said
+    assert "100 GFLOP/s, 80 % of peak" in said  # 2 G in 20 ms, of 125
+
+
+def test_limits_are_measured_in_the_rounds_of_their_case() -> None:
+    fixed = Program(lambda: None, lambda: [np.ones(3)])
+    limited = case(work=(1.0, "GB/s"), limit="copy", single=lambda data: fixed)
+    found = one(limited, [], Settings((), False, 2, 0.0, 1, Path("unused")))
+    assert set(found.limits) == {1, 2}
+    assert all(rate > 0 for rate in found.limits.values())
+    assert found.single is not None
+    assert found.peers == {}
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_what_was_timed_is_published_when_a_run_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, done: int
+) -> None:
+    cases = [case() for _ in range(3)]
+    results = iter([outcome(1.0)] * done)
+
+    def stopped(*_: Any) -> Outcome:
+        try:
+            return next(results)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(runner, "chosen", lambda words: cases)
+    monkeypatch.setattr(runner, "one", stopped)
+    monkeypatch.setattr(runner, "machine", lambda *_: None)
+    console = Console(width=100, record=True, file=io.StringIO())
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(Settings((), False, 1, 0.0, 1, tmp_path, tmp_path / "x.json"), console)
+    said = console.export_text()
+    assert f"stopped: {done} of 3 cases were timed" in said
+    assert ("picture:" in said) == (done > 0)
+    if done:
+        assert [row["case"] for row in json.loads((tmp_path / "x.json").read_text())] == ["toy"]
+
+
+def test_a_profile_lists_the_steps_of_a_case_by_their_kernels() -> None:
+    product = next(c for c in CASES if c.name == "gemm-16x384x384")
+    said = runner.steps(product)
+    assert "GFLOP/s" in said.splitlines()[0]
+    assert "matmul(f32[16, 384], f32[384, 384]) -> f32[16, 384]" in said
+    assert runner.steps(case()) == "  no steps: it does not run in this process"

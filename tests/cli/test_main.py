@@ -28,6 +28,7 @@ Commands:
   plugins  List plugins: their state, why, and what they provide.
   ops      List ops, or show everything about one.
   passes   List passes with their options and relations.
+  compile  Compile a program, and print it at any level.
   why      Say where an op, a pass or a kernel choice comes from.
   plan     Show the pipeline that the configuration here resolves to.
   doctor   Check this installation and say what mends it.

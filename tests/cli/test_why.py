@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 RIVAL = "@hookimpl\ndef rlx_ops(): return [OpSpec('acme.double', 'acme_things:Double')]"
@@ -45,7 +47,7 @@ def test_an_op_of_a_plugin_that_failed_has_that_plugins_cause(broken) -> None:
 def test_a_pass_says_which_pipelines_use_it(acme) -> None:
     found = acme("why", "pass", "cse", "--json").json
     assert (found["name"], found["kind"]) == ("rlx.cse", "passes")
-    assert any(place.startswith("rlx.inference: mir[") for place in found["used_in"])
+    assert any(place.startswith("rlx.inference: ") and "mir[" in place for place in found["used_in"])
     assert acme("why", "pass", "algebra", "--json").json["kind"] == "rulesets"
     assert "AttributeError" in acme("why", "pass", "acme.lost", "--json").json["fault"]
     assert acme("why", "pass", "legalise").code == 2
@@ -99,3 +101,25 @@ def test_a_question_that_makes_no_sense_is_refused(acme, words, says) -> None:
     ran = acme("why", "kernel", *words, "--target", "toy")
     assert ran.code == 2
     assert says in ran.err
+
+
+def test_an_op_alone_asks_for_its_kernel(acme) -> None:
+    assert acme("why", "double", "--target", "toy").out == acme("why", "kernel", "double", "--target", "toy").out
+    assert "did you mean `double`?" in acme("why", "duoble", "--target", "toy").err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="it asks the CPU")
+def test_a_kernel_of_a_lower_tier_comes_with_the_reasons_of_the_better_ones(rlx) -> None:
+    def ask(*words: str):
+        return rlx("--plugin", "cpu=rlx_cpu.plugin", "why", *words, "--json").json
+
+    softmax = ask("softmax")
+    if softmax["tier"] != "native":
+        pytest.skip("there is no native code here")
+    assert (softmax["kernel"], softmax["not_better_because"]) == ("native_loop_rows[rlx.softmax]", None)
+    assert ask("dense_solve")["not_better_because"] == "no native kernel for it"
+    shifted = ask("matmul", "--types", "c64[4,4], c64[4,4]")
+    assert shifted["tier"] == "numpy"
+    assert "not c64" in shifted["not_better_because"]
+    out = rlx("--plugin", "cpu=rlx_cpu.plugin", "why", "dense_solve").out
+    assert "numpy: no native kernel for it" in out

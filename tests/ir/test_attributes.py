@@ -7,6 +7,7 @@ import pytest
 from attrs import evolve
 
 from rlx_core.errors import FormatError, UnknownNameError
+from rlx_core.ir.annotations import record_classes
 from rlx_core.ir.attributes import decode, encode, exact_float, read_float
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import literal
@@ -118,3 +119,9 @@ def test_an_unknown_op_is_named_with_its_nearest(ops):
     with pytest.raises(UnknownNameError, match=r"rlx\.softmx") as error:
         decode({"op": ["rlx.softmx", 1, {}]}, ops)
     assert error.value.hint == "did you mean `rlx.softmax`?"
+
+
+def test_what_graphs_are_made_of_is_no_record_that_a_file_can_name(kinds):
+    known = record_classes(kinds["Everything"])
+    assert "Window" in known
+    assert not known.keys() & {"Graph", "Node", "Builder", "Origin", "Literal", "TensorType", "DType", "Expr"}

@@ -299,8 +299,8 @@ def test_the_report_gives_totals_then_who_lies_where(fake_target):
         memory_report(lir)
         == """\
 arena               152 bytes  1.000 of the lower bound (152)
-unshared            280 bytes  without sharing
-saved               128 bytes
+unshared            320 bytes  without sharing
+saved               168 bytes
 views                 0 values  in the bytes of others
 
     offset         size  steps        value

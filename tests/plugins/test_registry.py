@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -336,19 +337,20 @@ def test_a_plugin_cannot_draw_rlx_own_passes_into_a_cycle(make):
         host.require("passes", "acme.p")
 
 
-def test_kernel_tables_that_two_plugins_claim_are_left_out_with_a_warning_that_names_both():
-    class Acme:
-        @hookimpl
-        def rlx_kernels(self):
-            return [KernelSpec("cpu", "json:loads")]
+def test_kernel_tables_that_two_plugins_offer_at_one_address_have_their_plugins_names(make):
+    def offers(name):
+        return make.entry(name, make.module(name, rlx_kernels=lambda: [KernelSpec("cpu", "json:loads")]))
 
-    class Other:
-        @hookimpl
-        def rlx_kernels(self):
-            return [KernelSpec("cpu", "json:loads")]
+    host = make.host(offers("acme"), offers("other"))
+    registry = host.activate_all()
 
-    registry = PluginHost([Acme(), Other()], builtin=False).activate_all()
-
-    with pytest.warns(RuntimeWarning, match=r"(?s)(Acme|acme).*(Other|other)"):
-        assert registry.kernels_for("cpu") == []
+    assert [spec.name for spec in registry.kernels_for("cpu")] == ["cpu:json:loads@acme", "cpu:json:loads@other"]
+    assert [registry.owner("kernels", spec.name).plugin for spec in registry.kernels_for("cpu")] == ["acme", "other"]
+    assert registry.load("kernels", "cpu:json:loads@other") is json.loads
     assert registry.kernels_for("tpu") == []
+    assert not registry.refused
+
+
+def test_a_kernel_table_that_one_plugin_offers_keeps_its_name(make):
+    host = make.host(make.entry("acme", make.module("acme", rlx_kernels=lambda: [KernelSpec("cpu", "json:loads")])))
+    assert [spec.name for spec in host.activate_all().kernels_for("cpu")] == ["cpu:json:loads"]

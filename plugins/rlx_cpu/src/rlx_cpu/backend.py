@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Backend, Program, Target
+from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Program, Target
 from rlx_cpu import tier
 from rlx_cpu.oracle import OracleProgram
+from rlx_cpu.poison import Guard, guarded
 from rlx_cpu.program import NumpyProgram
 
 __all__ = ["CpuBackend"]
@@ -29,14 +30,31 @@ class CpuBackend(Backend):
             alignment=64,  # a cache line, and the widest vector of AVX-512
             accepts_views=True,
             properties=tier.properties(options),
+            tiers=tier.tiers(options),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
         chosen = options.get("options", {})
         if chosen.get("cpu.oracle"):
             return OracleProgram(lir)
-        found = tier.native_program(lir, target.kernels, chosen)
-        return NumpyProgram(lir, target.kernels) if found is None else found
+        guard = None
+        if chosen.get("cpu.poison"):
+            lir = guarded(lir)
+            guard = Guard(lir)
+        found = tier.native_program(lir, target.kernels, chosen, guard)
+        return NumpyProgram(lir, target.kernels, guard=guard) if found is None else found
+
+    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
+        with tier.keeping(objects, options.get("options", {})):
+            return self.compile(lir, target, options)
+
+    def levels(self, target: Target) -> tuple[Level, ...]:
+        return tier.levels(target)
+
+    def emit(
+        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
+    ) -> Sequence[Listing]:
+        return tier.listings(lir, options.get("options", {}), level, steps)
 
     def devices(self) -> list[str]:
         return [platform.processor() or platform.machine()]

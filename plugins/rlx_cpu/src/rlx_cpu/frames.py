@@ -7,7 +7,7 @@ and views of them are filled in per run, everything else once; a frame made befo
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,10 +50,18 @@ class Frames:
         lir: The program.
         shared: The bound parameters.
         viewed: Places whose arrays are read in Python, so that views of inputs and outputs are made for them; all if `None`.
+        output: Makes the array of an output from its shape, its dtype and what it is called.
     """
 
-    def __init__(self, lir: Lir, shared: Shared, viewed: Collection[int] | None = None) -> None:
+    def __init__(
+        self,
+        lir: Lir,
+        shared: Shared,
+        viewed: Collection[int] | None = None,
+        output: Callable[[tuple[int, ...], np.dtype, str], np.ndarray] = empty,
+    ) -> None:
         self.lir = lir
+        self._output = output
         self.shared = shared
         self.places: dict[Value, int] = {}
         for node in lir.graph.nodes:
@@ -90,7 +98,7 @@ class Frames:
         for place, array in zip(self.inputs, inputs, strict=True):
             arrays[place] = usable(array)
         for place, shape, dtype in self.fresh:
-            arrays[place] = empty(shape, dtype, "an output")
+            arrays[place] = self._output(shape, dtype, "an output")
         for place, root, shape, dtype, offset, strides in self._per_run_views:
             arrays[place] = view(arrays[root], shape, dtype, offset, strides)
 
@@ -111,6 +119,10 @@ class Frames:
     def delivered(self) -> frozenset[int]:
         """The places that outputs are read from."""
         return frozenset(place for place, _, _ in self._deliveries)
+
+    def outputs_of(self, frame: Frame) -> list[np.ndarray]:
+        """The arrays that were made for the outputs of this run."""
+        return [frame.arrays[place] for place, *_ in self.fresh]
 
     def take(self) -> tuple[int, Frame]:
         """A frame for a run, and the version of the parameters that it holds."""

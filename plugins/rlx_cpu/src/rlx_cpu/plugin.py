@@ -35,8 +35,8 @@ def rlx_options() -> list[OptionSpec]:
         OptionSpec(
             "cpu.threads",
             int,
-            0,
-            doc="Threads that run a program; 0 is every CPU that affinity and control group leave to the process.",
+            None,
+            doc="Threads that run a program, at least 1; unset, every CPU that affinity and control groups leave to the process.",
             env="RLX_CPU_THREADS",
         ),
         OptionSpec(
@@ -52,6 +52,13 @@ def rlx_options() -> list[OptionSpec]:
             "auto",
             doc="The instruction set of native code: auto, avx512, avx2, sse2 or neon; one that the machine has.",
             env="RLX_CPU_ISA",
+        ),
+        OptionSpec(
+            "cpu.poison",
+            bool,
+            False,
+            doc="Run step by step with freed memory full of NaN and canaries between buffers, to find kernels that stray: slow.",
+            env="RLX_CPU_POISON",
         ),
         OptionSpec(
             "cpu.deterministic",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
+from rlx_cpu.arena import empty
 from rlx_cpu.frames import Frames, Shared
+from rlx_cpu.poison import Guard
+from rlx_cpu.profile import active
 
 __all__ = ["Instruction", "NumpyProgram", "instruction"]
 
@@ -57,9 +61,11 @@ def instruction(step: Step, frames: Frames, kernels: KernelTable) -> Instruction
 class NumpyProgram(Program):
     """A LIR compiled to a list of NumPy calls."""
 
-    def __init__(self, lir: Lir, kernels: KernelTable, shared: Shared | None = None) -> None:
-        self._kernels = kernels
-        self._frames = Frames(lir, shared or Shared())
+    def __init__(
+        self, lir: Lir, kernels: KernelTable, shared: Shared | None = None, guard: Guard | None = None
+    ) -> None:
+        self._kernels, self._guard = kernels, guard
+        self._frames = Frames(lir, shared or Shared(), output=empty if guard is None else guard.output)
         self._instructions = [instruction(step, self._frames, kernels) for step in lir.steps]
 
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
@@ -68,13 +74,19 @@ class NumpyProgram(Program):
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         version, frame = self._frames.take()
         try:
+            if self._guard is not None:
+                self._guard.begin(frame.arena)
             self._frames.fill(frame, inputs)
             with np.errstate(all="ignore"):  # what NumPy would warn about is what the program says: NaN, infinities
-                for each in self._instructions:
-                    each.run(frame.arrays)
+                profile = active()
+                for number, each in enumerate(self._instructions):
+                    with nullcontext() if profile is None else profile.timing(each.step):
+                        each.run(frame.arrays)
+                    if self._guard is not None:
+                        self._guard.after(number, frame.arena, self._frames.outputs_of(frame), None)
             return self._frames.deliver(frame)
         finally:
             self._frames.give_back(version, frame)
 
     def clone(self) -> NumpyProgram:
-        return NumpyProgram(self._frames.lir, self._kernels, self._frames.shared)
+        return NumpyProgram(self._frames.lir, self._kernels, self._frames.shared, self._guard)

@@ -7,20 +7,33 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_cpu.kernels import kernels
 
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
+    from rlx_cpu.poison import Guard
 
-__all__ = ["TIERS", "is_native", "kernel_table", "native_program", "properties", "reason_without", "settings"]
+__all__ = [
+    "TIERS",
+    "is_native",
+    "keeping",
+    "kernel_table",
+    "levels",
+    "listings",
+    "native_program",
+    "properties",
+    "reason_without",
+    "settings",
+    "tiers",
+]
 
 TIERS = ("auto", "native", "numpy")
 
@@ -51,12 +64,24 @@ def is_native(options: Mapping[str, Any]) -> bool:
 
 @cache
 def kernel_table(is_native: bool) -> KernelTable:
-    """All kernels of a tier: the NumPy rows, and for the native tier its own before them."""
-    if not is_native:
-        return kernels
-    from rlx_cpu.native.kernels import native
+    """All kernels of a tier: the NumPy rows, and for the native tier its own before them; imported when they are needed."""
 
-    return native.install(kernels)
+    def fill(table: KernelTable) -> None:
+        from rlx_cpu.kernels import kernels
+
+        if is_native:
+            from rlx_cpu.native.table import native
+
+            table.merge(native.before(kernels))
+        else:
+            table.merge(kernels)
+
+    return KernelTable("cpu", plugin="cpu", fill=fill)
+
+
+def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tiers that programs under these options use, best first."""
+    return ("native", "numpy") if is_native(options) else ("numpy",)
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
@@ -67,8 +92,10 @@ def properties(options: Mapping[str, Any]) -> dict[str, str]:
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
-def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> Program | None:
-    """The program on the native tier, or `None` on the other.
+def native_program(
+    lir: Lir, table: KernelTable, options: Mapping[str, Any], guard: Guard | None = None
+) -> Program | None:
+    """The program on the native tier, in poison mode if there is a guard, or `None` on the other tier.
 
     Raises:
         ConfigError: An option has a value that cannot be.
@@ -76,21 +103,53 @@ def native_program(lir: Lir, table: KernelTable, options: Mapping[str, Any]) -> 
     chosen = settings(options)
     if chosen is None:
         return None
-    from rlx_cpu.native.kernels import native
     from rlx_cpu.native.program import NativeProgram
+    from rlx_cpu.native.table import native
 
-    return NativeProgram(lir, table, native, chosen)
+    return NativeProgram(lir, table, native, chosen, guard=guard)
+
+
+@contextmanager
+def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
+    """Native code that is made inside is kept in `objects`, that of the runtime too if this process has none yet."""
+    if not is_native(options):
+        yield
+        return
+    from rlx_cpu.native import jit, pool
+
+    with jit.keeping(objects):
+        yield
+        pool.runtime()
+
+
+def levels(target: Target) -> tuple[Level, ...]:
+    """The languages of native code that a target of this backend prints; none on the NumPy tier."""
+    if target.properties["tier"] != "native":
+        return ()
+    from rlx_cpu.native.listing import LEVELS
+
+    return LEVELS
+
+
+def listings(lir: Lir, options: Mapping[str, Any], level: str, steps: Sequence[int]) -> list[Listing]:
+    """The code of some steps at one of `levels`."""
+    chosen = settings(options)
+    assert chosen is not None, "only the native tier has levels of its own"
+    from rlx_cpu.native import listing
+    from rlx_cpu.native.kernels import native
+
+    return listing.listings(lir, native, chosen, level, steps)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
     """The options of this backend, checked; `None` on the NumPy tier.
 
     Raises:
-        ConfigError: A number of threads below 0, a negative spin, a tier or an instruction set that this machine lacks.
+        ConfigError: A number of threads below 1, a negative spin, a tier or an instruction set that this machine lacks.
     """
-    threads, spin = options.get("cpu.threads", 0), options.get("cpu.spin", 200)
-    if threads < 0:
-        raise ConfigError(f"cpu.threads: must be at least 1, or 0 for all that there are, not {threads}")
+    threads, spin = options.get("cpu.threads"), options.get("cpu.spin", 200)
+    if threads is not None and threads < 1:
+        raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
     if spin < 0:
         raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
     wanted = options.get("cpu.isa", "auto")
@@ -103,4 +162,4 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     from rlx_cpu.native.steps import Settings
     from rlx_cpu.native.threads import usable_cpus
 
-    return Settings(named(wanted), threads or usable_cpus(), spin)
+    return Settings(named(wanted), usable_cpus() if threads is None else threads, spin)

@@ -38,7 +38,7 @@ class Kernel:
         return assembly(self.module, self.isa)
 
     def __call__(self, *operands: np.ndarray | None, threads: int = 1) -> tuple[np.ndarray, ...]:
-        """The results; the threads' shares are run one after the other, which no kernel can tell."""
+        """The results; parts are run one after the other, which no kernel can tell: last first, by a thread in turn."""
         results = [Guarded(p) for p in self.layout.results]
         packs = [aligned(p.pack(_present(operands[p.operand])).view(np.uint8), p.nbytes) for p in self.emitted.packs]
         hidden = {p.operand for p in self.emitted.packs if p.replaces}
@@ -46,22 +46,19 @@ class Kernel:
             None if x is None or i in hidden else x.ctypes.data for i, x in enumerate(operands)
         ]
         buffers += [r.address for r in results]
-        scratch = Guarded.bytes(self.emitted.workspace_stride * threads + self.emitted.shared_workspace)
+        scratch = Guarded.bytes(self.emitted.workspace_stride * threads + self.emitted.shared_stride)
         if self.emitted.has_workspace:
             buffers.append(scratch.address)
         buffers += [p.ctypes.data for p in packs]
-        status = np.zeros(4, np.int64)
-        if self.emitted.has_status:
-            buffers.append(status.ctypes.data)
         pointers = (ctypes.c_void_p * len(buffers))(*buffers)
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            self.code.address(self.emitted.function)
-        )
-        for tid in range(threads):
-            function(ctypes.addressof(pointers), tid, threads)
+        parts = 1 if threads == 1 else max(self.emitted.parts, threads)
+        for name in (self.emitted.prologue, self.emitted.function):
+            if name is not None:
+                function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)(self.code.address(name))
+                for part in reversed(range(parts)):
+                    function(ctypes.addressof(pointers), part, parts, part % threads)
         for guarded in (*results, scratch):
             guarded.check()
-        assert status[2] == 0, "the kernel's own status word is left at 0"
         return tuple(r.array for r in results)
 
 

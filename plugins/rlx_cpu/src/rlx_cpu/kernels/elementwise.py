@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from rlx_core.ops.activation import erf, gelu, relu, sigmoid, silu
 from rlx_core.ops.kinds import Elementwise
+from rlx_cpu.kernels import special
 from rlx_cpu.kernels.table import FLOAT, NATIVE, has_ufunc, kernels
 
 CHUNK = 1 << 14

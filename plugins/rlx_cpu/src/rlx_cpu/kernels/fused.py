@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ops.activation import gelu, relu, sigmoid, silu, tanh
 from rlx_core.ops.fused import FusedMatMulBiasAct, FusedResidualLN
 from rlx_core.pipeline.kernels import condition
+from rlx_cpu.kernels import special
 from rlx_cpu.kernels.elementwise import gelu_in_place, silu_in_place
 from rlx_cpu.kernels.linalg import product
 from rlx_cpu.kernels.normalization import normalize

@@ -31,7 +31,7 @@ from rlx_cpu.native.attention_parts import (
     register,
 )
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
-from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
+from rlx_cpu.native.build import I1, I32, I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.epilogue import Epilogue
 from rlx_cpu.native.gemm import by_size, start_of
@@ -117,7 +117,7 @@ class _Forward:
 
     def emit(self) -> Emitted:
         module, p = self.simd.module, self.problem
-        function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), self.name)
+        function = ir.Function(module, KERNEL, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         is_empty = not (p.items and p.width)
         if not is_empty:
@@ -128,16 +128,17 @@ class _Forward:
             self.name,
             workspace=0 if is_empty else self.workspace,
             uses_threads=flops >= SERIAL_PRODUCTS,
+            parts=p.parts,
             notes={"tile": f"{p.rows.size}x{p.panels.size * p.lanes}", "keys": p.block_columns},
         )
 
     def _items(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
-        buffers, tid, nthreads = arguments
+        buffers, part, parts, thread = arguments
         p, simd = self.problem, self.simd
         score_kernels, value_kernels = self._microkernels()
         operands = len(self.layout.operands)
         q, k, v, out = (pointer_at(b, buffers, i) for i in (0, 1, 2, operands))
-        own = offset(b, pointer_at(b, buffers, operands + 1), (tid, self.workspace))
+        own = offset(b, pointer_at(b, buffers, operands + 1), (thread, self.workspace))
         q_at, k_at, v_at = (self._strides(i, h) for i, h in enumerate((p.heads, p.kv_heads, p.kv_heads)))
         out_at = HeadStrides.of(self.layout.results[0], self.op.layout, p.heads)
         packed_values = offset(b, own, self.keys_nbytes)
@@ -147,7 +148,7 @@ class _Forward:
         logits = Logits(self.op, p, self.layout, simd, 3, buffers)
         held = b.alloca(I64)
         b.store(index(-1), held, align=8)
-        low, high = share(b, p.items, tid, nthreads)
+        low, high = share(b, p.items, part, parts)
         with counting(b, low, high) as item:
             row_item, rest = b.srem(item, index(p.row_items)), b.sdiv(item, index(p.row_items))
             head, batch = b.srem(rest, index(p.heads)), b.sdiv(rest, index(p.heads))

@@ -1,7 +1,8 @@
 """Attention backward: dq, dk and dv of one key head after the other, with the weights recomputed block by block.
 
-An item is a batch entry and a key head with all query heads that share it, so that dk and dv are added up by one thread, in
-one order. For each block of queries: weights p from the logits, `dp = do·vᵀ`, `du = s·slope·p·(dp - Σ p·dp)`; then
+An item is a batch entry and a key head with all query heads that share it. Where items are few, the blocks of queries of each are
+dealt out to segments, which add up dk and dv apart; a second phase adds the segments in order, so that who did which changes
+nothing. For each block of queries: weights p from the logits, `dp = do·vᵀ`, `du = s·slope·p·(dp - Σ p·dp)`; then
 `dq = du·k`, and `dk += duᵀ·q`, `dv += pᵀ·do`, which read the blocks of p and du by columns where they lie.
 """
 
@@ -28,13 +29,14 @@ from rlx_cpu.native.attention_parts import (
     fitting_dtypes,
     has_plain_empty_rows,
     least,
+    most,
     number,
     pack_head,
     register,
 )
-from rlx_cpu.native.attention_problem import TILES, AttentionProblem, HeadStrides
-from rlx_cpu.native.build import I1, I64, POINTER, VOID
-from rlx_cpu.native.contract import Emitted, Layout
+from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES, AttentionProblem, HeadStrides
+from rlx_cpu.native.build import I1, KERNEL
+from rlx_cpu.native.contract import MOST_PARTS, Emitted, Layout
 from rlx_cpu.native.epilogue import Epilogue
 from rlx_cpu.native.gemm import by_size, start_of
 from rlx_cpu.native.gemm_tiles import Cut, cut
@@ -48,6 +50,9 @@ __all__ = ["attention_backward"]
 BLOCK_NBYTES = 1 << 17
 """Bytes of a block of weights, at most, unless one tile has more."""
 
+SEGMENT_PRODUCTS = 1 << 18
+"""Fused products below which an item is not cut: adding the segments up would take as long."""
+
 Q, K, V, DY, MASK = range(5)
 """Operands; then the bias, which this kernel leaves to others because it has a cotangent of its own."""
 
@@ -59,7 +64,7 @@ def has_no_bias(node: Node) -> bool:
 
 @native.register(AttentionBackward, dtypes="f32 f64 bool", when=(fitting_dtypes, has_plain_empty_rows, has_no_bias))
 def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """Weights recomputed by blocks of queries; one thread a key head."""
+    """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
     op = node.op
     assert isinstance(op, AttentionBackward), "registered for it alone"
     problem = AttentionProblem.of(op, layout, isa)
@@ -128,6 +133,36 @@ class _Backward:
         return cut(self.problem.keys, self.problem.rows.size)
 
     @property
+    def items(self) -> int:
+        return self.problem.batch * self.problem.kv_heads
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of queries of a head."""
+        return -(-self.problem.rows.pieces // self.group)
+
+    @property
+    def products(self) -> int:
+        """Fused products in all."""
+        p = self.problem
+        return 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
+
+    @property
+    def segments(self) -> int:
+        """Into how many parts an item is cut."""
+        if self.items >= FEWEST_PARTS or self.products < SEGMENT_PRODUCTS:
+            return 1
+        blocks = self.problem.heads // self.problem.kv_heads * self.blocks
+        return max(1, min(blocks, -(-FEWEST_PARTS // self.items)))
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """Bytes in which a segment adds up dk and dv."""
+        keys, itemsize = self.problem.keys, self.simd.itemsize
+        columns = {"dk": self._right(Q).columns, "dv": self._right(DY).columns}
+        return {name: aligned(keys * count * itemsize) for name, count in columns.items()}
+
+    @property
     def memory(self) -> dict[str, int]:
         """Bytes of each part of a thread's workspace."""
         p, itemsize = self.problem, self.simd.itemsize
@@ -139,8 +174,7 @@ class _Backward:
             "weights": block,
             "slopes": block if has_cap else 0,
             "du": block,
-            "dk": p.keys * self._right(Q).columns * itemsize,
-            "dv": p.keys * self._right(DY).columns * itemsize,
+            **(self.sums if self.segments == 1 else {}),
             "q": self._right(Q).nbytes,
             "dy": self._right(DY).nbytes,
             "k": self._right(K).nbytes,
@@ -151,22 +185,35 @@ class _Backward:
 
     def emit(self) -> Emitted:
         p = self.problem
-        function = ir.Function(self.simd.module, ir.FunctionType(VOID, [POINTER, I64, I64]), self.name)
+        function = self._function(self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         is_empty = not (p.batch and p.queries and p.keys and p.width)
+        prologue = None
         if is_empty:
             with b.if_then(b.icmp_signed("==", function.args[1], index(0))):
                 self._clear(b, function.args[0])
-        else:
+        elif self.segments == 1:
             self._items(b, function.args)
+        else:
+            prologue = f"{self.name}.segments"
+            first = self._function(prologue)
+            inner = ir.IRBuilder(first.append_basic_block("entry"))
+            self._items(inner, first.args)
+            inner.ret_void()
+            self._combine(b, function.args)
         b.ret_void()
-        flops = 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
         return Emitted(
             self.name,
             workspace=0 if is_empty else sum(self.memory.values()),
-            uses_threads=flops >= SERIAL_PRODUCTS,
+            shared_workspace=0 if prologue is None else self.items * self.segments * sum(self.sums.values()),
+            uses_threads=self.products >= SERIAL_PRODUCTS,
+            parts=max(1, min(MOST_PARTS, self.items * self.segments)),
+            prologue=prologue,
             notes={"tile": f"{p.rows.size}x{p.panels.size * p.lanes}", "queries": p.rows.size * self.group},
         )
+
+    def _function(self, name: str) -> ir.Function:
+        return ir.Function(self.simd.module, KERNEL, name)
 
     def _clear(self, b: ir.IRBuilder, buffers: ir.Value) -> None:
         """Nothing attends to anything: all cotangents are 0."""
@@ -187,21 +234,27 @@ class _Backward:
                 b.store(zero, place, align=self.simd.itemsize)
 
     def _items(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
-        buffers, tid, nthreads = arguments
-        p, simd = self.problem, self.simd
+        buffers, part, parts, thread = arguments
+        p, simd, segments = self.problem, self.simd, self.segments
         products = self._products()
         operands = len(self.layout.operands)
         q, k, v, dy = (pointer_at(b, buffers, i) for i in (Q, K, V, DY))
         dq, dk, dv = (pointer_at(b, buffers, operands + i) for i in (Q, K, V))
-        place = offset(b, pointer_at(b, buffers, operands + 3), (tid, sum(self.memory.values())))
+        shared = pointer_at(b, buffers, operands + 3)
+        sums_nbytes = sum(self.sums.values()) if segments > 1 else 0
+        place = offset(b, shared, self.items * segments * sums_nbytes, (thread, sum(self.memory.values())))
         memory: dict[str, ir.Value] = {}
         for name, nbytes in self.memory.items():
             memory[name], place = place, offset(b, place, nbytes)
         logits = Logits(self.op, p, self.layout, simd, MASK, buffers)
-        low, high = share(b, p.batch * p.kv_heads, tid, nthreads)
+        low, high = share(b, self.items * segments, part, parts)
         times_shared = p.heads // p.kv_heads
-        with counting(b, low, high) as item:
+        with counting(b, low, high) as unit:
+            segment, item = b.srem(unit, index(segments)), b.sdiv(unit, index(segments))
             kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
+            if segments > 1:
+                memory["dk"] = offset(b, shared, (unit, sums_nbytes))
+                memory["dv"] = offset(b, memory["dk"], self.sums["dk"])
 
             def of(start: ir.Value, at: HeadStrides, head: ir.Value, batch: ir.Value = batch) -> ir.Value:
                 return offset(b, start, (batch, at.batch), (head, at.head))
@@ -212,9 +265,13 @@ class _Backward:
                 pack_head(b, simd, source, by, memory[name], p.panels, depth, p.keys)
             k_ready = self._right(K).ready(b, keys, memory["k"])
             for name in ("dk", "dv"):
-                with counting(b, 0, self.memory[name], simd.nbytes) as place:
+                with counting(b, 0, self.sums[name], simd.nbytes) as place:
                     simd.store(b, simd.zero, offset(b, memory[name], place), align=simd.nbytes)
-            with counting(b, 0, times_shared) as member:
+            first, last = share(b, times_shared * self.blocks, segment, index(segments))
+            last_member = b.sdiv(b.add(last, index(self.blocks - 1)), index(self.blocks))
+            with counting(b, b.sdiv(first, index(self.blocks)), last_member) as member:
+                skipped = times(b, member, self.blocks)
+                blocks = most(b, b.sub(first, skipped), index(0)), least(b, b.sub(last, skipped), index(self.blocks))
                 head = b.add(times(b, kv_head, times_shared), member)
                 q_head, dy_head = of(q, self._operand(Q), head), of(dy, self._operand(DY), head)
                 self._head(
@@ -224,10 +281,26 @@ class _Backward:
                         self._right(Q).ready(b, q_head, memory["q"]), self._right(DY).ready(b, dy_head, memory["dy"]),
                         k_ready, logits, memory,
                     ),
-                    products,
+                    products, blocks,
                 )  # fmt: skip
-            self._deliver(b, memory["dk"], of(dk, self._result(K), kv_head), self._result(K), self._right(Q))
-            self._deliver(b, memory["dv"], of(dv, self._result(V), kv_head), self._result(V), self._right(DY))
+            if segments == 1:
+                self._deliver(b, memory["dk"], of(dk, self._result(K), kv_head), self._result(K), self._right(Q))
+                self._deliver(b, memory["dv"], of(dv, self._result(V), kv_head), self._result(V), self._right(DY))
+
+    def _combine(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+        """Add up the segments of each item, key by key."""
+        buffers, part, parts, _ = arguments
+        p, operands = self.problem, len(self.layout.operands)
+        shared = pointer_at(b, buffers, operands + 3)
+        low, high = share(b, self.items * p.keys, part, parts)
+        with counting(b, low, high) as unit:
+            key, item = b.srem(unit, index(p.keys)), b.sdiv(unit, index(p.keys))
+            kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
+            sums = offset(b, shared, (item, self.segments * sum(self.sums.values())))
+            for position, start, right in ((K, 0, self._right(Q)), (V, self.sums["dk"], self._right(DY))):
+                at = self._result(position)
+                out = offset(b, pointer_at(b, buffers, operands + position), (batch, at.batch), (kv_head, at.head))
+                self._deliver(b, offset(b, sums, start), out, at, right, (key, b.add(key, index(1))))
 
     def _products(self) -> dict[str, dict[tuple[int, int], ir.Function]]:
         """The five products' microkernels, by height and width."""
@@ -282,9 +355,16 @@ class _Backward:
 
     # ------------------------------------------------------------------------------------- one head
 
-    def _head(self, b: ir.IRBuilder, head: _Head, products: dict[str, dict[tuple[int, int], ir.Function]]) -> None:
+    def _head(
+        self,
+        b: ir.IRBuilder,
+        head: _Head,
+        products: dict[str, dict[tuple[int, int], ir.Function]],
+        blocks: tuple[ir.Value, ir.Value],
+    ) -> None:
         p = self.problem
-        with counting(b, 0, p.rows.pieces, self.group) as tile:
+        with counting(b, *blocks) as block:
+            tile = times(b, block, self.group)
             tile_end = least(b, b.add(tile, index(self.group)), index(p.rows.pieces))
             first = start_of(b, p.rows, tile)
             count = b.sub(start_of(b, p.rows, tile_end), first)
@@ -296,11 +376,11 @@ class _Backward:
             with counting(b, 0, count) as row:
                 self._row(b, head, rows, row, end)
             self._dq(b, head, products["dq"], (tile, tile_end), first, end)
-            for name, block, right, ready in (
+            for name, source, right, ready in (
                 ("dk", "du", self._right(Q), head.q_ready),
                 ("dv", "weights", self._right(DY), head.dy_ready),
             ):
-                self._add(b, head.memory[block], head.memory[name], products[name], right, ready, (first, count), end)
+                self._add(b, head.memory[source], head.memory[name], products[name], right, ready, (first, count), end)
 
     def _scores(
         self,
@@ -470,11 +550,23 @@ class _Backward:
                     [a, there, place, there, depth, no, yes, index(0), index(0), column, a],
                 )
 
-    def _deliver(self, b: ir.IRBuilder, sums: ir.Value, out: ir.Value, at: HeadStrides, right: ByPosition) -> None:
-        """Copy dk or dv of a head to where the result lies."""
+    def _deliver(
+        self,
+        b: ir.IRBuilder,
+        sums: ir.Value,
+        out: ir.Value,
+        at: HeadStrides,
+        right: ByPosition,
+        keys: tuple[ir.Value, ir.Value] | None = None,
+    ) -> None:
+        """The sum of a head's segments of dk or dv, to where the result lies."""
         simd, features = self.simd, right.features
-        with counting(b, 0, self.problem.keys) as key, counting(b, 0, right.columns, simd.lanes) as column:
-            value = simd.load(b, offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize)))
+        low, high = keys or (index(0), index(self.problem.keys))
+        with counting(b, low, high) as key, counting(b, 0, right.columns, simd.lanes) as column:
+            place = offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize))
+            value = simd.load(b, place)
+            for segment in range(1, self.segments):
+                value = b.fadd(value, simd.load(b, offset(b, place, segment * sum(self.sums.values()))))
             place = offset(b, out, (key, at.position), (column, at.feature))
             if at.feature == simd.itemsize:
                 simd.store(b, value, place, simd.below(b, column, features) if features % simd.lanes else None)

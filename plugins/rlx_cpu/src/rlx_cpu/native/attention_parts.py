@@ -33,6 +33,7 @@ __all__ = [
     "fitting_dtypes",
     "has_plain_empty_rows",
     "least",
+    "most",
     "number",
     "pack_head",
     "register",
@@ -255,6 +256,10 @@ def number(simd: Simd, value: float) -> ir.Constant:
 
 def least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def most(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return b.select(b.icmp_signed(">", x, y), x, y)
 
 
 def register(b: ir.IRBuilder, simd: Simd, value: ir.Value) -> ir.Value:

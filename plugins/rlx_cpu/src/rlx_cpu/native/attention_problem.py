@@ -11,7 +11,7 @@ from attrs import frozen
 from rlx_core.ir.dtypes import DType
 from rlx_core.ops.attention_masks import AttentionLayout, aligned_shape, mask_shape
 from rlx_core.ops.attention_scores import AttentionOp
-from rlx_cpu.native.contract import Layout, Place
+from rlx_cpu.native.contract import MOST_PARTS, Layout, Place
 from rlx_cpu.native.gemm_tiles import Cut, cut, tile_for
 from rlx_cpu.native.isa import Isa
 
@@ -22,6 +22,9 @@ BLOCK_NBYTES = 2048
 
 ITEMS = 32
 """At least so many items, where there are enough queries."""
+
+FEWEST_PARTS = 8
+"""Parts below which a few threads would not have equal shares."""
 
 TILES = 8
 """Row tiles of an item, at most."""
@@ -128,6 +131,12 @@ class AttentionProblem:
     @property
     def items(self) -> int:
         return self.batch * self.heads * self.row_items
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the items are cut: heads that share keys stay together where there are enough of them."""
+        shared = self.batch * self.kv_heads
+        return max(1, min(MOST_PARTS, shared if shared >= FEWEST_PARTS else self.items))
 
     @property
     def blocks(self) -> int:

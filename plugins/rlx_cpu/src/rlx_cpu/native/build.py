@@ -21,6 +21,7 @@ __all__ = [
     "I16",
     "I32",
     "I64",
+    "KERNEL",
     "POINTER",
     "VOID",
     "address",
@@ -38,6 +39,10 @@ __all__ = [
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
 VOID = ir.VoidType()
+KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
+"""A step's function: buffers, part, parts, thread. One that has no use for the last argument may leave it away: by the C
+conventions of our platforms it then stays in a register that nobody reads."""
+
 HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 

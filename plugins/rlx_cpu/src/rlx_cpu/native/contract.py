@@ -6,9 +6,15 @@ An emitter adds one function to an LLVM module:
 
 `buffers` holds a pointer for every operand in order (null for an absent one), then for every result, then the workspace,
 then one for each pack, then the status words, the last three only if they were asked for. Pointers of strided views point at
-their first element. All `nthreads` threads call it with their own `tid`; the runtime puts a barrier after each step, none
-inside one. A thread works on its part of whatever the kernel is split into, and the split must not change a bit of the
-result: reductions combine in an order that depends on the shapes alone.
+their first element. It is called `nthreads` times with every `tid` below, by whichever threads come first; the runtime puts a
+barrier after each step, none inside one. A call works on its part of whatever the kernel is split into, and the split must not
+change a bit of the result: reductions combine in an order that depends on the shapes alone.
+
+A function that is best cut into more parts than there are threads says so in `Emitted.parts` and takes a fourth argument:
+
+    void name(i8** buffers, i64 part, i64 parts, i64 thread)
+
+Scratch memory then belongs to the thread, not to the part.
 
 Nothing may be assumed of alignment beyond the element size: arena slots, packs and workspaces start at multiples of
 64 bytes, arrays of callers do not. Every load and store says its alignment.
@@ -16,25 +22,31 @@ Nothing may be assumed of alignment beyond the element size: arena slots, packs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
 
+from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import Strides, dense_strides, is_dense
 from rlx_core.ir.types import TensorType
+from rlx_cpu.arena import allocate
+from rlx_cpu.native.packs import FORMS
 
 if TYPE_CHECKING:
     from llvmlite import ir
 
     from rlx_cpu.native.isa import Isa
 
-__all__ = ["ALIGNMENT", "Emit", "Emitted", "Layout", "Pack", "Place"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
+
+MOST_PARTS = 64
+"""Parts of a step: what is claimed is a bit of one word."""
 
 
 @frozen
@@ -80,49 +92,89 @@ class Layout:
     results: tuple[Place, ...]
 
 
-@frozen(eq=False)
+@frozen
 class Pack:
     """An operand in another arrangement, made once when parameters are bound.
 
     Attributes:
         operand: Which operand; its place `is_bound`.
         nbytes: Bytes of the packed buffer.
-        pack: From the operand as an array (strided, if its place is) to the packed elements, of `nbytes` in all.
+        form: How it is arranged: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
+        sizes: The numbers of that form.
         replaces: Whether the kernel reads the packed buffer alone, so that the operand itself is not touched in a run.
     """
 
     operand: int
     nbytes: int
-    pack: Callable[[np.ndarray], np.ndarray]
+    form: str
+    sizes: tuple[int, ...]
     replaces: bool = True
 
+    @property
+    def room(self) -> int:
+        """Bytes to set aside, so that what follows is aligned too."""
+        return -(-self.nbytes // ALIGNMENT) * ALIGNMENT
 
-@frozen(eq=False)
+    def pack(self, array: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+        """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`.
+
+        Args:
+            array: The operand.
+            room: Where to put them; by default memory of their own.
+        """
+        packed = allocate(self.nbytes, ALIGNMENT) if room is None else room[: self.nbytes]
+        FORMS[self.form](array, self.sizes, packed)
+        return packed
+
+
+@frozen
+class Fault:
+    """What a kernel that stopped at a number has to say: an index outside.
+
+    Attributes:
+        message: With `{}` where the number goes.
+    """
+
+    message: str
+
+    def __call__(self, number: int) -> IndexRangeError:
+        """The exception to raise."""
+        return IndexRangeError(self.message.format(number))
+
+
+@frozen
 class Emitted:
-    """What an emitter made.
+    """What an emitter made, as data: an object cache keeps it beside the code.
 
     Attributes:
         function: The name of the function in the module.
         packs: Operands that are packed when they are bound.
-        workspace: Scratch bytes for each thread; thread `tid` owns `workspace + tid * bytes`, with `bytes` rounded up to
-            a multiple of `ALIGNMENT` by `workspace_stride`. Contents do not survive the step.
-        shared_workspace: Scratch bytes for all threads together, after those of the last thread.
-        has_status: Whether the function reports run-time faults: the last buffer is `i64[4]`. The first word is 0 until a
-            fault; the function then stores the offending number into the second and 1 into the first. The third is the
-            function's own: 0 when a step begins, and to be left at 0.
-        fault: Turns the offending number into the exception to raise.
-        uses_threads: Whether splitting over threads helps; if not, only thread 0 is asked.
-        notes: Choices worth reporting (tile shapes, say).
+        workspace: Scratch bytes for each thread; thread `tid` owns `workspace + shared_stride + tid * workspace_stride`, both
+            rounded up to multiples of `ALIGNMENT`. Contents do not survive the step.
+        shared_workspace: Scratch bytes for all threads together, at the beginning.
+        fault: What to raise for an offending number, if the function reports run-time faults: the last buffer is then
+            `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
+            first.
+        uses_threads: Whether splitting over threads helps; if not, one thread does it all.
+        parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
+        prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
+        notes: Choices worth reporting (tile shapes, say): numbers and words.
     """
 
     function: str
     packs: tuple[Pack, ...] = ()
     workspace: int = 0
     shared_workspace: int = 0
-    has_status: bool = False
-    fault: Callable[[int], Exception] | None = None
+    fault: Fault | None = None
     uses_threads: bool = True
+    parts: int = 0
+    prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether the function reports run-time faults."""
+        return self.fault is not None
 
     @property
     def has_workspace(self) -> bool:
@@ -132,6 +184,11 @@ class Emitted:
     def workspace_stride(self) -> int:
         """Bytes from one thread's workspace to the next."""
         return -(-self.workspace // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def shared_stride(self) -> int:
+        """Bytes in front of the threads' workspaces."""
+        return -(-self.shared_workspace // ALIGNMENT) * ALIGNMENT
 
 
 class Emit(Protocol):

@@ -129,6 +129,11 @@ class Blocks:
         return self.panels.start(self.panels.pieces) * self.lanes
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of each panel."""
+        return tuple(self.panels.size_of(panel) * self.lanes for panel in range(self.panels.pieces))
+
+    @property
     def tile(self) -> str:
         """The tile as reports print it: rows × columns."""
         return f"{self.rows.size}x{self.panels.size * self.lanes}"
@@ -179,4 +184,9 @@ def blocks(
         row_tiles = -(-row_tiles // 2)
     while items() < FEWEST_TILES and panel_group > 1:
         panel_group = -(-panel_group // 2)
-    return Blocks(rows, panels, depth, row_tiles, panel_group, lanes)
+    return Blocks(rows, panels, depth, evenly(rows.pieces, row_tiles), evenly(panels.pieces, panel_group), lanes)
+
+
+def evenly(pieces: int, most: int) -> int:
+    """The size of groups of at most `most` that leaves no small last one: 11 pieces by 8 are 6 + 5."""
+    return -(-pieces // max(1, -(-pieces // most)))

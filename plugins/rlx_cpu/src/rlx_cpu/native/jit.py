@@ -1,27 +1,47 @@
 """LLVM modules as machine code in this process, with the object files kept on disk.
 
-A module is compiled once for a text, an instruction set and a version of LLVM; another process that asks for the same gets
-the object from the cache and links it. The cache is a convenience: whatever is wrong with it, the module is compiled.
+An object is made once for a text, an instruction set and a version of LLVM; another process that asks for the same gets it from
+the cache and links it. The cache is a convenience: whatever is wrong with it, the module is compiled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from llvmlite import __version__ as llvmlite
 from llvmlite import binding as llvm
-from llvmlite import ir
 
 from rlx_core.errors import CacheError
+from rlx_core.pipeline.backend import ObjectStore
+from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
 
-__all__ = ["Code", "assembly", "compile_module", "new_module", "object_cache"]
+if TYPE_CHECKING:
+    from llvmlite import ir
 
-VERSION: Final = "1"
+__all__ = [
+    "Code",
+    "assembly",
+    "compile_module",
+    "compile_named",
+    "generate",
+    "keeping",
+    "link",
+    "machine_words",
+    "new_module",
+    "object_cache",
+]
+
+VERSION: Final = "2"
 """Raised when the same text would have to give other code."""
 
 _lock = threading.Lock()
@@ -36,32 +56,66 @@ def _initialise() -> None:
 
 def new_module(name: str) -> ir.Module:
     """An empty module for this machine."""
+    from llvmlite import ir  # here, because a process whose code is all cached builds no module
+
     module = ir.Module(name, context=ir.Context())
-    module.triple = llvm.get_process_triple()
+    module.triple = triple()
     return module
+
+
+@cache
+def triple() -> str:
+    """What LLVM calls this machine; asked once, because each question waits until LLVM has done what it is doing."""
+    found: str = llvm.get_process_triple()
+    return found
 
 
 class Code:
     """Machine code in this process; addresses are valid as long as it lives."""
 
-    def __init__(self, engine: llvm.ExecutionEngine, is_cached: bool) -> None:
-        self._engine = engine
+    def __init__(self, engines: Sequence[llvm.ExecutionEngine], is_cached: bool) -> None:
+        self._engines = tuple(engines)
         self.is_cached = is_cached
 
     def address(self, function: str) -> int:
-        """Where a function of the module starts."""
-        found = self._engine.get_function_address(function)
-        assert found, f"the module has a function {function}"
-        return int(found)
+        """Where a function starts; KeyError if none has that name."""
+        for engine in self._engines:
+            found = int(engine.get_function_address(function))
+            if found:
+                return found
+        raise KeyError(f"the code has no function {function}")
+
+    @classmethod
+    def together(cls, parts: Iterable[Code]) -> Code:
+        """Code of several modules, whose functions have different names."""
+        return cls([engine for part in parts for engine in part._engines], is_cached=False)
 
 
 @cache
-def object_cache() -> DiskCache | None:
-    """Where object files are kept; `None` if the directory cannot be used."""
+def default_cache(directory: Path) -> DiskCache | None:
     try:
-        return DiskCache(cache_directory() / "objects")
+        return DiskCache(directory)
     except CacheError:
         return None
+
+
+_chosen: ContextVar[tuple[ObjectStore | None] | None] = ContextVar("objects", default=None)
+
+
+@contextmanager
+def keeping(store: ObjectStore | None) -> Iterator[None]:
+    """What is compiled inside is kept in `store`; nowhere if it is `None`."""
+    token = _chosen.set((store,))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def object_cache() -> ObjectStore | None:
+    """Where object files are kept: what `keeping` says, else in the cache directory; `None` if that cannot be used."""
+    chosen = _chosen.get()
+    return default_cache(cache_directory() / "objects") if chosen is None else chosen[0]
 
 
 def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
@@ -74,36 +128,63 @@ def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
 
 
 def compile_module(module: ir.Module, isa: Isa) -> Code:
-    """Compile a module, or link its object from the cache."""
+    """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
-    key = _key(text, isa)
-    store = object_cache()
+    return _kept(text, lambda: text, isa)
+
+
+def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
+    """The code of a module that this package makes alike in every process, kept by its name and the package's stamp."""
+    stamp = stamp_of(("rlx_cpu",))
+    return compile_module(make(), isa) if stamp is None else _kept(f"{name} {stamp}", lambda: str(make()), isa)
+
+
+def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+    key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
     kept = None if store is None else store.get(key)
+    if store is not None and kept is not None:
+        try:
+            return link([kept], isa)
+        except RuntimeError as error:
+            store.drop(key, str(error))
+    code, data = generate(text(), isa)
+    if store is not None:
+        store.put(key, data)
+    return code
+
+
+def link(objects: Sequence[bytes], isa: Isa) -> Code:
+    """Object files in this process.
+
+    Raises:
+        RuntimeError: LLVM does not take one.
+    """
     with _lock:
         _initialise()
-        if kept is not None:
-            try:
-                engine = llvm.create_mcjit_compiler(_parsed(f'target triple = "{module.triple}"\n'), machine(isa))
-                engine.add_object_file(llvm.ObjectFileRef.from_data(kept))
-                engine.finalize_object()
-            except RuntimeError as error:
-                assert store is not None, "the entry came from the cache"
-                store.drop(key, str(error))
-            else:
-                return Code(engine, is_cached=True)
-        made = _optimised(text, isa)
-        engine = llvm.create_mcjit_compiler(made, machine(isa))
-        objects: list[bytes] = []
+        engine = llvm.create_mcjit_compiler(_parsed(f'target triple = "{triple()}"\n'), machine(isa))
+        for data in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+    return Code([engine], is_cached=True)
+
+
+def generate(text: str, isa: Isa) -> tuple[Code, bytes]:
+    """The code of a module, and its object file."""
+    objects: list[bytes] = []
+    with _lock:
+        _initialise()
+        engine = llvm.create_mcjit_compiler(_optimised(text, isa), machine(isa))
         engine.set_object_cache(lambda _, data: objects.append(data), lambda _: None)
         engine.finalize_object()
-    if store is not None and objects:
-        store.put(key, objects[0])
-    return Code(engine, is_cached=False)
+    return Code([engine], is_cached=False), objects[0]
 
 
-def _key(text: str, isa: Isa) -> str:
-    parts = (VERSION, isa.name, isa.features(host_features()), llvm.get_host_cpu_name(), llvm.llvm_version_info, text)
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+@cache
+def machine_words(isa: Isa) -> str:
+    """Everything about the machine and the compiler that changes the code of a text."""
+    return repr(
+        (VERSION, isa.name, isa.features(host_features()), llvm.get_host_cpu_name(), llvm.llvm_version_info, llvmlite)
+    )
 
 
 def _parsed(text: str) -> llvm.ModuleRef:
@@ -114,12 +195,22 @@ def _parsed(text: str) -> llvm.ModuleRef:
 
 
 def _optimised(text: str, isa: Isa) -> llvm.ModuleRef:
+    """The module after the few passes that it needs.
+
+    Kernels are vectors and tiles already; what remains scalar is so on purpose. So the road of `-O2` (inlining by cost, loops
+    vectorised and unrolled, everything twice) takes five times as long as these passes and gives code that is no faster.
+    Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
+    """
     parsed = _parsed(text)
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-    # Kernels are vectors already; what remains scalar is so on purpose.
-    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine(isa), tuning)
-    builder.getModulePassManager().run(parsed, builder)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_simplify_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(parsed, llvm.create_pass_builder(machine(isa), llvm.create_pipeline_tuning_options(speed_level=2)))
     return parsed
 
 

@@ -3,15 +3,40 @@
 from rlx_cpu.native import (
     attention,
     attention_backward,
+    cumulative,
+    gather,
     gemm,
+    gemm_add,
     loops,
     math,
+    movement,
+    positions,
+    rope,
+    scatter,
     wide_circular,
     wide_error,
     wide_exponential,
+    windows,
 )
 from rlx_cpu.native.table import native
 
 __all__ = ["FAMILIES", "native"]
 
-FAMILIES = (attention, attention_backward, gemm, loops, math, wide_circular, wide_error, wide_exponential)
+FAMILIES = (
+    attention,
+    attention_backward,
+    cumulative,
+    gather,
+    gemm,
+    gemm_add,
+    loops,
+    math,
+    movement,
+    positions,
+    rope,
+    scatter,
+    wide_circular,
+    wide_error,
+    wide_exponential,
+    windows,
+)

@@ -28,7 +28,7 @@ IMPLICIT = (
 )
 """What LLVM itself may call for an intrinsic that the instruction set lacks."""
 
-SYSTEM = ("sched_yield",)
+SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime")
 
 
 @cache

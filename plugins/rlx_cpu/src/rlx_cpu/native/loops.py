@@ -10,33 +10,38 @@ from functools import lru_cache
 
 from llvmlite import ir
 
-from rlx_core.codegen import check_kernel, formula_of, kernel_of
+from rlx_core.codegen import Formula, check_kernel, formula_of, kernel_of
+from rlx_core.codegen.formula import Place as Element
+from rlx_core.codegen.formula import Read
 from rlx_core.codegen.layout import Memory
 from rlx_core.codegen.loops import Apply, Bound, Kernel
-from rlx_core.errors import IndexRangeError
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     activation,
+    along_axis,
     counting,
     creation,
     fused,
+    fused_loop,
     indexing,
     kinds,
+    loss,
     movement,
     normalization,
     normalization_backward,
     piecewise,
+    rearrange,
     reduction,
     selection,
     softmax,
     structural,
 )
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.kernels import condition
+from rlx_core.pipeline.kernels import Condition, condition
 from rlx_cpu.native import quotients, scalar
-from rlx_cpu.native.contract import Emitted, Layout, Place
+from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
 from rlx_cpu.native.table import native
@@ -52,7 +57,7 @@ def reason_against(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
         return "a meaning that is one loop kernel"
     held = {term.dtype for term in formula.terms}
     if not held.issubset(scalar.DTYPES):
-        return f"dtypes of registers, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
+        return f"dtypes that native code has, not {' '.join(sorted(d.name for d in held.difference(scalar.DTYPES)))}"
     for term in formula.terms:
         if isinstance(term, Apply):
             refused = scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
@@ -65,9 +70,34 @@ def operand_types(node: Node) -> tuple[TensorType | None, ...]:
     return tuple(None if v is None else v.type for v in node.operands)
 
 
-@condition("a meaning that is one loop kernel of steps with native code")
-def is_loop(node: Node) -> bool:
-    return reason_against(node.op, operand_types(node)) is None
+def reason_at(node: Node) -> str | None:
+    """Why a node is no native loop kernel."""
+    return reason_against(node.op, operand_types(node))
+
+
+is_loop = Condition(
+    "a meaning that is one loop kernel of steps with native code", lambda node: reason_at(node) is None, reason_at
+)
+
+
+@condition("operands of a result's type to be read where that result is written")
+def reads_in_place(node: Node) -> bool:
+    formula = formula_of(node.op, operand_types(node))
+    return formula is not None and all(
+        is_read_at(formula, position, formula.writes[result].place, value.type)
+        for result, type in enumerate(node.types)
+        for position, value in enumerate(node.operands)
+        if value is not None and value.type.shape == type.shape
+    )
+
+
+def is_read_at(formula: Formula, operand: int, place: Element, type: TensorType) -> bool:
+    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
+    reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
+    return all(
+        not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))
+        for r in reads
+    )
 
 
 def loop_kernel(node: Node, layout: Layout) -> Kernel:
@@ -89,17 +119,15 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     made = LlvmPrinter(module, isa).print(kernel, name)
     sizes = [v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked]
 
-    def fault(number: int) -> Exception:
-        title = node.op.name.rpartition(".")[2]
-        return IndexRangeError(f"{title}: index {number} is outside an axis of {sizes[0]} elements")
-
+    title = node.op.name.rpartition(".")[2]
+    fault = Fault(f"{title}: index {{}} is outside an axis of {sizes[0]} elements") if made.has_status else None
     return Emitted(
         made.function,
         workspace=made.workspace,
         shared_workspace=made.shared_workspace,
-        has_status=made.has_status,
-        fault=fault if made.has_status else None,
+        fault=fault,
         uses_threads=made.uses_threads,
+        prologue=made.prologue,
     )
 
 
@@ -123,10 +151,12 @@ ROWS = (
     normalization.LayerNorm,
     normalization.RmsNorm,
     normalization.LayerNorm2d,
+    normalization.GroupNorm,
     fused.FusedResidualLN,
     fused.FusedResidualRmsNorm,
     normalization_backward.LayerNormBackwardInput,
     normalization_backward.RmsNormBackwardInput,
+    normalization_backward.GroupNormBackwardInput,
 )
 """Ops of several loops over a row, the first operand of which a result may take over."""
 
@@ -136,8 +166,6 @@ OTHERS = (
     counting.CountNonzero,
     counting.AnyTrue,
     counting.AllTrue,
-    counting.ArgMax,
-    counting.ArgMin,
     normalization_backward.LayerNormBackwardGamma,
     normalization_backward.RmsNormBackwardGamma,
     normalization_backward.RmsNormBackwardBeta,
@@ -151,12 +179,27 @@ OTHERS = (
     creation.Iota,
     creation.Full,
     indexing.Gather,
+    along_axis.TakeAlongAxis,
+    loss.SoftmaxCrossEntropyWithLogits,
+    loss.SoftmaxCrossEntropyBackward,
+    rearrange.Tril,
+    rearrange.Triu,
 )
 
-native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop")(emit_loop)
-native.register(selection.Where, when=is_loop, in_place=(1, 2), name="loop_where")(emit_loop)
-native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows")(emit_loop)
-native.register(*OTHERS, when=is_loop, name="loop_of")(emit_loop)
-native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise")(emit_loop)
-native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary")(emit_loop)
-native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region")(emit_loop)
+native.register(*ELEMENTWISE, when=is_loop, in_place=(0, 1), name="loop", is_generated=True)(emit_loop)
+native.register(selection.Where, when=is_loop, in_place=(1, 2), name="loop_where", is_generated=True)(emit_loop)
+native.register(*ROWS, when=is_loop, in_place=(0,), name="loop_rows", is_generated=True)(emit_loop)
+native.register(*OTHERS, when=is_loop, name="loop_of", is_generated=True)(emit_loop)
+native.register(kinds.Elementwise, when=is_loop, in_place=(0, 1), name="loop_elementwise", is_generated=True)(emit_loop)
+native.register(kinds.UnaryFloat, when=is_loop, in_place=(0,), name="loop_unary", is_generated=True)(emit_loop)
+native.register(ElementwiseRegion, when=is_loop, in_place=tuple(range(8)), name="loop_region", is_generated=True)(
+    emit_loop
+)
+native.register(
+    fused_loop.FusedLoop,
+    when=(is_loop, reads_in_place),
+    in_place=tuple(range(16)),
+    name="loop_fused",
+    is_generated=True,
+)(emit_loop)
+native.register(fused_loop.FusedLoop, when=is_loop, name="loop_fused_apart", is_generated=True)(emit_loop)

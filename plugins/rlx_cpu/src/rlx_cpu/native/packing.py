@@ -1,4 +1,4 @@
-"""Operands rearranged into panels, which the inner loop reads front to back: ahead of time by NumPy, or in the kernel.
+"""Operands rearranged into panels, which the inner loop reads front to back: in the kernel here, ahead of time in `packs.py`.
 
 A panel of B holds `[k, columns]`, columns rounded up to whole vectors and filled with zeros; a tile of A holds `[k, rows]`.
 Both forms of B are the same bytes, so the kernel that reads them does not know who made them.
@@ -6,39 +6,18 @@ Both forms of B are the same bytes, so the kernel that reads them does not know 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 from llvmlite import ir
 
 from rlx_cpu.native.build import I32
 from rlx_cpu.native.gemm_tiles import Blocks
 from rlx_cpu.native.simd import Simd, counting, index, offset
 
-__all__ = ["pack_columns", "pack_panel", "pack_rows", "packed_nbytes", "packer"]
+__all__ = ["pack_columns", "pack_panel", "pack_rows", "packed_nbytes"]
 
 
 def packed_nbytes(blocks: Blocks, k: int, itemsize: int) -> int:
     """Bytes of one matrix B in panels."""
     return blocks.columns * k * itemsize
-
-
-def packer(blocks: Blocks) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from `[..., k, n]` to its panels, one matrix after the other."""
-
-    def pack(matrix: np.ndarray) -> np.ndarray:
-        k, n = matrix.shape[-2:]
-        entries = matrix.reshape(-1, k, n)
-        packed = np.zeros((len(entries), blocks.columns * k), matrix.dtype)
-        for panel in range(blocks.panels.pieces):
-            first = blocks.panels.start(panel) * blocks.lanes
-            width = blocks.panels.size_of(panel) * blocks.lanes
-            there = min(width, n - first)
-            place = packed[:, first * k : (first + width) * k].reshape(-1, k, width)
-            place[:, :, :there] = entries[:, :, first : first + there]
-        return packed.reshape(-1)
-
-    return pack
 
 
 def pack_panel(

@@ -1,9 +1,11 @@
-"""Threads that run a program's steps together: they meet at barriers in native code, spin for a while, then park.
+"""Threads that run a program's steps together: they claim parts of a step, meet at barriers, spin for a while, then park.
 
 Workers are Python threads that sit in one native call, without the interpreter's lock. A run publishes a job and raises a
-generation number; workers see it, run their share of every step, and count themselves done. A worker that waited too long
-marks itself parked and returns to Python, where it sleeps on a lock that the next run releases: no system call is made
-while runs follow one another, and none that only one platform has.
+generation number; workers see it and enter while the run's gate is open. Every step is cut into parts, which a thread claims
+one by one, its own share first and then whatever nobody has begun: a worker that comes late, or that another program keeps from
+its processor, costs the part it has in hand and no more. A step is over when its parts are done, whoever did them; what a part
+computes does not depend on that. A worker that waited too long marks itself parked and returns to Python, where it sleeps on a
+lock that the next run releases: no system call is made while runs follow one another, and none that only one platform has.
 
 A pool serves one run at a time. A caller who finds it busy (another thread, or a run inside a run) does the whole work
 itself; results are the same. In a forked child the workers are gone, so the pools are forgotten and made anew.
@@ -11,34 +13,44 @@ itself; results are the same. In a forked child the workers are gone, so the poo
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
 import numpy as np
 from llvmlite import ir
 
-from rlx_cpu.native.build import I32, I64, POINTER, VOID, address, counted, declare
+from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.isa import Isa, host_isa
-from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.native.jit import Code, compile_named, new_module
 from rlx_cpu.native.library import addresses
 
-__all__ = ["STEP_WORDS", "Pool", "pool_for", "run_alone"]
+__all__ = ["RECORD_WORDS", "STEP_WORDS", "Pool", "can_record", "pool_for", "run_alone"]
 
-STEP_WORDS: Final = 3
-"""Words of a step in a job: its function, the bytes from the table's start to its buffers, and its flags."""
+STEP_WORDS: Final = 4
+"""Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and whether all threads
+meet after it. A step of 0 parts is done by whoever did the step before it, which then has no barrier in between."""
 
-THREADED, BARRIER = 1, 2
-"""Flags of a step: all threads take part; all threads meet after it."""
+RECORD_WORDS: Final = 3
+"""Words that a thread writes of a step where a record is kept: nanoseconds when it began, when its share was done (0 if it had
+none), when it went on after the barrier."""
 
 # Byte offsets in the control block; what different threads write is a cache line apart.
-_GENERATION, _DONE, _ARRIVED, _PHASE, _JOB, _PARKED = 0, 128, 256, 384, 512, 640
-_STEPS, _COUNT, _TABLE = _JOB, _JOB + 8, _JOB + 16
+_GENERATION, _GATE, _JOB, _WORKERS = 0, 128, 256, 384
+_STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
 _LINE = 64
+_HOME = 8
+"""In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
+
+_STATE_BYTES: Final = 16
+"""Of a step in a run: which parts are claimed, and how many are done."""
+
+_OPEN: Final = 1 << 32
+"""The bit of the gate that lets workers in; below it is how many are inside."""
 
 _PATIENCE: Final = 4096
 """Turns a waiting thread spins at a barrier before it offers its CPU to others, turn by turn."""
@@ -51,9 +63,10 @@ class Pool:
         assert size > 1, "one thread needs no pool"
         self.size = size
         self._busy = threading.Lock()
-        raw = np.zeros(_PARKED + _LINE * (size + 1), np.uint8)
-        self._control_memory = raw
-        self._control = raw.ctypes.data + (-raw.ctypes.data % _LINE)
+        self._control = _aligned_words(_WORKERS + _LINE * size)
+        self._homes = self._control[(_WORKERS + _HOME) // 8 :: _LINE // 8]
+        self._homes[:] = -1
+        self._state = _aligned_words(_STATE_BYTES * 256)
         self._sleep = [threading.Semaphore(0) for _ in range(size)]
         self._runtime = runtime()
         self._thread_ids = [0] * size
@@ -62,40 +75,65 @@ class Pool:
             threading.Thread(target=self._work, args=(tid, turns), name=f"rlx-cpu-{tid}", daemon=True).start()
 
     def _work(self, tid: int, turns: int) -> None:
-        work, control, seen = self._runtime.work, self._control, 0
+        work, control, seen = self._runtime.work, self._control.ctypes.data, 0
         self._thread_ids[tid] = threading.get_native_id()
         while True:
             seen = work(control, tid, self.size, seen, turns)
             self._sleep[tid].acquire()
 
-    def run(self, steps: int, count: int, table: int) -> None:
-        """Run `count` steps with all threads, or alone if another run has them."""
+    def run(self, steps: int, count: int, table: int, record: int = 0) -> None:
+        """Run `count` steps with all threads, or alone if another run has them.
+
+        Args:
+            record: Where each thread writes `RECORD_WORDS` a step, thread after thread; 0 for no record.
+        """
         if not self._busy.acquire(blocking=False):
-            run_alone(steps, count, table)
+            run_alone(steps, count, table, record)
             return
         try:
-            if self._runtime.start(self._control, steps, count, table, self.size):
+            if count * _STATE_BYTES > self._state.nbytes:
+                self._state = _aligned_words(2 * count * _STATE_BYTES)
+            runtime, control = self._runtime, self._control.ctypes.data
+            if runtime.start(control, steps, count, table, record, self._state.ctypes.data, self.size):
                 for tid in range(1, self.size):
-                    if self._runtime.unpark(self._control, tid):
-                        keep_off_this_cpu(self._thread_ids[tid], tid)
-                        self._sleep[tid].release()
-            self._runtime.finish(self._control, steps, count, table, self.size)
+                    self._wake(tid)
+            runtime.finish(control, steps, count, table, record, self.size)
         finally:
             self._busy.release()
 
+    def _wake(self, tid: int) -> None:
+        """Wake a worker that is parked; move one that would wait for the CPU of the caller, who spins in wait for it."""
+        is_asleep = self._runtime.unpark(self._control.ctypes.data, tid)
+        if is_asleep or (_sched_getcpu is not None and self._homes[tid] == _sched_getcpu()):
+            self._homes[tid] = keep_off_this_cpu(self._thread_ids[tid], tid)
+        if is_asleep:
+            self._sleep[tid].release()
 
-def keep_off_this_cpu(thread: int, number: int) -> None:
-    """Have a sleeping worker wake up on another CPU than the caller's, each on one of its own where there are enough.
 
-    Left alone, the scheduler likes to wake a thread where its waker runs; there it would wait for the waker, who spins in
-    wait for it. (Measured on two CPUs: a run of 2.3 ms took 9 ms whenever the worker had been asleep.)
+def keep_off_this_cpu(thread: int, number: int) -> int:
+    """Put a worker on another CPU than the caller's, each on one of its own where there are enough; which, or -1.
+
+    Left alone, the scheduler likes to wake a thread where its waker runs. (Measured on two CPUs: a run of 2.3 ms took 9 ms
+    whenever the worker had been asleep.)
     """
     if _sched_getcpu is None or not thread:
-        return
+        return -1
     others = sorted(os.sched_getaffinity(0) - {_sched_getcpu()})
-    if others:
-        with contextlib.suppress(OSError):  # the thread may be gone, or the set of CPUs have changed under us
-            os.sched_setaffinity(thread, {others[(number - 1) % len(others)]})
+    if not others:
+        return -1
+    home = others[(number - 1) % len(others)]
+    try:
+        os.sched_setaffinity(thread, {home})
+    except OSError:  # the thread is gone, or the set of CPUs has changed under us
+        return -1
+    return home
+
+
+def _aligned_words(nbytes: int) -> np.ndarray:
+    """Zeroed words that start at a cache line."""
+    raw = np.zeros(nbytes + _LINE, np.uint8)
+    start = -raw.ctypes.data % _LINE
+    return raw[start : start + nbytes].view(np.int64)
 
 
 _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
@@ -127,9 +165,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def run_alone(steps: int, count: int, table: int) -> None:
+def run_alone(steps: int, count: int, table: int, record: int = 0) -> None:
     """Run `count` steps with the calling thread alone."""
-    runtime().drive(0, steps, count, table, 0, 1)
+    runtime().drive(0, steps, count, table, record, 0, 1)
+
+
+def can_record() -> bool:
+    """Whether this platform has the clock that records are made with."""
+    return "clock_gettime" in addresses()
 
 
 # --------------------------------------------------------------------------------- the native half
@@ -141,10 +184,10 @@ class Runtime:
     def __init__(self, code: Code) -> None:
         word = ctypes.c_int64
         self._code = code
-        self.drive = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("drive"))
+        self.drive = ctypes.CFUNCTYPE(None, *[word] * 7)(code.address("drive"))
         self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
-        self.start = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("start"))
-        self.finish = ctypes.CFUNCTYPE(None, *[word] * 5)(code.address("finish"))
+        self.start = ctypes.CFUNCTYPE(word, *[word] * 7)(code.address("start"))
+        self.finish = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("finish"))
         self.unpark = ctypes.CFUNCTYPE(word, word, word)(code.address("unpark"))
         pauses = ctypes.CFUNCTYPE(None, word)(code.address("pauses"))
         pauses(1000)
@@ -158,15 +201,15 @@ def runtime() -> Runtime:
     """The runtime module, compiled once a process."""
     isa = host_isa()
     assert isa is not None, "the native tier is used only where an instruction set is known"
-    return Runtime(compile_module(runtime_module(isa), isa))
+    return Runtime(compile_named("runtime", lambda: runtime_module(isa), isa))
 
 
 def runtime_module(isa: Isa) -> ir.Module:
     """Barriers, the loop over steps, and the two sides of a run."""
     module = new_module("runtime")
     _pauses(module, isa)
-    _barrier(module, isa)
-    _drive(module)
+    _clock(module)
+    _drive(module, isa)
     _work(module, isa)
     _start(module)
     _finish(module, isa)
@@ -214,15 +257,15 @@ def _pauses(module: ir.Module, isa: Isa) -> None:
     b.ret_void()
 
 
-def _wait_while(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> None:
-    """Spin while the word at `place` is `value`; after a while, yield at every turn."""
+def _wait_for(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> None:
+    """Spin until the word at `place` is `value`; after a while, yield at every turn."""
     function, before = b.function, b.block
     head, turn, tired, again, done = (function.append_basic_block(n) for n in ("wait", "turn", "tired", "again", "met"))
     b.branch(head)
     b.position_at_end(head)
     turns = b.phi(I64)
     turns.add_incoming(_word(0), before)
-    b.cbranch(b.icmp_signed("==", _read(b, place), value), turn, done)
+    b.cbranch(b.icmp_signed("==", _read(b, place), value), done, turn)
     b.position_at_end(turn)
     _pause(b, isa)
     b.cbranch(b.icmp_unsigned(">", turns, _word(_PATIENCE)), tired, again)
@@ -235,45 +278,96 @@ def _wait_while(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> 
     b.position_at_end(done)
 
 
-def _barrier(module: ir.Module, isa: Isa) -> None:
-    """`barrier(control, n)`: the last of `n` threads to arrive starts the next phase, which the others wait for."""
-    function, b = _function(module, "barrier", VOID, 2)
+def _clock(module: ir.Module) -> None:
+    """`clock()`: nanoseconds of the system's monotonic clock; 0 on a platform without one."""
+    function, b = _function(module, "clock", I64, 0)
     function.linkage = "internal"
-    control, count = function.args
-    arrived, phase = _pointer(b, control, _ARRIVED), _pointer(b, control, _PHASE)
-    now = _read(b, phase)
-    before = b.atomic_rmw("add", arrived, _word(1), "seq_cst")
-    with b.if_else(b.icmp_signed("==", before, b.sub(count, _word(1)))) as (last, others):
-        with last:
-            _write(b, arrived, _word(0))
-            b.atomic_rmw("add", phase, _word(1), "seq_cst")
-        with others:
-            _wait_while(b, isa, phase, now)
-    b.ret_void()
+    if not can_record():
+        b.ret(_word(0))
+        return
+    spec = b.alloca(I64, size=2)
+    spec.align = 8
+    get = declare(module, "clock_gettime", I32, [I32, POINTER])
+    b.call(get, [ir.Constant(I32, time.CLOCK_MONOTONIC), spec])
+    seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
+    b.ret(b.add(b.mul(seconds, _word(1_000_000_000)), nanoseconds))
 
 
-def _drive(module: ir.Module) -> None:
-    """`drive(control, steps, count, table, tid, n)`: one thread's share of all steps."""
-    function, b = _function(module, "drive", VOID, 6)
-    control, steps, count, table, tid, threads = function.args
-    kernel = ir.FunctionType(VOID, [POINTER, I64, I64])
-    is_first = b.icmp_signed("==", tid, _word(0))
+def _drive(module: ir.Module, isa: Isa) -> None:
+    """`drive(control, steps, count, table, record, tid, n)`: one thread's share of all steps; alone, every step as one part."""
+    function, b = _function(module, "drive", VOID, 7)
+    control, steps, count, table, record, tid, threads = function.args
     is_alone = b.icmp_signed("==", threads, _word(1))
+    is_recorded = b.icmp_signed("!=", record, _word(0))
+    own_record = b.add(record, b.mul(b.mul(tid, count), _word(8 * RECORD_WORDS)))
+    states = b.alloca(I64)
+    b.store(_word(0), states, align=8)
+    with b.if_then(b.not_(is_alone)):
+        b.store(b.load(_pointer(b, control, _STATE), typ=I64, align=8), states, align=8)
+    mine, head = b.alloca(I64), b.alloca(I64)
+    b.store(b.zext(is_alone, I64), mine, align=8)
     with counted(b, _word(0), count) as i:
         step = _pointer(b, b.add(steps, b.mul(i, _word(8 * STEP_WORDS))))
-        code, offset, flags = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
-        run = b.inttoptr(code, kernel.as_pointer())
-        buffers = _pointer(b, b.add(table, offset))
-        is_shared = b.icmp_signed("!=", b.and_(flags, _word(THREADED)), _word(0))
-        with b.if_else(is_shared) as (shared, alone):
-            with shared:
-                b.call(run, [buffers, tid, threads])
-            with alone, b.if_then(is_first):
-                b.call(run, [buffers, _word(0), _word(1)])
-        meets = b.and_(b.icmp_signed("!=", b.and_(flags, _word(BARRIER)), _word(0)), b.not_(is_alone))
-        with b.if_then(meets):
-            b.call(module.globals["barrier"], [control, threads])
+        line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
+        code, place, parts, meets = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
+        run, buffers = b.inttoptr(code, KERNEL.as_pointer()), _pointer(b, b.add(table, place))
+
+        def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
+            return b.call(run, [buffers, part, parts, tid])
+
+        _stamp(b, is_recorded, line, 0)
+        with b.if_else(is_alone) as (alone, together):
+            with alone:
+                b.call(run, [buffers, _word(0), _word(1), _word(0)])
+            with together, b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
+                with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
+                    b.call(run, [buffers, _word(0), _word(1), tid])
+                with begun:
+                    b.store(i, head, align=8)
+                    b.store(_word(0), mine, align=8)
+                    state = _state_of(b, states, i)
+                    _claim(b, state, parts, tid, threads, mine, call)
+        _stamp(b, b.and_(is_recorded, b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))), line, 1)
+        with b.if_then(b.and_(b.icmp_signed("!=", meets, _word(0)), b.not_(is_alone))):
+            first = b.load(head, typ=I64, align=8)
+            wanted = b.load(_pointer(b, b.add(steps, b.mul(first, _word(8 * STEP_WORDS))), 16), typ=I64, align=8)
+            done = address(b, _state_of(b, states, first), 8)
+            did = b.load(mine, typ=I64, align=8)
+            with b.if_then(b.icmp_signed("!=", did, _word(0))):
+                b.atomic_rmw("add", done, did, "seq_cst")
+            _wait_for(b, isa, done, wanted)
+        _stamp(b, is_recorded, line, 2)
     b.ret_void()
+
+
+def _state_of(b: ir.IRBuilder, states: ir.Value, step: ir.Value) -> ir.Value:
+    return _pointer(b, b.add(b.load(states, typ=I64, align=8), b.mul(step, _word(_STATE_BYTES))))
+
+
+def _claim(
+    b: ir.IRBuilder,
+    claimed: ir.Value,
+    parts: ir.Value,
+    tid: ir.Value,
+    threads: ir.Value,
+    mine: ir.Value,
+    run: Callable[[ir.Value], object],
+) -> None:
+    """Run the parts that this thread gets, beginning with its own share, and count them in `mine`."""
+    start = b.sdiv(b.mul(tid, parts), threads)
+    with counted(b, _word(0), parts) as turn:
+        part = b.srem(b.add(start, turn), parts)
+        bit = b.shl(_word(1), part)
+        with b.if_then(b.icmp_signed("==", b.and_(_read(b, claimed), bit), _word(0))):
+            before = b.atomic_rmw("or", claimed, bit, "seq_cst")
+            with b.if_then(b.icmp_signed("==", b.and_(before, bit), _word(0))):
+                run(part)
+                b.store(b.add(b.load(mine, typ=I64, align=8), _word(1)), mine, align=8)
+
+
+def _stamp(b: ir.IRBuilder, is_recorded: ir.Value, line: ir.Value, position: int) -> None:
+    with b.if_then(is_recorded, likely=False):
+        b.store(b.call(b.module.globals["clock"], []), _pointer(b, line, 8 * position), align=8)
 
 
 def _work(module: ir.Module, isa: Isa) -> None:
@@ -281,11 +375,13 @@ def _work(module: ir.Module, isa: Isa) -> None:
     function, b = _function(module, "work", I64, 5)
     control, tid, threads, seen, limit = function.args
     entry = b.block
-    wait, turn, again, tired, back, asleep, serve = (
-        function.append_basic_block(n) for n in ("wait", "turn", "again", "tired", "back", "asleep", "serve")
+    wait, turn, again, tired, back, asleep, enter, serve, leave = (
+        function.append_basic_block(n)
+        for n in ("wait", "turn", "again", "tired", "back", "asleep", "enter", "serve", "leave")
     )
     generation = _pointer(b, control, _GENERATION)
-    parked = address(b, _pointer(b, control, _PARKED), b.mul(tid, _word(_LINE)))
+    gate = _pointer(b, control, _GATE)
+    parked = _worker(b, control, tid)
     b.branch(wait)
 
     b.position_at_end(wait)
@@ -293,7 +389,7 @@ def _work(module: ir.Module, isa: Isa) -> None:
     last.add_incoming(seen, entry)
     turns.add_incoming(_word(0), entry)
     now = _read(b, generation)
-    b.cbranch(b.icmp_signed("!=", now, last), serve, turn)
+    b.cbranch(b.icmp_signed("!=", now, last), enter, turn)
 
     b.position_at_end(turn)
     _pause(b, isa)
@@ -320,49 +416,61 @@ def _work(module: ir.Module, isa: Isa) -> None:
     b.position_at_end(asleep)
     b.ret(last)
 
+    b.position_at_end(enter)
+    # Through a closed gate nobody reads the job: its run may be over, and the program that it was of be gone.
+    before = b.atomic_rmw("add", gate, _word(1), "seq_cst")
+    b.cbranch(b.icmp_signed("!=", b.and_(before, _word(_OPEN)), _word(0)), serve, leave)
+
     b.position_at_end(serve)
-    steps, count, table = (
-        b.load(_pointer(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE)
+    steps, count, table, record = (
+        b.load(_pointer(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE, _RECORD)
     )
-    b.call(module.globals["drive"], [control, steps, count, table, tid, threads])
-    b.atomic_rmw("add", _pointer(b, control, _DONE), _word(1), "seq_cst")
-    last.add_incoming(now, b.block)
-    turns.add_incoming(_word(0), b.block)
+    b.call(module.globals["drive"], [control, steps, count, table, record, tid, threads])
+    b.branch(leave)
+
+    b.position_at_end(leave)
+    b.atomic_rmw("sub", gate, _word(1), "seq_cst")
+    last.add_incoming(now, leave)
+    turns.add_incoming(_word(0), leave)
     b.branch(wait)
 
 
+def _worker(b: ir.IRBuilder, control: ir.Value, tid: ir.Value) -> ir.Value:
+    return address(b, _pointer(b, control, _WORKERS), b.mul(tid, _word(_LINE)))
+
+
 def _start(module: ir.Module) -> None:
-    """`start(control, steps, count, table, n)`: publish a job; how many workers sleep."""
-    function, b = _function(module, "start", I64, 5)
-    control, steps, count, table, threads = function.args
-    for value, offset in ((steps, _STEPS), (count, _COUNT), (table, _TABLE)):
+    """`start(control, steps, count, table, record, state, n)`: publish a job; how many workers sleep or are on this CPU."""
+    function, b = _function(module, "start", I64, 7)
+    control, steps, count, table, record, state, threads = function.args
+    fields = ((steps, _STEPS), (count, _COUNT), (table, _TABLE), (record, _RECORD), (state, _STATE))
+    for value, offset in fields:
         b.store(value, _pointer(b, control, offset), align=8)
-    _write(b, _pointer(b, control, _DONE), _word(0))
+    with counted(b, _word(0), b.mul(count, _word(_STATE_BYTES)), 8) as at:
+        b.store(_word(0), _pointer(b, b.add(state, at)), align=8)
+    b.atomic_rmw("add", _pointer(b, control, _GATE), _word(_OPEN), "seq_cst")
     b.atomic_rmw("add", _pointer(b, control, _GENERATION), _word(1), "seq_cst")
     total = b.alloca(I64)
     b.store(_word(0), total, align=8)
+    here: ir.Value = _word(-2)
+    if "sched_getcpu" in addresses():
+        here = b.sext(b.call(declare(module, "sched_getcpu", I32, []), []), I64)
     with counted(b, _word(1), threads) as tid:
-        flag = _read(b, address(b, _pointer(b, control, _PARKED), b.mul(tid, _word(_LINE))))
-        b.store(b.add(b.load(total, typ=I64, align=8), flag), total, align=8)
+        worker = _worker(b, control, tid)
+        is_asleep = b.icmp_signed("!=", _read(b, worker), _word(0))
+        is_here = b.icmp_signed("==", b.load(address(b, worker, _HOME), typ=I64, align=8), here)
+        b.store(b.add(b.load(total, typ=I64, align=8), b.zext(b.or_(is_asleep, is_here), I64)), total, align=8)
     b.ret(b.load(total, typ=I64, align=8))
 
 
 def _finish(module: ir.Module, isa: Isa) -> None:
-    """`finish(control, steps, count, table, n)`: the caller's own share, then wait for the others."""
-    function, b = _function(module, "finish", VOID, 5)
-    control, steps, count, table, threads = function.args
-    b.call(module.globals["drive"], [control, steps, count, table, _word(0), threads])
-    others = b.sub(threads, _word(1))
-    head, more, done = (function.append_basic_block(n) for n in ("head", "more", "done"))
-    place = _pointer(b, control, _DONE)
-    b.branch(head)
-    b.position_at_end(head)
-    now = _read(b, place)
-    b.cbranch(b.icmp_signed("==", now, others), done, more)
-    b.position_at_end(more)
-    _wait_while(b, isa, place, now)
-    b.branch(head)
-    b.position_at_end(done)
+    """`finish(control, steps, count, table, record, n)`: the caller's own share; then shut the gate behind the workers."""
+    function, b = _function(module, "finish", VOID, 6)
+    control, steps, count, table, record, threads = function.args
+    b.call(module.globals["drive"], [control, steps, count, table, record, _word(0), threads])
+    gate = _pointer(b, control, _GATE)
+    b.atomic_rmw("sub", gate, _word(_OPEN), "seq_cst")
+    _wait_for(b, isa, gate, _word(0))
     b.ret_void()
 
 
@@ -370,6 +478,4 @@ def _unpark(module: ir.Module) -> None:
     """`unpark(control, tid)`: whether a worker slept; it does not any more."""
     function, b = _function(module, "unpark", I64, 2)
     control, tid = function.args
-    b.ret(
-        b.atomic_rmw("xchg", address(b, _pointer(b, control, _PARKED), b.mul(tid, _word(_LINE))), _word(0), "seq_cst")
-    )
+    b.ret(b.atomic_rmw("xchg", _worker(b, control, tid), _word(0), "seq_cst"))

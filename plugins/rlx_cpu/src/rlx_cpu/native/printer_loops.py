@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
@@ -13,7 +14,7 @@ from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
-from rlx_cpu.native.printer_partial import Partials, is_last_arrival
+from rlx_cpu.native.printer_partial import Partials
 from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_lanes
 from rlx_cpu.native.printer_shape import ABREAST, TILES, At, Shape
 from rlx_cpu.native.printer_tiles import Tiles
@@ -39,12 +40,12 @@ class Loops:
     def kernel(self) -> Kernel:
         return self.shape.kernel
 
-    def write(self) -> None:
-        """Everything after the entry of the function."""
+    def _open(self) -> None:
+        """Find the buffers."""
         b, kernel = self.builder, self.kernel
-        table, tid, threads = b.function.args
+        table, tid, _ = b.function.args
         has_workspace = self.shape.workspace > 0 or self.shape.chunks > 1
-        count = len(kernel.buffers) + has_workspace + self.shape.has_status
+        count = len(kernel.buffers) + has_workspace + kernel.has_check
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
         self.memory = Memory(b, self.shape, buffers)
         self.varies_row = kernel.varies
@@ -54,17 +55,33 @@ class Loops:
             step = self.shape.workspace // len(self.shape.plan.kept)
             rows = {v: address(b, mine, i * step) for i, v in enumerate(self.shape.plan.kept)}
         self.values = Values(b, self.shape, self.memory, rows)
-        units = ir.Constant(I64, self.shape.units * self.shape.chunks)
-        first = b.sdiv(b.mul(tid, units), threads)
-        last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), units), threads)
-        with counted(b, first, last) as unit:
-            if self.shape.chunks == 1:
-                self.unit(unit, self.rows_of)
-            else:
-                self.part(unit)
-        if self.shape.chunks > 1:
-            with b.if_then(is_last_arrival(b, buffers[-1], threads)):
-                self.finish()
+
+    def write_units(self) -> None:
+        """The body of a kernel that is one function."""
+        self._open()
+        with self._share(self.shape.units) as unit:
+            self.unit(unit, self.rows_of)
+
+    def write_parts(self) -> None:
+        """The prologue of a kernel whose rows are cut: partial results."""
+        self._open()
+        with self._share(self.shape.units * self.shape.chunks) as number:
+            self.part(number)
+
+    def write_totals(self) -> None:
+        """What follows such a prologue: partial results combined and stored."""
+        self._open()
+        with self._share(self.shape.units) as unit:
+            self.total(unit)
+
+    def _share(self, units: int) -> AbstractContextManager[ir.Value]:
+        """A loop over the units that are this thread's."""
+        b = self.builder
+        _, tid, threads = b.function.args
+        count = ir.Constant(I64, units)
+        first = b.sdiv(b.mul(tid, count), threads)
+        last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), count), threads)
+        return counted(b, first, last)
 
     def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
         """Write a value that is known, or can be, to its result."""
@@ -252,24 +269,23 @@ class Loops:
 
         self.unit(unit, body)
 
-    def finish(self) -> None:
-        """The chunks of every unit's row combined, and what follows from them stored."""
-        b, shape = self.builder, self.shape
+    def total(self, unit: ir.Value) -> None:
+        """The chunks of a unit's row or rows combined, and what follows from them stored."""
+        shape = self.shape
         (nest,) = shape.plan.nests
-        with counted(b, ir.Constant(I64, 0), ir.Constant(I64, shape.units)) as unit:
 
-            def body(ats: Sequence[At], block: ir.Value | None) -> None:
-                for k, at in enumerate(ats):
-                    self.values.start_unit()
-                    for which, number in enumerate(nest.reduces):
-                        reduce = self.kernel.values[number]
-                        assert isinstance(reduce, Reduce), "partial results are of reductions"
-                        type = register_type(reduce.dtype) if shape.is_in_row else self._register(number)
-                        place = which * shape.strip + k
-                        self.values.fixed[number] = self.partials.total(unit, place, reduce, type)
-                    self._finish_with(at, self.values.fixed)
+        def body(ats: Sequence[At], block: ir.Value | None) -> None:
+            for k, at in enumerate(ats):
+                self.values.start_unit()
+                for which, number in enumerate(nest.reduces):
+                    reduce = self.kernel.values[number]
+                    assert isinstance(reduce, Reduce), "partial results are of reductions"
+                    type = register_type(reduce.dtype) if shape.is_in_row else self._register(number)
+                    place = which * shape.strip + k
+                    self.values.fixed[number] = self.partials.total(unit, place, reduce, type)
+                self._finish_with(at, self.values.fixed)
 
-            self.unit(unit, body)
+        self.unit(unit, body)
 
     # ------------------------------------------------------------------------------------- a loop
 

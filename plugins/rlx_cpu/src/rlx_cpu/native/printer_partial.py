@@ -1,7 +1,7 @@
-"""Reductions of few long rows, cut into chunks: partial results in memory, combined in their order by whoever arrives last.
+"""Reductions of few long rows, cut into chunks: a prologue leaves partial results in memory, the kernel combines them.
 
-The number of chunks follows from the shape, and each is computed alike whoever does it, so no bit of the result depends on the
-number of threads. The third status word counts arrivals; the last thread puts it back to 0.
+The number of chunks follows from the shape, each is computed alike whoever does it, and they are combined in their order, so no
+bit of the result depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,20 +16,7 @@ from rlx_cpu.native.build import I64, address, align_of, counted, scaled, variab
 from rlx_cpu.native.printer_reductions import combined, identity
 from rlx_cpu.native.printer_shape import Shape
 
-__all__ = ["Partials", "is_last_arrival"]
-
-ARRIVALS = 16
-"""Byte offset of the counter among the status words."""
-
-
-def is_last_arrival(b: ir.IRBuilder, status: ir.Value, threads: ir.Value) -> ir.Value:
-    """Count this thread in; whether all others were here before. Then what they wrote can be read."""
-    counter = address(b, status, ARRIVALS)
-    before = b.atomic_rmw("add", counter, ir.Constant(I64, 1), "acq_rel")
-    is_last = b.icmp_signed("==", before, b.sub(threads, ir.Constant(I64, 1)))
-    with b.if_then(is_last):
-        b.atomic_rmw("xchg", counter, ir.Constant(I64, 0), "monotonic")
-    return is_last
+__all__ = ["Partials"]
 
 
 @frozen(eq=False)

@@ -192,10 +192,6 @@ class Shape:
         return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.strip * self.slot_bytes
 
     @property
-    def has_status(self) -> bool:
-        return self.kernel.has_check or self.chunks > 1
-
-    @property
     def uses_threads(self) -> bool:
         work = self.kernel.grid_size * self.kernel.row_size
         costs = sum(
@@ -215,7 +211,8 @@ class Shape:
 
     @property
     def workspace(self) -> int:
-        return len(self.plan.kept) * -(-self.row_bytes // ALIGNMENT) * ALIGNMENT
+        # A row without elements still has a place: its loop is printed, though it never runs.
+        return len(self.plan.kept) * -(-max(self.row_bytes, 1) // ALIGNMENT) * ALIGNMENT
 
 
 def lanes_of(kernel: Kernel, isa: Isa) -> int:

@@ -115,6 +115,10 @@ class Product:
         """Bytes from the first product's part of an operand to that of product `entry`."""
         return self._walk(b, entry, matrix.batch)
 
+    def b_offset(self, b: ir.IRBuilder, matrix: ir.Value) -> ir.Value:
+        """Bytes from B's first own matrix to another one."""
+        return self._walk(b, matrix, self.b.batch, self.b_shape)
+
     def b_entry(self, b: ir.IRBuilder, entry: ir.Value) -> ir.Value:
         """Which of B's own matrices product `entry` takes."""
         strides, step = [], 1
@@ -123,11 +127,13 @@ class Product:
             step *= size
         return self._walk(b, entry, tuple(reversed(strides)))
 
-    def _walk(self, b: ir.IRBuilder, entry: ir.Value, strides: tuple[int, ...]) -> ir.Value:
-        """The dot product of an entry's coordinates with `strides`."""
+    def _walk(
+        self, b: ir.IRBuilder, entry: ir.Value, strides: tuple[int, ...], shape: tuple[int, ...] | None = None
+    ) -> ir.Value:
+        """The dot product of an entry's coordinates (in the batch axes, or in `shape`) with `strides`."""
         total: ir.Value = index(0)
         rest = entry
-        for size, stride in zip(reversed(self.batch), reversed(strides), strict=True):
+        for size, stride in zip(reversed(self.batch if shape is None else shape), reversed(strides), strict=True):
             if stride:
                 total = b.add(total, times(b, b.srem(rest, index(size)), stride))
             rest = b.sdiv(rest, index(size))

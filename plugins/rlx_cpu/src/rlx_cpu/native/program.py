@@ -6,23 +6,30 @@ the addresses of inputs and outputs, which each run writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from attrs import define, frozen
 
-from rlx_core.errors import RlxError
-from rlx_core.ir.lir import Lir
+from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
-from rlx_cpu.arena import allocate
+from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
+from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.pool import BARRIER, STEP_WORDS, THREADED, pool_for, run_alone
+from rlx_cpu.native.entry import Entry, build
+from rlx_cpu.native.entry_code import Mode
+from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
+from rlx_cpu.native.work import ALONE_US, HELD_US, takes_longer
+from rlx_cpu.poison import CANARY, POISON, Guard
+from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
 
 __all__ = ["NativeProgram"]
@@ -30,14 +37,15 @@ __all__ = ["NativeProgram"]
 
 @frozen(eq=False)
 class Run:
-    """A maximal run of native steps, as words for the driver."""
+    """A maximal run of native steps, as words for the driver; a step with a prologue is there twice."""
 
     words: np.ndarray
-    steps: tuple[NativeStep, ...]
+    steps: tuple[Step, ...]
     uses_threads: bool
 
     @property
     def count(self) -> int:
+        """How many calls it is for one thread."""
         return len(self.steps)
 
 
@@ -61,14 +69,16 @@ class NativeProgram(Program):
         settings: Settings,
         shared: Shared | None = None,
         compiled: Compiled | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        self._kernels, self._table = kernels, table
+        self._kernels, self._table, self._guard = kernels, table, guard
         self.compiled = compiled or compile_steps(lir, table, settings)
         read = {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.present()}
         read |= {v for n, s in enumerate(lir.steps) if n not in self.compiled.steps for v in s.node.results}
         read.update(lir.graph.outputs)
         order = [v for node in lir.graph.nodes for v in node.results]
-        self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read})
+        output = empty if guard is None else guard.output
+        self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read}, output)
         self._parts = self._split()
         self._static, self._per_run = self._addresses()
 
@@ -78,26 +88,54 @@ class NativeProgram(Program):
         self._frames.bind(params)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        frames = self._frames
+        if self._guard is not None:
+            return self._guarded_run(inputs, self._guard)
+        frames, profile = self._frames, active()
         version, frame = frames.take()
         try:
             frames.fill(frame, inputs)
             table = self._ready(frame)
-            with np.errstate(all="ignore"):
+            with self._quiet():
                 for part in self._parts:
                     if isinstance(part, Run):
-                        self._native(part, table)
-                    else:
+                        self._native(part, table, profile)
+                    elif profile is None:
                         part.run(frame.arrays)
+                    else:
+                        with profile.timing(part.step):
+                            part.run(frame.arrays)
             return frames.deliver(frame)
         finally:
             frames.give_back(version, frame)
 
+    def entry(self) -> Callable[..., Any] | None:
+        if self.reason_without_entry is not None:
+            return None
+        _, frame = self._frames.take()  # the entry's own from now on
+        return build(self._entry_parts(frame))
+
+    @property
+    def reason_without_entry(self) -> str | None:
+        """Why this program is always run on the checked road; `None` if plain calls are not."""
+        if self._guard is not None:
+            return "poison mode looks at memory after every step"
+        if interpreter.reason_against() is not None:
+            return interpreter.reason_against()
+        others = [part.step.kernel for part in self._parts if not isinstance(part, Run)]
+        if others:
+            return f"{others[0]} runs with NumPy"
+        return entry_plan.reason_against(self._frames.lir)
+
     def clone(self) -> NativeProgram:
         frames = self._frames
         return NativeProgram(
-            frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled
+            frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled, self._guard
         )
+
+    @property
+    def code_origin(self) -> str | None:
+        code = self.compiled.code
+        return None if code is None else "cached" if code.is_cached else "compiled"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -109,7 +147,10 @@ class NativeProgram(Program):
     def _split(self) -> list[Run | Instruction]:
         steps = list(enumerate(self._frames.lir.steps))
         parts: list[Run | Instruction] = []
-        for is_native, group in groupby(steps, key=lambda pair: pair[0] in self.compiled.steps):
+        # In poison mode memory is looked at after every step, so each is a run of its own.
+        for (is_native, _), group in groupby(
+            steps, key=lambda pair: (pair[0] in self.compiled.steps, self._guard and pair[0])
+        ):
             if is_native:
                 parts.append(self._run_of([self.compiled.steps[n] for n, _ in group]))
             else:
@@ -119,14 +160,18 @@ class NativeProgram(Program):
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
         code = self.compiled.code
         assert code is not None, "native steps have code"
-        words = np.zeros((len(steps), STEP_WORDS), np.int64)
-        for i, each in enumerate(steps):
-            threaded = each.emitted.uses_threads
-            following = steps[i + 1].emitted.uses_threads if i + 1 < len(steps) else False
+        threads = self.compiled.settings.threads
+        phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
+        words = np.zeros((len(phases), STEP_WORDS), np.int64)
+        is_serial = False
+        for i, (each, name) in enumerate(phases):
             # One thread's steps follow one another by themselves; everything else meets in between.
-            flags = THREADED * threaded + BARRIER * (i + 1 < len(steps) and (threaded or following))
-            words[i] = code.address(each.emitted.function), 8 * each.first, flags
-        return Run(words, tuple(steps), any(s.emitted.uses_threads for s in steps))
+            before, is_serial = is_serial, not each.emitted.uses_threads
+            following = phases[i + 1][0].emitted.uses_threads if i + 1 < len(phases) else True
+            parts = (0 if before else 1) if is_serial else max(each.emitted.parts, threads)
+            words[i] = code.address(name), 8 * each.first, parts, following or not is_serial
+        uses_threads = any(s.emitted.uses_threads for s in steps) and takes_longer((s.step for s in steps), ALONE_US)
+        return Run(words, tuple(each.step for each, _ in phases), uses_threads)
 
     def _addresses(self) -> tuple[list[tuple[int, int, int]], dict[int, tuple[np.ndarray, np.ndarray]]]:
         """(word, place of the root, byte offset) of what is filled in once; and per place of what each run brings."""
@@ -150,7 +195,64 @@ class NativeProgram(Program):
             place: (np.array([w for w, _ in rows]), np.array([o for _, o in rows])) for place, rows in per_run.items()
         }
 
+    def _entry_parts(self, frame: Frame) -> Entry:
+        """What an entry that owns this frame is made of."""
+        frames, lir = self._frames, self._frames.lir
+        table: Table = frame.own if frame.own is not None else self._new_table(frame)
+        base, places = table.words.ctypes.data, frames.places
+        per_run = {
+            value: [(base + 8 * int(w), int(o)) for w, o in zip(*self._per_run[places[value]], strict=True)]
+            for value in (*lir.graph.inputs, *lir.own_roots)
+            if places[value] in self._per_run
+        }
+        roots = {placement(value, lir.aliases).root for value in lir.graph.outputs}
+        fixed = {r: address_of(frame.arrays[places[r]]) for r in roots if frame.arrays[places[r]] is not None}
+        ends = entry_plan.ends(lir, per_run, fixed)
+        runs = [part for part in self._parts if isinstance(part, Run)]
+        calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
+
+        def work() -> None:
+            for run in runs:
+                self._steps(run, table, None)
+
+        return Entry(
+            ends.inputs, ends.outputs, calls, self._mode(runs), work, lambda: self._raise(table), table.status, ends.copies,
+            keeps=(frame, table, self.compiled, ends),
+        )  # fmt: skip
+
+    def _mode(self, runs: Sequence[Run]) -> Mode:
+        if any(run.uses_threads for run in runs) and self.compiled.settings.threads > 1:
+            return Mode.SHARED
+        steps = [step for run in runs for step in dict.fromkeys(run.steps)]
+        return Mode.ALONE if takes_longer(steps, HELD_US) else Mode.TINY
+
     # ----------------------------------------------------------------------------------- running
+
+    def _guarded_run(self, inputs: Sequence[np.ndarray], guard: Guard) -> list[np.ndarray]:
+        """A run in poison mode; see `rlx_cpu.poison`."""
+        frames = self._frames
+        version, frame = frames.take()
+        try:
+            guard.begin(frame.arena)
+            frames.fill(frame, inputs)
+            table = self._ready(frame)
+            with np.errstate(all="ignore"):
+                for number, part in enumerate(self._parts):
+                    table.scratch.fill(POISON)
+                    if isinstance(part, Run):
+                        self._native(part, table, None)
+                    else:
+                        part.run(frame.arrays)
+                    own = self.compiled.scratch_of(number)
+                    guard.after(number, frame.arena, frames.outputs_of(frame), table.scratch[own:])
+            return frames.deliver(frame)
+        finally:
+            frames.give_back(version, frame)
+
+    def _quiet(self) -> AbstractContextManager[object]:
+        """What NumPy would warn about is what the program says: NaN, infinities. Native code has no warnings."""
+        is_native = all(isinstance(part, Run) for part in self._parts)
+        return nullcontext() if is_native else np.errstate(all="ignore")
 
     def _ready(self, frame: Frame) -> Table:
         """The frame's table with this run's inputs and outputs in it."""
@@ -164,7 +266,7 @@ class NativeProgram(Program):
         statuses = [s for s in compiled.steps.values() if s.status is not None]
         table = Table(
             np.zeros(compiled.table_words, np.int64),
-            allocate(compiled.workspace, ALIGNMENT),
+            allocate(compiled.workspace + (CANARY if self._guard is not None else 0), ALIGNMENT),
             np.zeros((len(statuses), 4), np.int64),
         )
         for word, place, offset in self._static:
@@ -185,29 +287,47 @@ class NativeProgram(Program):
         packed, frames = self.compiled.packed, self._frames
         if packed.version == frames.shared.version:
             return packed.arrays
-        arrays: dict[tuple[int, int], np.ndarray] = {}
+        needed = {
+            (frames.places[value], each.emitted.function, i): pack
+            for each in self.compiled.steps.values()
+            for i, pack in enumerate(each.emitted.packs)
+            if (value := each.step.node.operands[pack.operand]) is not None
+        }
+        # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
+        # than packing into them.
+        room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
         made: dict[tuple[int, str, int], np.ndarray] = {}
+        start = 0
+        for key, pack in needed.items():
+            made[key] = pack.pack(frame.arrays[key[0]], room[start : start + pack.room])
+            start += pack.room
+        arrays: dict[tuple[int, int], np.ndarray] = {}
         for number, each in self.compiled.steps.items():
             for i, pack in enumerate(each.emitted.packs):
                 value = each.step.node.operands[pack.operand]
                 assert value is not None, "a pack is of an operand that is there"
-                place = frames.places[value]
-                key = (place, each.emitted.function, i)
-                if key not in made:
-                    made[key] = aligned(pack.pack(frame.arrays[place]), pack.nbytes)
-                arrays[number, i] = made[key]
+                arrays[number, i] = made[frames.places[value], each.emitted.function, i]
         packed.arrays, packed.version = arrays, frames.shared.version
         return arrays
 
-    def _native(self, run: Run, table: Table) -> None:
-        settings = self.compiled.settings
-        steps, base = run.words.ctypes.data, table.words.ctypes.data
-        if run.uses_threads and settings.threads > 1:
-            pool_for(settings.threads, settings.spin_us).run(steps, run.count, base)
-        else:
-            run_alone(steps, run.count, base)
+    def _native(self, run: Run, table: Table, profile: Profile | None) -> None:
+        self._steps(run, table, profile)
         if table.status.size and table.status[:, 0].any():
             self._raise(table)
+
+    def _steps(self, run: Run, table: Table, profile: Profile | None) -> None:
+        settings = self.compiled.settings
+        steps, base = run.words.ctypes.data, table.words.ctypes.data
+        threads = settings.threads if run.uses_threads else 1
+        stamps = None if profile is None or not can_record() else np.zeros((threads, run.count, RECORD_WORDS), np.int64)
+        record = 0 if stamps is None else stamps.ctypes.data
+        if threads > 1:
+            pool_for(threads, settings.spin_us).run(steps, run.count, base, record)
+        else:
+            run_alone(steps, run.count, base, record)
+        if profile is not None and stamps is not None:
+            # A busy pool leaves all to the caller: the other threads' stamps are then still zero.
+            profile.add_native(run.steps, stamps[stamps[:, -1, 2] > 0])
 
     def _raise(self, table: Table) -> None:
         """Raise the first fault that a step reported, in program order."""
@@ -217,20 +337,10 @@ class NativeProgram(Program):
         table.status[:] = 0
         each = statuses[number]
         assert each.emitted.fault is not None, "a step that reports faults can name them"
-        error = each.emitted.fault(offender)
-        raise at_node(error, each.step) if isinstance(error, RlxError) else error
+        raise at_node(each.emitted.fault(offender), each.step)
 
 
 def address_of(array: np.ndarray) -> int:
     """Where an array's first element is."""
     found: int = array.__array_interface__["data"][0]
     return found
-
-
-def aligned(array: np.ndarray, nbytes: int) -> np.ndarray:
-    """The array's bytes at an address that packs may count on."""
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    assert flat.size == nbytes, f"a pack has {flat.size} bytes, {nbytes} were announced"
-    room = allocate(nbytes, ALIGNMENT)
-    room[:] = flat
-    return room

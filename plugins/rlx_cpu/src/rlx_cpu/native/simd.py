@@ -28,7 +28,7 @@ from rlx_cpu.native.build import (
 )
 from rlx_cpu.native.isa import Isa
 
-__all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times"]
+__all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times", "transposed"]
 
 
 def index(value: int) -> ir.Constant:
@@ -67,6 +67,21 @@ def share(b: ir.IRBuilder, items: int, tid: ir.Value, nthreads: ir.Value) -> tup
     low = b.sdiv(b.mul(tid, index(items)), nthreads)
     high = b.sdiv(b.mul(b.add(tid, index(1)), index(items)), nthreads)
     return low, high
+
+
+def transposed(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Vectors of as many lanes as there are vectors, as a matrix, transposed: log₂ rounds of interleaving."""
+    lanes = len(rows)
+    half = lanes // 2
+    kind = ir.VectorType(I32, lanes)
+    pairs = [(i, lanes + i) for i in range(lanes)]
+    low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
+    high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
+    vectors = list(rows)
+    for _ in range(lanes.bit_length() - 1):
+        # Interleaving row i with row i + lanes/2 rotates the bits of every element's address by one.
+        vectors = [b.shuffle_vector(vectors[i], vectors[i + half], which) for i in range(half) for which in (low, high)]
+    return vectors
 
 
 class Simd:
@@ -180,20 +195,9 @@ class Simd:
         return b.extract_element(value, ir.Constant(I32, 0))
 
     def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-        """As many vectors as lanes, as a matrix, transposed: log₂ rounds of interleaving."""
+        """As many vectors as lanes, as a matrix, transposed."""
         assert len(rows) == self.lanes, "a square block"
-        half = self.lanes // 2
-        kind = ir.VectorType(I32, self.lanes)
-        pairs = [(i, self.lanes + i) for i in range(self.lanes)]
-        low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
-        high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
-        vectors = list(rows)
-        for _ in range(self.lanes.bit_length() - 1):
-            # Interleaving row i with row i + lanes/2 rotates the bits of every element's address by one.
-            vectors = [
-                b.shuffle_vector(vectors[i], vectors[i + half], which) for i in range(half) for which in (low, high)
-            ]
-        return vectors
+        return transposed(b, rows)
 
     def intrinsic(self, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> ir.Function:
         """An intrinsic, declared on first use."""

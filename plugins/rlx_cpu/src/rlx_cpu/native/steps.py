@@ -5,8 +5,8 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import define, field, frozen
@@ -16,10 +16,14 @@ from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, compile_module, new_module
-from rlx_cpu.native.table import NativeTable
+from rlx_cpu.native.jit import Code, new_module
+from rlx_cpu.native.objects import Function, library
+from rlx_cpu.native.table import PREFIX, NativeTable
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps"]
+if TYPE_CHECKING:
+    from llvmlite import ir
+
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "functions_of", "layouts"]
 
 
 @frozen
@@ -68,6 +72,13 @@ class Compiled:
     settings: Settings
     packed: Packed = field(factory=Packed)
 
+    def scratch_of(self, number: int) -> int:
+        """The bytes of scratch memory that a step by its number may use: all threads' together."""
+        if number not in self.steps:
+            return 0
+        emitted = self.steps[number].emitted
+        return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
+
     @property
     def is_cached(self) -> bool:
         """Whether the code came from the object cache."""
@@ -84,45 +95,73 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
     return Place(value.type, place.strides, is_bound, literal)
 
 
-def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[Any, dict[int, Emitted]]:
-    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
-    module = new_module("program")
+def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
+    """The steps with native kernels by number, each with where its operands and results lie."""
     donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
     donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
-    known: dict[tuple[object, Layout], Emitted] = {}
-    found: dict[int, Emitted] = {}
     for number, step in enumerate(lir.steps):
-        emit = table.emitter(step.kernel)
-        if emit is None or step.nested:
-            continue
-        node = step.node
-        layout = Layout(
-            tuple(None if v is None else place_of(v, lir, donated) for v in node.operands),
-            tuple(place_of(v, lir, donated) for v in node.results),
-        )
-        key = (node.op, layout)
-        if key not in known:
-            name = f"k{len(known)}_{node.op.name.rpartition('.')[2]}"
-            known[key] = emit(module, node, layout, settings.isa, name)
-        found[number] = known[key]
-    return module, found
+        if step.kernel.startswith(PREFIX) and not step.nested:
+            operands = tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands)
+            yield number, Layout(operands, tuple(place_of(v, lir, donated) for v in step.node.results))
+
+
+def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
+    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
+    known: dict[tuple[str, object, Layout], int] = {}
+    functions: list[Function] = []
+    calls: dict[int, int] = {}
+    for number, layout in layouts(lir):
+        step = lir.steps[number]
+        place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
+        if place == len(functions):
+            functions.append(Function(step.kernel, step.node, layout))
+        calls[number] = place
+    return functions, calls
+
+
+def emit_function(module: ir.Module, number: int, function: Function, table: NativeTable, isa: Isa) -> Emitted | None:
+    """Add a function to a module; `None` for a kernel without an emitter."""
+    emit = table.emitter(function.kernel)
+    name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
+    return None if emit is None else emit(module, function.node, function.layout, isa, name)
+
+
+def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[ir.Module, dict[int, Emitted]]:
+    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
+    functions, calls = functions_of(lir)
+    module = new_module("program")
+    emitted = [emit_function(module, n, each, table, settings.isa) for n, each in enumerate(functions)]
+    return module, called(calls, emitted)
+
+
+def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
+    """What each step calls, by its number, for those steps that have native code."""
+    pairs = ((number, emitted[place]) for number, place in calls.items())
+    return {number: made for number, made in pairs if made is not None}
 
 
 def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
     """The native half of a program."""
-    module, emitted = emit_steps(lir, table, settings)
+
+    def emit(number: int) -> tuple[str, Emitted] | None:
+        module = new_module("program")
+        emitted = emit_function(module, number, functions[number], table, settings.isa)
+        return None if emitted is None else (str(module), emitted)
+
+    functions, calls = functions_of(lir)
+    made = library(functions, settings.isa, emit)
+    native = called(calls, made.emitted)
     steps: dict[int, NativeStep] = {}
     words = 0
-    for number, made in emitted.items():
+    for number, each in native.items():
         node = lir.steps[number].node
         first, words = words, words + len(node.operands) + len(node.results)
-        workspace = words if made.has_workspace else None
-        words += made.has_workspace
-        packs = tuple(range(words, words + len(made.packs)))
+        workspace = words if each.has_workspace else None
+        words += each.has_workspace
+        packs = tuple(range(words, words + len(each.packs)))
         words += len(packs)
-        status = words if made.has_status else None
-        words += made.has_status
-        steps[number] = NativeStep(lir.steps[number], made, first, workspace, packs, status)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_workspace for e in emitted.values()), default=0)
-    code = compile_module(module, settings.isa) if emitted else None
-    return Compiled(code, steps, words, scratch, settings)
+        status = words if each.has_status else None
+        words += each.has_status
+        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
+    return Compiled(made.code, steps, words, scratch, settings)

@@ -7,7 +7,8 @@ the op's own NumPy meaning, for whoever runs a step outside a native program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import importlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,9 +30,15 @@ _E = TypeVar("_E", bound=Emit)
 
 
 class NativeTable:
-    """Emitters by kernel name, with the rows that announce them."""
+    """Emitters by kernel name, with the rows that announce them.
 
-    def __init__(self) -> None:
+    Args:
+        filled_by: The module that registers them all, imported when one is first asked for: a program whose code is
+            cached asks for none.
+    """
+
+    def __init__(self, filled_by: str | None = None) -> None:
+        self._filled_by = filled_by
         self._rows = KernelTable("cpu", plugin="cpu")
         self._emitters: dict[str, Emit] = {}
 
@@ -45,6 +52,7 @@ class NativeTable:
         accepts_strides: bool = True,
         priority: int = 0,
         name: str | None = None,
+        is_generated: bool = False,
     ) -> Callable[[_E], _E]:
         """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
 
@@ -68,6 +76,7 @@ class NativeTable:
                     accepts_strides=accepts_strides,
                     priority=priority,
                     name=unique,
+                    is_generated=is_generated,
                 )(run)
                 self._emitters[unique] = emit
             return emit
@@ -76,27 +85,33 @@ class NativeTable:
 
     def emitter(self, kernel: str) -> Emit | None:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
+        self._fill()
         return self._emitters.get(kernel)
 
     def rows(self, op: type[Op]) -> list[Kernel]:
         """The native rows for an op, most preferred first."""
+        self._fill()
         return self._rows.candidates(op)
 
-    def install(self, table: KernelTable) -> KernelTable:
-        """A table with the native rows beside those of `table`."""
-        whole = KernelTable(table.target, plugin=table.plugin)
-        whole.merge(self._rows)
-        whole.merge(evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in table)
-        return whole
+    def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
+        """The native rows, and those of another table that step back behind them."""
+        yield from (evolve(kernel, tier="native") for kernel in self)
+        yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
     def __iter__(self) -> Iterator[Kernel]:
+        self._fill()
         return iter(self._rows)
 
     def __len__(self) -> int:
+        self._fill()
         return len(self._rows)
 
+    def _fill(self) -> None:
+        if self._filled_by is not None:
+            importlib.import_module(self._filled_by)
 
-native = NativeTable()
+
+native = NativeTable(filled_by="rlx_cpu.native.kernels")
 """The rows of this package, filled by its modules of kernels."""
 
 

@@ -1,31 +1,81 @@
-"""How many threads this process may use, by its CPU affinity and its control group's quota."""
+"""How many threads this process may use, by its CPU affinity and the quotas of its control groups."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = ["usable_cpus"]
 
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_QUOTA_V1 = (Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us"))
+_ROOT = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
 
 
-def usable_cpus() -> int:
-    """CPUs that this process may run on, at least 1; a quota of 1.5 CPUs counts as 2."""
+def usable_cpus(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int:
+    """CPUs that this process may keep busy, at least 1; a quota of 1.5 CPUs counts as 2.
+
+    Args:
+        root: Where control groups are mounted.
+        membership: The file that says which groups the process is in.
+    """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _quota()
-    return max(1, allowed if quota is None else min(allowed, quota))
+    return max(1, min([allowed, *_quotas(root, membership)]))
 
 
-def _quota() -> int | None:
-    """The CPUs that the control group grants, rounded up; `None` without a limit."""
-    try:
-        if _QUOTA.exists():
-            quota, period = _QUOTA.read_text().split()[:2]
+def _quotas(root: Path, membership: Path) -> Iterator[int]:
+    """The CPUs that each group of the process grants, rounded up; a group without a limit, or that is not there, grants all.
+
+    A limit holds for everything below it, so each group up to the root counts. Inside a container the process's own group may be
+    mounted as the root itself, under which its path does not exist: then the root is what is left of it.
+    """
+    for controllers, path in _groups(membership):
+        if controllers == "":
+            mounts, read = [root], _version_2
+        elif "cpu" in controllers.split(","):
+            mounts, read = [root / controllers, root / "cpu"], _version_1
         else:
-            quota, period = (path.read_text().strip() for path in _QUOTA_V1)
-        limit, each = int(quota), int(period)
-    except (OSError, ValueError):
-        return None  # no control group, or `max`: no limit
-    return None if limit <= 0 or each <= 0 else -(-limit // each)
+            continue
+        for mount in mounts:
+            group = mount / path.lstrip("/")
+            for folder in (group, *group.parents):
+                found = read(folder)
+                if found is not None:
+                    yield found
+                if folder == mount:
+                    break
+
+
+def _groups(membership: Path) -> list[tuple[str, str]]:
+    """Controllers (none for version 2) and path of each group; the roots of both versions if nobody says."""
+    try:
+        rows = [line.split(":", 2) for line in membership.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError):
+        rows = []
+    found = [(row[1], row[2]) for row in rows if len(row) == 3 and ".." not in row[2].split("/")]
+    return found or [("", "/"), ("cpu", "/")]
+
+
+def _version_2(folder: Path) -> int | None:
+    words = _words(folder / "cpu.max")
+    return _rounded_up(*words[:2]) if len(words) >= 2 else None
+
+
+def _version_1(folder: Path) -> int | None:
+    quota, period = _words(folder / "cpu.cfs_quota_us"), _words(folder / "cpu.cfs_period_us")
+    return _rounded_up(quota[0], period[0]) if quota and period else None
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return []  # no such group here, or one that may not be read: no limit that could be honoured
+
+
+def _rounded_up(quota: str, period: str) -> int | None:
+    """Whole CPUs; `None` where the quota is `max` or -1, which is no limit."""
+    if not (quota.isdecimal() and period.isdecimal()):
+        return None
+    limit, each = int(quota), int(period)
+    return None if limit == 0 or each == 0 else -(-limit // each)

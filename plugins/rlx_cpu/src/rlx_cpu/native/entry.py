@@ -1,0 +1,187 @@
+"""A program's entry: a built-in function from its inputs to its outputs, for calls that need nothing but the program itself.
+
+What a call through Python would look up each time (types, places, addresses) is written down once, as the words that
+`entry_code.enter` follows. The entry owns a frame, so its buffers never move.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native import interpreter
+from rlx_cpu.native.entry_code import FRESH, Mode, Word, emit_enter
+from rlx_cpu.native.isa import host_isa
+from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.profile import watchers
+
+__all__ = ["Entry", "Given", "Made", "Source", "build"]
+
+_DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
+_FASTCALL: Final = 0x80
+
+Places = list[tuple[int, int]]
+"""Addresses of words to which an array's address is written, each with bytes to add."""
+
+
+@frozen(eq=False)
+class Given:
+    """An argument: what it must be, and where its address goes."""
+
+    type: TensorType
+    is_donated: bool
+    places: Places = field(factory=list)
+
+
+@frozen(eq=False)
+class Made:
+    """A result: a new array whose address goes to `places`, or the argument of that number."""
+
+    type: TensorType
+    argument: int = FRESH
+    places: Places = field(factory=list)
+
+
+@frozen
+class Source:
+    """A copy when all steps have run: from the address in one word to the address in another."""
+
+    into: int
+    source: int
+    nbytes: int
+
+
+@define(eq=False)
+class Entry:
+    """Everything that an entry is made of.
+
+    Attributes:
+        inputs, outputs: In the program's order.
+        calls: (function, buffers) of each step, as addresses.
+        mode: Who runs them.
+        work: Runs them with all threads, for `Mode.SHARED`.
+        fault: Raises what the status words tell of.
+        statuses: Four words for each step that reports faults.
+        copies: Results that are copied at the end.
+        keeps: What must live as long as the entry.
+    """
+
+    inputs: Sequence[Given]
+    outputs: Sequence[Made]
+    calls: Sequence[tuple[int, int]]
+    mode: Mode
+    work: Callable[[], None]
+    fault: Callable[[], None]
+    statuses: np.ndarray
+    copies: Sequence[Source]
+    keeps: tuple[Any, ...]
+
+
+def build(entry: Entry) -> Callable[..., Any]:
+    """The built-in function of an entry.
+
+    Its arguments are the program's inputs, by position, and its result the tuple of the outputs; `NotImplemented` if the call
+    is not plain, and then nothing has happened.
+    """
+    donated = [i for i, given in enumerate(entry.inputs) if given.is_donated]
+    arrays = {
+        Word.INPUT_RECORDS: _words(w for given in entry.inputs for w in _input_record(given)),
+        Word.SPANS: np.zeros(2 * len(entry.inputs), np.int64),
+        Word.DONATED_NUMBERS: _words(donated),
+        Word.OUTPUT_RECORDS: _words(w for made in entry.outputs for w in _output_record(made)),
+        Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
+        Word.COPY_RECORDS: _words(w for c in entry.copies for w in (c.into, c.source, c.nbytes)),
+        Word.STATUSES: entry.statuses,
+        Word.WATCHED: watchers,
+    }
+    numbers: Mapping[Word, int] = {
+        Word.ARRAY_TYPE: id(np.ndarray),
+        Word.NOT_IMPLEMENTED: id(NotImplemented),
+        Word.INPUTS: len(entry.inputs),
+        Word.DONATED: len(donated),
+        Word.OUTPUTS: len(entry.outputs),
+        Word.MODE: entry.mode,
+        Word.CALLS: len(entry.calls),
+        Word.COPIES: len(entry.copies),
+        Word.STATUS_COUNT: len(entry.statuses),
+        Word.FAULT: id(entry.fault),
+        Word.WORK: id(entry.work),
+    }
+    words = np.zeros(len(Word), np.int64)
+    for which, array in arrays.items():
+        words[which] = array.ctypes.data
+    for which, number in numbers.items():
+        words[which] = number
+    enter = entering()
+    return enter.bound((words, enter, entry, tuple(arrays.values())))
+
+
+def _words(numbers: Iterable[int]) -> np.ndarray:
+    return np.array([int(n) for n in numbers], np.int64)
+
+
+def _input_record(given: Given) -> list[int]:
+    flags = _DENSE | interpreter.WRITEABLE if given.is_donated else _DENSE
+    head = [_descriptor(given.type.dtype), given.type.rank, flags, int(given.type.nbytes), len(given.places)]
+    return [*head, *given.type.static_shape, *(word for place in given.places for word in place)]
+
+
+def _output_record(made: Made) -> list[int]:
+    if made.argument != FRESH:
+        return [made.argument, 0, 0, 0]
+    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places)]
+    return [*head, *made.type.static_shape, *(word for place in made.places for word in place)]
+
+
+def _descriptor(dtype: DType) -> int:
+    """The descriptor object of a dtype; it lives as long as the dtype, which is forever."""
+    return id(dtype.numpy)
+
+
+# -------------------------------------------------------------------------------------- the function
+
+
+class MethodDef(ctypes.Structure):
+    """CPython's `PyMethodDef`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class Entering:
+    """The native function, ready to be bound to any entry's words. A bound one keeps it alive, as CPython asks for."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        doc = b"Run the program on its inputs; NotImplemented if they are not plain."
+        self._definition = MethodDef(b"entry", code.address("enter"), _FASTCALL, doc)
+        self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+            ("PyCFunction_NewEx", ctypes.pythonapi)
+        )
+
+    def bound(self, kept: tuple[Any, ...]) -> Callable[..., Any]:
+        """The built-in function whose `self` is `kept`; its first item is the array of words."""
+        made: Callable[..., Any] = self._new(ctypes.addressof(self._definition), kept, None)
+        return made
+
+
+@cache
+def entering() -> Entering:
+    """The native function, compiled once a process."""
+    isa = host_isa()
+    assert isa is not None, "the native tier is used only where an instruction set is known"
+    interpreter.make_known()
+    module = new_module("entry")
+    emit_enter(module)
+    return Entering(compile_module(module, isa))

@@ -1,0 +1,327 @@
+"""`enter`: the built-in function that runs a program, in LLVM IR; one for all programs, led by words.
+
+A program's entry is this function with a `self` of its own: a tuple whose first item is an array of words. They say what the
+arguments must be, which results to make, where their addresses go, and what to run. `enter` decides one thing only: whether a
+call is plain. If it is not, nothing has happened yet and the result is `NotImplemented`; whoever called then takes the checked
+road, which knows what is wrong or what to copy. It runs with the interpreter's lock held but where a program runs long.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+from typing import Any, Final
+
+from llvmlite import ir
+
+from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, TUPLE_ITEMS
+
+__all__ = ["FRESH", "Mode", "Word", "emit_enter"]
+
+
+class Word(IntEnum):
+    """The words of an entry, in order. Addresses are of arrays that the entry's `self` keeps."""
+
+    BUSY = 0
+    """1 while a call is inside: its frame serves one at a time."""
+    WATCHED = auto()
+    """Address of a word that is not 0 while somebody measures steps, which is done on the checked road."""
+    ARRAY_TYPE = auto()
+    NOT_IMPLEMENTED = auto()
+    INPUTS = auto()
+    """How many arguments there must be."""
+    INPUT_RECORDS = auto()
+    """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
+    SPANS = auto()
+    """Room for the address of each argument's elements and of their end."""
+    DONATED = auto()
+    """How many arguments are donated."""
+    DONATED_NUMBERS = auto()
+    OUTPUTS = auto()
+    OUTPUT_RECORDS = auto()
+    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places; the dims; the places."""
+    MODE = auto()
+    CALLS = auto()
+    """How many steps there are."""
+    CALL_RECORDS = auto()
+    """For each: the address of its function, and of its buffers' addresses."""
+    COPIES = auto()
+    """How many results are copied when all else is done."""
+    COPY_RECORDS = auto()
+    """For each: address of the word with the destination, of the word with the source, bytes."""
+    STATUSES = auto()
+    STATUS_COUNT = auto()
+    FAULT = auto()
+    """The object whose call raises the fault that the status words tell of."""
+    WORK = auto()
+    """The object whose call runs the steps with all threads."""
+
+
+class Mode(IntEnum):
+    """Who runs a program."""
+
+    TINY = 0
+    """The caller; the interpreter's lock is held."""
+    ALONE = auto()
+    """The caller; the lock is released."""
+    SHARED = auto()
+    """All threads, by the object that knows them."""
+
+
+FRESH: Final = -1
+"""In place of an argument's number: the result is a new array."""
+
+STATUS_BYTES: Final = 32
+
+_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 4, 2, 3, 2
+
+
+def emit_enter(module: ir.Module) -> None:
+    """Add `enter` to a module."""
+    kind = ir.FunctionType(POINTER, [POINTER, POINTER, I64])
+    _Enter(ir.Function(module, kind, "enter")).write()
+
+
+class _Enter:
+    """The function while it is written. `self`, `args` and the count are CPython's `METH_FASTCALL`."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.function = function
+        self.self, self.args, self.count = function.args
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.refused = function.append_basic_block("refused")
+        self.declined = function.append_basic_block("declined")
+        self.dropped = function.append_basic_block("dropped")
+
+    def write(self) -> None:
+        b = self.b
+        self.words = self.load(POINTER, self.load(POINTER, self.self, TUPLE_ITEMS), ARRAY.data)
+        self.cursor = variable(b, I64)
+        self.results = variable(b, POINTER)
+        self.go_on_if(b.icmp_signed("==", self.word(Word.BUSY), _word(0)), self.declined)
+        watched = b.load(b.inttoptr(self.word(Word.WATCHED), POINTER), typ=I64, align=8)
+        self.go_on_if(b.icmp_signed("==", watched, _word(0)), self.declined)
+        self.go_on_if(b.icmp_signed("==", self.count, self.word(Word.INPUTS)), self.declined)
+        self.set_word(Word.BUSY, _word(1))
+        self.take_inputs()
+        self.expect_no_overlap()
+        self.make_outputs()
+        self.run()
+        self.expect_no_fault()
+        self.copy()
+        self.deliver()
+        self.write_refusals()
+
+    # --------------------------------------------------------------------------------- arguments
+
+    def take_inputs(self) -> None:
+        """Every argument is an array as it was compiled for; its address goes where steps read it."""
+        b = self.b
+        self.start_at(Word.INPUT_RECORDS)
+        with counted(b, _word(0), self.count) as i:
+            descr, rank, flags, nbytes, places = self.record(_INPUT_WORDS)
+            array = b.load(address(b, self.args, b.shl(i, _word(3))), typ=POINTER, align=8)
+            self.go_on_if(self.same(self.load(I64, array, OBJECT_TYPE), self.word(Word.ARRAY_TYPE)), self.refused)
+            self.go_on_if(self.same(self.load(I64, array, ARRAY.descr), descr), self.refused)
+            self.go_on_if(self.same(b.sext(self.load(I32, array, ARRAY.ndim), I64), rank), self.refused)
+            has = b.and_(b.zext(self.load(I32, array, ARRAY.flags), I64), flags)
+            self.go_on_if(self.same(has, flags), self.refused)
+            dims = self.load(POINTER, array, ARRAY.dims)
+            with counted(b, _word(0), rank) as axis:
+                found = b.load(address(b, dims, b.shl(axis, _word(3))), typ=I64, align=8)
+                self.go_on_if(self.same(found, self.next_word()), self.refused)
+            data = self.load(I64, array, ARRAY.data)
+            span = address(b, b.inttoptr(self.word(Word.SPANS), POINTER), b.shl(i, _word(4)))
+            b.store(data, span, align=8)
+            b.store(b.add(data, nbytes), address(b, span, 8), align=8)
+            self.put(data, places)
+
+    def expect_no_overlap(self) -> None:
+        """A donated argument shares no byte with another."""
+        b = self.b
+        spans = b.inttoptr(self.word(Word.SPANS), POINTER)
+        numbers = b.inttoptr(self.word(Word.DONATED_NUMBERS), POINTER)
+        with counted(b, _word(0), self.word(Word.DONATED)) as i:
+            own = b.load(address(b, numbers, b.shl(i, _word(3))), typ=I64, align=8)
+            begin, end = self.span(spans, own)
+            with counted(b, _word(0), self.count) as other:
+                low, high = self.span(spans, other)
+                meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
+                is_empty = b.or_(self.same(begin, end), self.same(low, high))
+                fine = b.or_(b.or_(self.same(own, other), is_empty), b.not_(meet))
+                self.go_on_if(fine, self.refused)
+
+    def span(self, spans: ir.Value, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        b = self.b
+        at = address(b, spans, b.shl(number, _word(4)))
+        return b.load(at, typ=I64, align=8), self.load(I64, at, 8)
+
+    # ----------------------------------------------------------------------------------- results
+
+    def make_outputs(self) -> None:
+        """A tuple of new arrays, and of donated arguments that come back."""
+        b = self.b
+        count = self.word(Word.OUTPUTS)
+        made = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
+        b.store(made, self.results, align=8)
+        self.go_on_if(b.icmp_unsigned("!=", made, _NULL), self.dropped)
+        self.start_at(Word.OUTPUT_RECORDS)
+        new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
+        with counted(b, _word(0), count) as i:
+            argument, descr, rank, places = self.record(_OUTPUT_WORDS)
+            item = address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3)))
+            with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (given, fresh):
+                with given:
+                    array = b.load(address(b, self.args, b.shl(argument, _word(3))), typ=POINTER, align=8)
+                    self.incref(array)
+                    b.store(array, item, align=8)
+                with fresh:
+                    kind, dtype = b.inttoptr(self.word(Word.ARRAY_TYPE), POINTER), b.inttoptr(descr, POINTER)
+                    self.incref(dtype)  # the new array takes it over, also when it is not made
+                    dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
+                    nothing = ir.Constant(I32, 0)
+                    array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
+                    b.store(array, item, align=8)
+                    self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.dropped)
+                    self.advance(b.shl(rank, _word(3)))
+                    self.put(self.load(I64, array, ARRAY.data), places)
+
+    def expect_no_fault(self) -> None:
+        """No step has reported a fault."""
+        b = self.b
+        statuses = b.inttoptr(self.word(Word.STATUSES), POINTER)
+        with counted(b, _word(0), self.word(Word.STATUS_COUNT)) as i:
+            status = b.load(address(b, statuses, b.mul(i, _word(STATUS_BYTES))), typ=I64, align=8)
+            with b.if_then(b.icmp_signed("!=", status, _word(0)), likely=False):
+                self.call_object(Word.FAULT)  # it always raises
+                self.fail()
+
+    def copy(self) -> None:
+        """Results that are copies of something else, now that all steps have run."""
+        b = self.b
+        memcpy = self.outside("memcpy", POINTER, [POINTER, POINTER, I64])
+        self.start_at(Word.COPY_RECORDS)
+        with counted(b, _word(0), self.word(Word.COPIES)):
+            into, source, nbytes = self.record(_COPY_WORDS)
+            places = [b.load(b.inttoptr(at, POINTER), typ=POINTER, align=8) for at in (into, source)]
+            b.call(memcpy, [*places, nbytes])
+
+    def deliver(self) -> None:
+        self.set_word(Word.BUSY, _word(0))
+        self.b.ret(self.b.load(self.results, typ=POINTER, align=8))
+
+    def write_refusals(self) -> None:
+        """The ways back: before anything, after the frame was taken, after the tuple was made."""
+        b = self.b
+        b.position_at_end(self.dropped)
+        b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked road tells how much memory there is not
+        results = b.load(self.results, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
+            self.decref(results)
+        b.branch(self.refused)
+        b.position_at_end(self.refused)
+        self.set_word(Word.BUSY, _word(0))
+        b.branch(self.declined)
+        b.position_at_end(self.declined)
+        answer = b.inttoptr(self.word(Word.NOT_IMPLEMENTED), POINTER)
+        self.incref(answer)
+        b.ret(answer)
+
+    # ----------------------------------------------------------------------------------- running
+
+    def run(self) -> None:
+        """The steps, by whom the mode says."""
+        b = self.b
+        mode = self.word(Word.MODE)
+        with b.if_else(self.same(mode, _word(Mode.TINY))) as (held, others):
+            with held:
+                self.run_alone()
+            with others, b.if_else(self.same(mode, _word(Mode.ALONE))) as (alone, shared):
+                with alone:
+                    state = b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
+                    self.run_alone()
+                    b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
+                with shared:
+                    done = self.call_object(Word.WORK)
+                    with b.if_then(b.icmp_unsigned("==", done, _NULL), likely=False):
+                        self.fail()
+                    self.decref(done)
+
+    def fail(self) -> None:
+        """An exception is set: the results are dropped, and the caller sees it."""
+        self.decref(self.b.load(self.results, typ=POINTER, align=8))
+        self.set_word(Word.BUSY, _word(0))
+        self.b.ret(_NULL)
+
+    def run_alone(self) -> None:
+        """All steps by the calling thread."""
+        self.start_at(Word.CALL_RECORDS)
+        with counted(self.b, _word(0), self.word(Word.CALLS)):
+            function, buffers = self.record(_CALL_WORDS)
+            run, table = self.b.inttoptr(function, KERNEL.as_pointer()), self.b.inttoptr(buffers, POINTER)
+            self.b.call(run, [table, _word(0), _word(1), _word(0)])
+
+    # ------------------------------------------------------------------------------------- words
+
+    def word(self, which: Word) -> ir.Value:
+        return self.load(I64, self.words, 8 * which)
+
+    def set_word(self, which: Word, value: ir.Value) -> None:
+        self.b.store(value, address(self.b, self.words, 8 * which), align=8)
+
+    def start_at(self, which: Word) -> None:
+        """The cursor goes to the start of some records."""
+        self.b.store(self.word(which), self.cursor, align=8)
+
+    def next_word(self) -> ir.Value:
+        """The word at the cursor, which moves on."""
+        at = self.b.load(self.cursor, typ=I64, align=8)
+        self.advance(_word(8))
+        return self.b.load(self.b.inttoptr(at, POINTER), typ=I64, align=8)
+
+    def record(self, count: int) -> list[ir.Value]:
+        return [self.next_word() for _ in range(count)]
+
+    def advance(self, nbytes: ir.Value) -> None:
+        self.b.store(self.b.add(self.b.load(self.cursor, typ=I64, align=8), nbytes), self.cursor, align=8)
+
+    def put(self, data: ir.Value, places: ir.Value) -> None:
+        """Write an address, moved by some bytes, to the `places` words that the cursor's records name."""
+        with counted(self.b, _word(0), places):
+            place, nbytes = self.record(_PLACE_WORDS)
+            self.b.store(self.b.add(data, nbytes), self.b.inttoptr(place, POINTER), align=8)
+
+    # --------------------------------------------------------------------------------- small words
+
+    def load(self, type: Any, base: ir.Value, nbytes: int) -> ir.Value:
+        return self.b.load(address(self.b, base, nbytes), typ=type, align=4 if type is I32 else 8)
+
+    def same(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.b.icmp_signed("==", x, y)
+
+    def go_on_if(self, condition: ir.Value, otherwise: ir.Block) -> None:
+        """What follows runs if the condition holds; else control goes to `otherwise`."""
+        following = self.function.append_basic_block("on")
+        self.b.cbranch(condition, following, otherwise)
+        self.b.position_at_end(following)
+
+    def outside(self, name: str, result: ir.Type, operands: list[ir.Type]) -> ir.Function:
+        return declare(self.b.module, name, result, operands)
+
+    def incref(self, thing: ir.Value) -> None:
+        self.b.call(self.outside("Py_IncRef", VOID, [POINTER]), [thing])
+
+    def decref(self, thing: ir.Value) -> None:
+        self.b.call(self.outside("Py_DecRef", VOID, [POINTER]), [thing])
+
+    def call_object(self, which: Word) -> ir.Value:
+        """Call the Python object in a word, without arguments."""
+        thing = self.b.inttoptr(self.word(which), POINTER)
+        return self.b.call(self.outside("PyObject_CallNoArgs", POINTER, [POINTER]), [thing])
+
+
+_NULL: Final = ir.Constant(POINTER, None)
+
+
+def _word(number: int) -> ir.Constant:
+    return ir.Constant(I64, int(number))

@@ -1,0 +1,151 @@
+"""What native code may count on in this interpreter: where the fields of arrays and tuples are, and which functions it calls.
+
+The layouts are those of CPython's and NumPy's stable interfaces. They are not believed but checked: once a process, objects whose
+fields are known are read through these offsets, and whatever does not match is the reason for doing without.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import binding as llvm
+
+__all__ = [
+    "ARRAY",
+    "NEW_ARRAY",
+    "OBJECT_TYPE",
+    "TUPLE_ITEMS",
+    "WRITEABLE",
+    "ArrayFields",
+    "make_known",
+    "reason_against",
+]
+
+OBJECT_TYPE: Final = 8
+"""Bytes from an object's start to its type."""
+
+TUPLE_SIZE, TUPLE_ITEMS = 16, 24
+"""Bytes from a tuple's start to its length, and to its first item."""
+
+
+class ArrayFields:
+    """Bytes from an array's start to its fields (`PyArrayObject_fields`)."""
+
+    data: Final = 16
+    ndim: Final = 24  # 32 bits
+    dims: Final = 32
+    descr: Final = 56
+    flags: Final = 64  # 32 bits
+
+
+ARRAY: Final = ArrayFields
+
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
+
+NEW_ARRAY: Final = "rlx_new_array"
+"""What native code calls NumPy's `PyArray_NewFromDescr`, which has no symbol."""
+
+_ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT = 2, 94
+
+FUNCTIONS: Final = (
+    *("PyTuple_New", "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_CallNoArgs"),
+    *("PyEval_SaveThread", "PyEval_RestoreThread"),
+)
+
+
+@cache
+def reason_against() -> str | None:
+    """Why native code cannot take this interpreter's arrays; `None` if it can."""
+    if sys.implementation.name != "cpython":
+        return f"{sys.implementation.name} is not CPython"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "an interpreter without a global lock lays out objects in another way"
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
+        return "layouts are known for 64-bit little-endian machines"
+    return next(_differences(), None)
+
+
+def _differences() -> Iterator[str]:
+    """What is not where it should be; nothing, as a rule."""
+    missing = [name for name in FUNCTIONS if getattr(ctypes.pythonapi, name, None) is None]
+    if missing:
+        yield f"the interpreter has no {', '.join(missing)}"
+        return
+    pair = ("first", "second")
+    if (word(id(pair) + TUPLE_SIZE), word(id(pair) + TUPLE_ITEMS)) != (2, id(pair[0])):
+        yield "tuples have another layout"
+    for probe in (np.zeros((2, 3), np.float32), np.zeros(5, np.int64)[::2], np.zeros((), np.bool_)):
+        found = read_array(probe)
+        wanted = (id(np.ndarray), probe.ctypes.data, probe.ndim, probe.shape, id(probe.dtype), probe.flags.num)
+        if found != wanted:
+            yield "NumPy's arrays have another layout"
+            return
+    table = api_table()
+    if table is None or word(table + 8 * _ARRAY_TYPE_SLOT) != id(np.ndarray):
+        yield "NumPy's table of functions is not where it is known to be"
+        return
+    if not makes_arrays(word(table + 8 * _NEW_FROM_DESCR_SLOT)):
+        yield "NumPy makes arrays in another way"
+
+
+def read_array(array: np.ndarray) -> tuple[Any, ...]:
+    """An array's type, address, rank, dims, descriptor and flags, as native code sees them."""
+    at = id(array)
+    rank = ctypes.c_int32.from_address(at + ARRAY.ndim).value
+    dims = word(at + ARRAY.dims)
+    return (
+        word(at + OBJECT_TYPE),
+        word(at + ARRAY.data),
+        rank,
+        tuple(word(dims + 8 * i) for i in range(min(max(rank, 0), 8))),
+        word(at + ARRAY.descr),
+        ctypes.c_int32.from_address(at + ARRAY.flags).value,
+    )
+
+
+def makes_arrays(function: int) -> bool:
+    """Whether the function at an address is the one that makes an array of a descriptor."""
+    kind = ctypes.PYFUNCTYPE(
+        ctypes.py_object, *[ctypes.py_object] * 2, ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_int, ctypes.c_void_p
+    )
+    dims, dtype = (ctypes.c_int64 * 2)(2, 3), np.dtype(np.int32)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # it takes a reference over
+    made = kind(function)(np.ndarray, dtype, 2, ctypes.addressof(dims), None, None, 0, None)
+    return type(made) is np.ndarray and made.shape == (2, 3) and made.dtype is dtype and made.flags.owndata
+
+
+def word(address: int) -> int:
+    """The 64-bit word at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+def api_table() -> int | None:
+    """Where NumPy's table of functions is."""
+    from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
+
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    capsule = getattr(_multiarray_umath, "_ARRAY_API", None)
+    return None if capsule is None else get(capsule, None)
+
+
+@cache
+def make_known() -> None:
+    """Tell LLVM where the functions are."""
+    for name, address in addresses().items():
+        llvm.add_symbol(name, address)
+
+
+def addresses() -> Mapping[str, int]:
+    """Function → address."""
+    table = api_table()
+    assert table is not None and reason_against() is None, "asked for only where everything is as known"  # noqa: PT018
+    found = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in FUNCTIONS}
+    return {**found, NEW_ARRAY: word(table + 8 * _NEW_FROM_DESCR_SLOT)}

@@ -1,0 +1,47 @@
+"""Native code for people: the LLVM IR of each function as it is emitted, and the machine code that LLVM makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import Level, Listing
+from rlx_cpu.native.contract import Layout
+from rlx_cpu.native.jit import assembly, new_module
+from rlx_cpu.native.steps import Settings, layouts
+from rlx_cpu.native.table import NativeTable
+
+__all__ = ["LEVELS", "listings"]
+
+LEVELS = (
+    Level("llvm", "LLVM IR, as the emitters write it", comment=";"),
+    Level("asm", "this machine's assembly language"),
+)
+
+
+def listings(lir: Lir, table: NativeTable, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
+    """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
+    wanted = frozenset(steps)
+    native = {number: layout for number, layout in layouts(lir) if number in wanted}
+    shared: dict[tuple[object, str, Layout], list[int]] = {}
+    for number, layout in native.items():
+        shared.setdefault((lir.steps[number].node.op, lir.steps[number].kernel, layout), []).append(number)
+    found = [
+        Listing((number,), "", "runs with NumPy" if not lir.steps[number].nested else "runs its nested graphs")
+        for number in steps
+        if number not in native
+    ]
+    for (_, _, layout), numbers in shared.items():
+        found.append(Listing(tuple(numbers), code(lir, table, settings, level, numbers[0], layout)))
+    return found
+
+
+def code(lir: Lir, table: NativeTable, settings: Settings, level: str, number: int, layout: Layout) -> str:
+    """The function of one step."""
+    step = lir.steps[number]
+    title = step.node.op.name.rpartition(".")[2]
+    emit = table.emitter(step.kernel)
+    assert emit is not None, "only steps with an emitter have a layout"
+    module = new_module(title)
+    emit(module, step.node, layout, settings.isa, f"step{number}_{title}")
+    return str(module) if level == "llvm" else assembly(module, settings.isa)

@@ -1,0 +1,131 @@
+"""Movement as native code: any op that is boxes, for elements of any dtype.
+
+The boxes' outer axes are units of a few kilobytes, counted through all boxes; each thread does a contiguous share of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+
+from attrs import evolve
+from llvmlite import ir
+
+from rlx_core.ir.graph import Node
+from rlx_cpu.native.boxes import Axis, Box, simplified, split
+from rlx_cpu.native.build import I64, POINTER, VOID, address
+from rlx_cpu.native.contract import Emitted, Layout
+from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.mover import Mover, in_loop_order, is_transposed
+from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.table import native
+from rlx_cpu.native.tilings import TILINGS, boxes_of
+
+__all__ = ["UNIT", "WIDEST", "WORTH_THREADS", "Placed", "emit_boxes", "emit_move", "prepared", "starting"]
+
+UNIT = 1 << 15
+"""Bytes of a unit: small enough to balance threads, large enough not to be counted one by one."""
+
+WORTH_THREADS = 1 << 16
+"""Bytes below which one thread is done before another has begun."""
+
+WIDEST = 8
+"""Bytes of the largest element that moves in one piece; a complex number of 16 is two."""
+
+
+def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.Value, ir.Value]:
+    """A new kernel function: its builder, and its buffers, thread and number of threads."""
+    function = ir.Function(module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
+    function.args[0].add_attribute("noalias")
+    buffers, tid, nthreads = function.args
+    return ir.IRBuilder(function.append_basic_block("entry")), buffers, tid, nthreads
+
+
+Placed = tuple[Box, int, ir.Value, "ir.Value | None"]
+"""A box, the size of its elements, and the addresses that its offsets are counted from."""
+
+
+def emit_move(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Strided copies and fills that together are the result."""
+    builder, buffers, tid, nthreads = starting(module, name)
+    placed: list[Placed] = []
+    nbytes = 0
+    for box in boxes_of(node.op, layout):
+        itemsize = layout.results[box.result].type.dtype.itemsize
+        to = pointer_at(builder, buffers, len(layout.operands) + box.result)
+        source = None if box.operand is None else pointer_at(builder, buffers, box.operand)
+        placed.append((box, itemsize, to, source))
+        nbytes += box.size * itemsize
+    units = emit_boxes(builder, isa, placed, tid, nthreads)
+    builder.ret_void()
+    return Emitted(name, uses_threads=units > 1 and nbytes >= WORTH_THREADS)
+
+
+def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value, nthreads: ir.Value) -> int:
+    """One thread's share of all boxes; returns how many units there are."""
+    parts = [
+        (piece, width, to, source) for box, itemsize, to, source in boxes for piece, width in prepared(box, itemsize)
+    ]
+    units = [prod(a.count for a in box.axes[: unit_axes(box, width)]) for box, width, _, _ in parts]
+    before = list(accumulate(units, initial=0))
+    low, high = share(b, before[-1], tid, nthreads)
+    for part, first, count in zip(parts, before, units, strict=False):
+        _emit_box(b, isa, part, _within(b, low, first, count), _within(b, high, first, count))
+    return before[-1]
+
+
+def prepared(box: Box, itemsize: int) -> list[tuple[Box, int]]:
+    """The box in axes of loops, the outer ones many enough to be shared out, with the size of its elements."""
+    if itemsize > WIDEST:
+        pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
+        box, itemsize = evolve(box, axes=(*box.axes, pair)), WIDEST
+    if box.operand is None:
+        box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))  # zeros lie as they are wanted
+    box = simplified(box, itemsize)
+    last = box.axes[-1]
+    block = UNIT // itemsize
+    pieces = split(box, block) if last.count > 2 * block and last.to == itemsize else (box,)
+    return [(evolve(p, axes=in_loop_order(p.axes, itemsize)), itemsize) for p in pieces]
+
+
+def unit_axes(box: Box, itemsize: int) -> int:
+    """How many of the outer axes are counted through by units; the others are loops inside of one."""
+    kept = 2 if is_transposed(box.axes, itemsize) else 1
+    inner = box.size * itemsize
+    for number, axis in enumerate(box.axes[:-kept]):
+        if inner <= UNIT:
+            return number
+        inner //= axis.count
+    return len(box.axes) - kept
+
+
+def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.Value) -> None:
+    """Units `low` to `high` of one box."""
+    box, itemsize, to, source = part
+    outer = unit_axes(box, itemsize)
+    to = address(b, to, box.to)
+    source = None if source is None else address(b, source, box.start)
+    with counting(b, low, high) as unit:
+        rest, to_unit, source_unit = unit, to, source
+        for axis in reversed(box.axes[:outer]):
+            i, rest = _split(b, rest, axis.count, is_last=axis is box.axes[0])
+            to_unit = offset(b, to_unit, (i, axis.to))
+            source_unit = None if source_unit is None else offset(b, source_unit, (i, axis.source))
+        Mover(b, isa, itemsize).move(to_unit, source_unit, box.axes[outer:])
+
+
+def _split(b: ir.IRBuilder, number: ir.Value, size: int, *, is_last: bool) -> tuple[ir.Value, ir.Value]:
+    if is_last:
+        return number, number
+    return b.urem(number, index(size)), b.udiv(number, index(size))
+
+
+def _within(b: ir.IRBuilder, unit: ir.Value, first: int, count: int) -> ir.Value:
+    """`unit` of all units as one of the `count` that begin at `first`, or the nearest."""
+    value = b.sub(unit, index(first))
+    value = b.select(b.icmp_signed("<", value, index(0)), index(0), value)
+    return b.select(b.icmp_signed("<", value, index(count)), value, index(count))
+
+
+native.register(*TILINGS, priority=1, name="move")(emit_move)

@@ -1,0 +1,172 @@
+"""Functions kept between processes under what they were made from, so that a hit needs neither emitter nor LLVM's optimiser.
+
+The key of a library of functions is what emitters look at (kernels, ops, layouts, instruction set) and what they are: the stamp
+of every package that has a say in the code. An entry is what the emitters said of their functions, as JSON, and the object files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from rlx_core.ir.attributes import Encoder, literal_bytes
+from rlx_core.ir.graph import Graph, Literal, Node
+from rlx_core.ir.op import Op
+from rlx_core.pipeline.backend import ObjectStore
+from rlx_core.plugins import stamp_of
+from rlx_cpu.native.contract import Emitted, Fault, Layout, Pack, Place
+from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.jit import Code, generate, link, machine_words, object_cache
+
+__all__ = ["Function", "Library", "key_of", "library"]
+
+_HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
+
+CORE: Final = ("rlx_core", "rlx_cpu")
+"""Whose code decides what every function is, besides that of the packages of its ops."""
+
+
+@frozen(eq=False)
+class Function:
+    """What a function is emitted for."""
+
+    kernel: str
+    node: Node
+    layout: Layout
+
+
+@frozen(eq=False)
+class Library:
+    """Functions in this process, and what their emitters said of them; `None` for a kernel that has no emitter."""
+
+    emitted: tuple[Emitted | None, ...]
+    code: Code | None
+
+
+Emitting = Callable[[int], tuple[str, Emitted] | None]
+"""Emits the function of a number in a module of its own: its text, and what was said of it; `None` without an emitter."""
+
+
+def library(functions: Sequence[Function], isa: Isa, emit: Emitting) -> Library:
+    """The functions as code: from the cache, or emitted now and kept."""
+    if not functions:
+        return Library((), None)
+    key, store = key_of(functions, isa), object_cache()
+    if key is not None and store is not None:
+        found = _read(store, key, len(functions), isa)
+        if found is not None:
+            return found
+    made, objects = _made(len(functions), isa, emit)
+    if key is not None and store is not None:
+        store.put(key, _packed(made.emitted, objects))
+    return made
+
+
+def _made(count: int, isa: Isa, emit: Emitting) -> tuple[Library, list[bytes]]:
+    """All functions, and their object files. LLVM works on one, outside the interpreter's lock, while the next is emitted."""
+    from concurrent.futures import (  # here, because a process whose code is cached needs neither
+        Future,
+        ThreadPoolExecutor,
+    )
+
+    emitted: list[Emitted | None] = []
+    pending: list[Future[tuple[Code, bytes]]] = []
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="rlx-llvm") as worker:
+        for number in range(count):
+            found = emit(number)
+            emitted.append(None if found is None else found[1])
+            if found is not None:
+                pending.append(worker.submit(generate, found[0], isa))
+        done = [each.result() for each in pending]
+    code = Code.together(code for code, _ in done) if done else None
+    return Library(tuple(emitted), code), [data for _, data in done]
+
+
+def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
+    """The name of some functions together; `None` if an op is not from a package, so that its code has no stamp."""
+    packages = {type(op).__module__.partition(".")[0] for each in functions for op in _ops(each.node.op)}
+    stamp = stamp_of({*CORE, *packages})
+    if stamp is None:
+        return None
+    encoder = Encoder(_digest, keeps_names=False)
+    rows = [
+        [
+            each.kernel,
+            encoder.op(each.node.op),
+            [None if p is None else _place(p) for p in each.layout.operands],
+            [_place(p) for p in each.layout.results],
+        ]
+        for each in functions
+    ]
+    return hashlib.sha256(json.dumps([stamp, machine_words(isa), rows]).encode()).hexdigest()
+
+
+def _digest(value: Literal) -> str:
+    return hashlib.sha256(literal_bytes(value)).hexdigest()
+
+
+def _place(place: Place) -> list[Any]:
+    literal = None if place.literal is None else place.literal.hex()
+    return [repr(place.type), list(place.strides), place.is_bound, literal]
+
+
+def _ops(value: object) -> Iterator[Op]:
+    """An op and all ops among its attributes."""
+    if isinstance(value, Op):
+        yield value
+        for attribute in value.attributes().values():
+            yield from _ops(attribute)
+    elif isinstance(value, Graph):
+        for node in value.nodes:
+            yield from _ops(node.op)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _ops(each)
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+
+def _packed(emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
+    rows = [None if each is None else attrs.asdict(each) for each in emitted]
+    head = {"functions": rows, "objects": [len(data) for data in objects]}
+    text = json.dumps(head, separators=(",", ":"), default=dict).encode()
+    return b"".join([_HEADER.pack(len(text)), text, *objects])
+
+
+def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
+    """The entry of a key; one that turns out to be something else is removed, and everything is made again."""
+    entry = store.get(key)
+    if entry is None:
+        return None
+    try:
+        (length,) = _HEADER.unpack_from(entry)
+        start = _HEADER.size + length
+        head = json.loads(entry[_HEADER.size : start])
+        emitted = tuple(_emitted(row) for row in head["functions"])
+        ends = list(accumulate(head["objects"], initial=start))
+        if len(emitted) != count or ends[-1] != len(entry):
+            raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
+        code = link([entry[a:b] for a, b in pairwise(ends)], isa) if head["objects"] else None
+        for each in emitted:
+            if each is not None and code is not None:
+                code.address(each.function)
+    except (ValueError, KeyError, TypeError, struct.error, RuntimeError) as error:
+        store.drop(key, f"{type(error).__name__}: {error}")
+        return None
+    return Library(emitted, code)
+
+
+def _emitted(row: Any) -> Emitted | None:
+    if row is None:
+        return None
+    packs = tuple(Pack(**{**pack, "sizes": tuple(pack["sizes"])}) for pack in row["packs"])
+    fault = None if row["fault"] is None else Fault(**row["fault"])
+    return Emitted(**{**row, "packs": packs, "fault": fault})

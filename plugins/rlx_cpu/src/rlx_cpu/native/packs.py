@@ -1,0 +1,42 @@
+"""Packing ahead of time, with NumPy alone: how a bound operand is rearranged, by the name that a `Pack` gives.
+
+A kernel that was loaded from a cache comes without its emitter, so what is to be done with its operands is said as data: a name
+in `FORMS` and numbers. Everything here must stay importable without LLVM's builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+__all__ = ["FORMS", "Form", "panels"]
+
+Form = Callable[[np.ndarray, tuple[int, ...], np.ndarray], None]
+"""Rearranges an operand by some numbers into bytes, all of which it writes."""
+
+
+def panels(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
+    """`[..., k, n]` as one matrix after the other, each in panels `[k, width]`; columns beyond the last are zeros.
+
+    Args:
+        matrix: The operand, of any strides.
+        widths: Columns of each panel.
+        out: As many bytes as the panels of all matrices take.
+    """
+    k, n = matrix.shape[-2:]
+    entries = matrix.reshape(-1, k, n)
+    packed = out.view(matrix.dtype).reshape(len(entries), sum(widths) * k)
+    first = 0
+    for width in widths:
+        there = max(0, min(width, n - first))
+        place = packed[:, first * k : (first + width) * k].reshape(-1, k, width)
+        place[:, :, :there] = entries[:, :, first : first + there]
+        place[:, :, there:] = 0
+        first += width
+
+
+FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels})
+"""Every form by its name."""

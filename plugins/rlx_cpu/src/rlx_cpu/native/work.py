@@ -1,0 +1,59 @@
+"""How long steps take one thread, roughly: enough to tell a program that is over before another thread has begun.
+
+To wake a sleeping thread takes 50 to 800 µs, to share a step among threads that are awake about half a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rlx_core.codegen import formula_of
+from rlx_core.codegen.loops import Apply
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Step
+from rlx_cpu.native import functions
+
+__all__ = ["ALONE_US", "HELD_US", "estimated_us", "takes_longer"]
+
+ALONE_US: Final = 25.0
+"""Programs that take less are run by their caller alone."""
+
+HELD_US: Final = 25.0
+"""Programs that take less keep the interpreter's lock: nobody waits long for it, and giving it up may cost a switch."""
+
+FLOPS_PER_US: Final = 25e3
+BYTES_PER_US: Final = 30e3
+"""What a core does at least, with vectors of 16 bytes and data in the second cache."""
+
+FUNCTION_FLOPS: Final = 10
+"""Operations of a transcendental function."""
+
+
+def takes_longer(steps: Iterable[Step], microseconds: float) -> bool:
+    """Whether steps take one thread longer than that; no more of them are looked at than it takes to know."""
+    total = 0.0
+    for step in steps:
+        total += estimated_us(step)
+        if total > microseconds:
+            return True
+    return False
+
+
+def estimated_us(step: Step) -> float:
+    """Microseconds of a step on one thread."""
+    node = step.node
+    values = {v for v in (*node.operands, *node.results) if v is not None}
+    nbytes = sum(int(v.type.nbytes) for v in values)
+    return max(flops(node) / FLOPS_PER_US, nbytes / BYTES_PER_US)
+
+
+def flops(node: Node) -> int:
+    """Floating-point operations of a node: by its formula if it is a loop, else by the op's own `cost`."""
+    types = tuple(None if v is None else v.type for v in node.operands)
+    formula = formula_of(node.op, types)
+    if formula is not None:
+        applied = [type(t.op) for t in formula.terms if isinstance(t, Apply)]
+        weight = sum(FUNCTION_FLOPS if op in functions.OPS else 1 for op in applied)
+        return weight * max(int(v.type.size) for v in (*node.present(), *node.results))
+    return 0 if node.op.cost is None else int(node.op.cost(*types))

@@ -1,0 +1,52 @@
+"""Kernels that only move, or combine in one order: their results are the reference's bits, for any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from harness import kernel
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import as_results
+from rlx_core.ir.op import Op
+from rlx_core.testing.cases import Program
+from rlx_cpu.native.contract import Emit
+from rlx_cpu.native.isa import Isa, available
+
+__all__ = ["agrees", "drawn"]
+
+
+def drawn(program: Program) -> list[np.ndarray | None]:
+    """Arrays for the node of a program; the casts that promotion inserts are nodes of their own."""
+    arrays = iter(program.draw())
+    return [None if v is None else next(arrays).astype(v.dtype.numpy) for v in program.node.operands]
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    """Two-byte floats as f32, exactly; anything else as it is."""
+    return x.astype(np.float32) if dtype(x.dtype).is_narrow else x
+
+
+def bits(x: np.ndarray) -> bytes:
+    """The bytes of an array, with one NaN of a narrow float for all: which one a conversion makes is no part of a result."""
+    x = np.ascontiguousarray(x)
+    if dtype(x.dtype).is_narrow:
+        x = np.where(np.isnan(x), np.asarray(np.nan, x.dtype), x)
+    return x.tobytes()
+
+
+def agrees(emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa | None = None) -> None:
+    """One, two and three threads give the very bits that the op's reference gives, or its decomposition where it has none."""
+    meaning: Any = op if op.reference is None else op.reference
+    with np.errstate(all="ignore"):
+        # As the interpreter does it: references never see two-byte floats, and results are rounded once.
+        expected = as_results(meaning(*(None if x is None else wide(x) for x in operands)))
+    made = kernel(emit, op, operands, isa or available()[0])
+    for threads in (1, 2, 3):
+        for found, wanted in zip(made(*operands, threads=threads), expected, strict=True):
+            is_rounded = dtype(found.dtype).is_narrow
+            wanted = wanted.astype(found.dtype) if is_rounded else wanted
+            assert found.dtype == wanted.dtype
+            assert bits(found) == bits(wanted)

@@ -1,0 +1,179 @@
+"""What `rlx compile` does: find the program, compile it, bind its sizes, and print what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.cli.plan import configuration_of
+from rlx_core.cli.program import from_op, program_from
+from rlx_core.cli.session import Session
+from rlx_core.errors import ConfigError, FormatError
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.module import Module, Stage
+from rlx_core.pipeline.compile import Compiled, compile_graph, find_target, with_contributed_kernels
+from rlx_core.pipeline.emission import Planned, emit
+from rlx_core.pipeline.report import Report
+from rlx_core.runtime.files import save
+
+__all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
+
+
+@frozen
+class Asked:
+    """The program that a command line names, and what it is compiled for."""
+
+    program: str
+    types: tuple[str, ...]
+    op: str
+    attrs: tuple[str, ...]
+    bind: tuple[str, ...]
+    target: str | None
+
+
+@frozen
+class Emitted:
+    """A program at one level."""
+
+    program: str
+    target: str
+    level: str
+    text: str
+    out: Path | None
+
+
+def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | None) -> Emitted:
+    """The text of a program at a level.
+
+    Raises:
+        RlxError: There is no such program, level or step, or it cannot be compiled.
+    """
+    module = found(session, asked)
+    planned = plan_of(session, asked, module)
+    text = emit(planned, level, step or None)
+    if out is not None:
+        write(out, text)
+    return Emitted(module.name, planned.target.name, level, text, out)
+
+
+def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Report:
+    """The report of a compilation; `out` gets the plan.
+
+    Raises:
+        RlxError: There is no such program, or it cannot be compiled.
+    """
+    if step:
+        raise ConfigError(f"compile: --step {step} says which part to print, and nothing is printed without --emit")
+    module = found(session, asked)
+    if module.stage is Stage.LIR:
+        raise ConfigError(
+            f"compile: {asked.program} is compiled already", hint="print it with --emit, or with rlx show"
+        )
+    made = made_of(session, asked, module)
+    lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
+    if out is not None:
+        save(out, Module.of_lir(lir), host=session.host)
+    return made.report_for(lir)
+
+
+def found(session: Session, asked: Asked) -> Module:
+    """The program that was named.
+
+    Raises:
+        ConfigError: None was, or two were.
+    """
+    if bool(asked.program) == bool(asked.op):
+        what = "a program and an op" if asked.op else "neither a program nor an op"
+        raise ConfigError(
+            f"compile: {what} {'were' if asked.op else 'was'} named; one is compiled",
+            hint="rlx compile --op 'softmax f32[64,128]' --emit loops",
+        )
+    if asked.op:
+        return from_op(session.host, asked.op, asked.attrs)
+    if asked.attrs:
+        raise ConfigError(f"compile: --attr {asked.attrs[0]} is for --op, and {asked.program} is a program")
+    return program_from(session.host, asked.program, asked.types)
+
+
+def graph_of(module: Module) -> Graph:
+    """The graph of a module that is not planned yet."""
+    return module.hir if module.stage is Stage.HIR else module.mir
+
+
+def made_of(session: Session, asked: Asked, module: Module) -> Compiled:
+    """The program compiled as the configuration here says."""
+    configuration = configuration_of(session, asked.target)
+    return compile_graph(graph_of(module), target=asked.target, config=configuration, host=session.host)
+
+
+def plan_of(session: Session, asked: Asked, module: Module) -> Planned:
+    """The plan with its backend; one that was read from a file stays as it is."""
+    if module.stage is Stage.LIR:
+        if asked.bind or asked.target not in (None, module.lir.target):
+            raise ConfigError(f"compile: {asked.program} is planned for {module.lir.target} already, sizes included")
+        name, backend, registry = find_target(session.host, module.lir.target)
+        options: Any = module.lir.options.get("options", {})
+        target = with_contributed_kernels(backend.target_for(options), registry, name)
+        return Planned(module.lir, backend, target)
+    made = made_of(session, asked, module)
+    lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
+    return Planned(lir, made.backend, made.target, graph_of(module))
+
+
+def binding(words: tuple[str, ...]) -> DimBinding:
+    """`n=8` as sizes.
+
+    Raises:
+        ConfigError, BindingError: It is no name and size.
+    """
+    sizes: dict[str, int] = {}
+    for word in words:
+        name, equals, size = word.partition("=")
+        if not equals or not size.isdecimal() or not name.isidentifier():
+            raise ConfigError(f"--bind {word}: wanted SYMBOL=SIZE, such as n=8")
+        sizes[name] = int(size)
+    return DimBinding.of(**sizes)
+
+
+def write(out: Path, text: str) -> None:
+    """Write text to a file.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FormatError(f"compile: {out} cannot be written ({error.strerror})") from None
+
+
+# --------------------------------------------------------------------------------------------------- output
+
+
+def text_json(made: Emitted) -> dict[str, Any]:
+    """The text, and what it is of."""
+    return {"program": made.program, "target": made.target, "level": made.level, "text": made.text}
+
+
+def text_layout(made: Emitted) -> Iterator[Any]:
+    """The text, or where it was written."""
+    if made.out is None:
+        yield made.text.rstrip("\n")
+    else:
+        yield f"{made.out}: {made.program} at level {made.level}, {made.text.count(chr(10))} lines"
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The numbers of the report."""
+    return report.to_json()
+
+
+def report_layout(report: Report) -> Iterator[Any]:
+    """The report as tables."""
+    from rlx_core.cli.tables import report_tables
+
+    yield from report_tables(report)

@@ -1,0 +1,48 @@
+"""Sizes: static, symbolic, or integer expressions of symbols.
+
+A `Dim` is an `int` or an `Expr`. An expression is kept as a canonical polynomial over symbols and exact quotients, so
+that equal sizes are equal objects to `==` and `hash`: `n*(s+1)` and `s*n + n` are one dim. A relation that cannot be
+decided while sizes are unknown becomes a `Guard`, which is checked when they are bound.
+"""
+
+from rlx_core.ir.dims.algebra import (
+    BATCH,
+    PAST_SEQ,
+    ROWS,
+    SEQ,
+    Dim,
+    Expr,
+    Symbol,
+    exact_quotient,
+    free_symbols,
+    is_static,
+    product,
+    symbol,
+)
+from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
+from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, require
+from rlx_core.ir.dims.text import parse_dim
+
+__all__ = [
+    "BATCH",
+    "PAST_SEQ",
+    "ROWS",
+    "SEQ",
+    "Dim",
+    "DimBinding",
+    "Expr",
+    "Guard",
+    "Relation",
+    "Symbol",
+    "batch_past_seq",
+    "batch_seq",
+    "collecting_guards",
+    "exact_quotient",
+    "free_symbols",
+    "is_static",
+    "parse_dim",
+    "product",
+    "require",
+    "substitute",
+    "symbol",
+]

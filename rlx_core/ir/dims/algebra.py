@@ -1,0 +1,261 @@
+"""Sizes as integer polynomials of symbols and exact quotients, kept in canonical form."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.dims.guards import require
+
+__all__ = [
+    "BATCH",
+    "PAST_SEQ",
+    "ROWS",
+    "SEQ",
+    "Atom",
+    "Dim",
+    "Expr",
+    "Symbol",
+    "exact_quotient",
+    "free_symbols",
+    "is_static",
+    "product",
+    "symbol",
+    "symbol_numbered",
+]
+
+
+@frozen(order=True, repr=False)
+class Symbol:
+    """An unknown size with a unique id; the name is for people."""
+
+    id: int
+    name: str = field(eq=False, order=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@frozen(order=True, repr=False)
+class Quotient:
+    """An exact quotient that no polynomial division resolves; a guard states that it is exact."""
+
+    dividend: Expr
+    divisor: Expr
+
+    def __repr__(self) -> str:
+        return f"({self.dividend})/({self.divisor})"
+
+
+Atom: TypeAlias = Symbol | Quotient
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
+
+
+def _atom_key(atom: Atom) -> tuple[bool, str]:
+    # By name, not by id: ids depend on which symbol a process happened to make first.
+    return isinstance(atom, Quotient), repr(atom)
+
+
+def _multiply(a: Monomial, b: Monomial) -> Monomial:
+    powers: dict[Atom, int] = dict(a)
+    for atom, power in b:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: _atom_key(item[0])))
+
+
+def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str], ...]]:
+    # Graded lexicographic, as long division needs it: a product of leading terms is the leading term of the product.
+    factors = tuple(_atom_key(atom) for atom, power in monomial for _ in range(power))
+    return -len(factors), factors
+
+
+@frozen(order=False, repr=False)
+class Expr:
+    """An integer polynomial of symbols; `terms` maps each monomial to its coefficient, in canonical order."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @staticmethod
+    def of(size: Dim | Atom) -> Expr:
+        """`size` as an expression."""
+        if isinstance(size, Expr):
+            return size
+        if isinstance(size, int):
+            return Expr((((), size),)) if size else Expr(())
+        return Expr(((((size, 1),), 1),))
+
+    @staticmethod
+    def _simplest(terms: Mapping[Monomial, int]) -> Dim:
+        kept = sorted(((m, c) for m, c in terms.items() if c), key=lambda t: _monomial_key(t[0]))
+        if not kept:
+            return 0
+        if len(kept) == 1 and kept[0][0] == ():
+            return kept[0][1]
+        return Expr(tuple(kept))
+
+    def __add__(self, other: Dim) -> Dim:
+        terms = dict(self.terms)
+        for monomial, coefficient in Expr.of(other).terms:
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+        return Expr._simplest(terms)
+
+    def __mul__(self, other: Dim) -> Dim:
+        terms: dict[Monomial, int] = {}
+        for (m, a), (n, b) in itertools.product(self.terms, Expr.of(other).terms):
+            key = _multiply(m, n)
+            terms[key] = terms.get(key, 0) + a * b
+        return Expr._simplest(terms)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + Expr.of(other) * -1
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return Expr.of(other) + self * -1
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return exact_quotient(self, other)
+
+    def __lt__(self, other: Expr) -> bool:
+        return repr(self) < repr(other)  # only for canonical order inside a monomial
+
+    def __index__(self) -> int:
+        raise ShapeError(
+            f"size: {self} is not known yet",
+            hint="bind the symbol, or use the dim itself where a size is expected",
+        )
+
+    def __repr__(self) -> str:
+        return " + ".join(_print_term(m, c) for m, c in self.terms).replace("+ -", "- ")
+
+
+Dim: TypeAlias = int | Expr
+
+
+def _print_term(monomial: Monomial, coefficient: int) -> str:
+    if not monomial:
+        return str(coefficient)
+    # A quotient beside other factors or under a power needs brackets, or it would read as a longer quotient.
+    is_alone = len(monomial) == 1 and monomial[0][1] == 1 and coefficient == 1
+    factors = [_print_factor(atom, power, is_alone) for atom, power in monomial]
+    sign = "-" if coefficient == -1 else "" if coefficient == 1 else f"{coefficient}*"
+    return sign + "*".join(factors)
+
+
+def _print_factor(atom: Atom, power: int, is_alone: bool) -> str:
+    base = f"{atom!r}" if is_alone or isinstance(atom, Symbol) else f"({atom!r})"
+    return base if power == 1 else f"{base}^{power}"
+
+
+_WELL_KNOWN = {name: Symbol(i, name) for i, name in enumerate(("BATCH", "SEQ", "ROWS", "PAST_SEQ"))}
+_FIRST_FREE_ID = 16
+_by_name: dict[str, Symbol] = dict(_WELL_KNOWN)
+_next_id = itertools.count(_FIRST_FREE_ID)
+
+
+def symbol(name: str) -> Expr:
+    """The symbol of that name, made on first use. The same name always means the same unknown size."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
+    if name not in _by_name:
+        # setdefault: two threads that ask at once must get one symbol.
+        _by_name.setdefault(name, Symbol(next(_next_id), name))
+    return Expr.of(_by_name[name])
+
+
+BATCH, SEQ, ROWS, PAST_SEQ = (Expr.of(s) for s in _WELL_KNOWN.values())
+"""Well-known sizes: batch, sequence, product of the leading axes, and the length of a decode cache."""
+
+
+def symbol_numbered(number: int) -> Expr:
+    """The symbol of that number; one that has no name yet is called after it."""
+    return Expr.of(next((s for s in _by_name.values() if s.id == number), Symbol(number, f"?{number}")))
+
+
+def is_static(size: Dim) -> bool:
+    return isinstance(size, int)
+
+
+def free_symbols(*sizes: Dim) -> frozenset[Symbol]:
+    """Every symbol that occurs in `sizes`, inside quotients too."""
+    found: set[Symbol] = set()
+    for size in sizes:
+        for monomial, _ in size.terms if isinstance(size, Expr) else ():
+            for atom, _ in monomial:
+                found |= {atom} if isinstance(atom, Symbol) else free_symbols(atom.dividend, atom.divisor)
+    return frozenset(found)
+
+
+def product(sizes: Sequence[Dim]) -> Dim:
+    """The product of sizes; 1 for none."""
+    total: Dim = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def exact_quotient(dividend: Dim, divisor: Dim) -> Dim:
+    """`dividend / divisor` where the division is exact; records a guard when that cannot be decided.
+
+    Raises:
+        ShapeError: Both are static and the division leaves a remainder, or the divisor is 0.
+    """
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        if divisor == 0 or dividend % divisor:
+            raise ShapeError(f"size: {dividend} is not a multiple of {divisor}")
+        return dividend // divisor
+    if divisor == 0:
+        raise ShapeError(f"size: {dividend} is not a multiple of 0")
+    if dividend == 0:
+        require(">", divisor, 0)  # 0 divided by an unknown size is 0 unless that size is 0 too
+        return 0
+    if dividend == divisor:
+        return 1
+    if divisor == 1:
+        return dividend
+    direct = _divide_terms(Expr.of(dividend), Expr.of(divisor))
+    if direct is not None:
+        return direct
+    require("divides", divisor, dividend)
+    return Expr.of(Quotient(Expr.of(dividend), Expr.of(divisor)))
+
+
+_MAX_QUOTIENT_TERMS = 256
+
+
+def _divide_terms(dividend: Expr, divisor: Expr) -> Dim | None:
+    """Polynomial long division that succeeds only without remainder."""
+    quotient: Dim = 0
+    rest: Dim = dividend
+    lead, lead_coefficient = divisor.terms[0]
+    for _ in range(_MAX_QUOTIENT_TERMS):
+        if rest == 0:
+            return quotient
+        monomial, coefficient = Expr.of(rest).terms[0]
+        factor = _divide_monomial(monomial, lead)
+        if factor is None or coefficient % lead_coefficient:
+            return None
+        term = Expr._simplest({factor: coefficient // lead_coefficient})
+        quotient = quotient + term
+        rest = rest - divisor * term
+    return None
+
+
+def _divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
+    powers = dict(a)
+    for atom, power in b:
+        left = powers.get(atom, 0) - power
+        if left < 0:
+            return None
+        powers[atom] = left
+    return tuple((atom, power) for atom, power in powers.items() if power)

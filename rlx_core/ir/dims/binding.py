@@ -1,0 +1,84 @@
+"""Sizes for symbols: what a program's dims become when its inputs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from rlx_core.errors import BindingError, ShapeError
+from rlx_core.ir.dims.algebra import Atom, Dim, Expr, Symbol, exact_quotient, product, symbol
+
+__all__ = ["DimBinding", "batch_past_seq", "batch_seq", "substitute"]
+
+
+@frozen
+class DimBinding:
+    """Sizes for symbols. Binding a dim replaces the known symbols and leaves the others.
+
+    >>> DimBinding.of(BATCH=8, s=3).bind(BATCH * symbol("s") + 1)
+    25
+    """
+
+    # Compared and hashed by content, so that specialisations can be cached by binding.
+    sizes: Mapping[Symbol, int] = field(factory=dict, eq=lambda sizes: tuple(sorted(sizes.items())))
+
+    @staticmethod
+    def of(**sizes: int) -> DimBinding:
+        """A binding from names."""
+        return DimBinding({_symbol_of(name): _checked_size(name, size) for name, size in sizes.items()})
+
+    def bind(self, size: Dim) -> Dim:
+        return substitute(size, self.sizes)
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{s}={n}" for s, n in sorted(self.sizes.items())) + "}"
+
+
+def _symbol_of(name: str) -> Symbol:
+    atom = symbol(name).terms[0][0][0][0]
+    assert isinstance(atom, Symbol), "a fresh expression holds its own symbol"
+    return atom
+
+
+def _checked_size(name: str, size: int) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise BindingError(f"binding: {name} must be an integer of at least 0, not {size!r}")
+    return size
+
+
+def batch_seq(batch: int, seq: int) -> DimBinding:
+    """The binding of an encoder call: BATCH, SEQ and ROWS = batch * seq."""
+    return DimBinding.of(BATCH=batch, SEQ=seq, ROWS=batch * seq)
+
+
+def batch_past_seq(batch: int, past: int) -> DimBinding:
+    """The binding of a decode step: BATCH and PAST_SEQ."""
+    return DimBinding.of(BATCH=batch, PAST_SEQ=past)
+
+
+def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
+    """`size` with every symbol of `sizes` replaced.
+
+    Raises:
+        BindingError: A quotient that was assumed exact is not.
+    """
+    if isinstance(size, int):
+        return size
+    total: Dim = 0
+    for monomial, coefficient in size.terms:
+        term: Dim = coefficient
+        for atom, power in monomial:
+            term = term * product([_substitute_atom(atom, sizes)] * power)
+        total = total + term
+    return total
+
+
+def _substitute_atom(atom: Atom, sizes: Mapping[Symbol, Dim]) -> Dim:
+    if isinstance(atom, Symbol):
+        return sizes.get(atom, Expr.of(atom))
+    dividend, divisor = substitute(atom.dividend, sizes), substitute(atom.divisor, sizes)
+    try:
+        return exact_quotient(dividend, divisor)
+    except ShapeError:
+        raise BindingError(f"binding: {atom.dividend} = {dividend} is not a multiple of {divisor}") from None

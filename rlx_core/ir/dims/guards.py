@@ -1,0 +1,100 @@
+"""Relations between sizes: decided where they can be, else recorded as guards that are checked when sizes are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from rlx_core.errors import Fact, GuardError
+
+if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what they can do
+    from rlx_core.ir.dims.algebra import Dim
+    from rlx_core.ir.dims.binding import DimBinding
+
+__all__ = ["Guard", "Relation", "collecting_guards", "require"]
+
+Relation: TypeAlias = Literal["==", ">", ">=", "divides"]
+
+_DECIDE: dict[Relation, Callable[[int, int], bool]] = {
+    "==": lambda a, b: a == b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "divides": lambda a, b: a != 0 and b % a == 0,
+}
+
+
+@frozen(repr=False)
+class Guard:
+    """A relation between sizes that the program relies on; `node` and `source` say who asked for it."""
+
+    relation: Relation
+    left: Dim
+    right: Dim
+    node: str | None = field(default=None, eq=False)
+    source: object = field(default=None, eq=False)
+
+    def check(self, binding: DimBinding) -> Guard | None:
+        """This guard with sizes bound, or `None` where it holds.
+
+        Raises:
+            GuardError: The bound sizes break it.
+        """
+        left, right = binding.bind(self.left), binding.bind(self.right)
+        if isinstance(left, int) and isinstance(right, int):
+            if not _DECIDE[self.relation](left, right):
+                raise GuardError(
+                    f"guard: {self} does not hold ({left} and {right})",
+                    *([Fact("node", self.node, self.source)] if self.node else []),
+                    Fact("binding", binding),
+                )
+            return None
+        if self.relation == "==" and left == right:
+            return None
+        return Guard(self.relation, left, right, self.node, self.source)
+
+    def __repr__(self) -> str:
+        if self.relation == "divides":
+            return f"{self.right} % {self.left} == 0"
+        return f"{self.left} {self.relation} {self.right}"
+
+
+_collector: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
+
+
+@contextmanager
+def collecting_guards() -> Iterator[list[Guard]]:
+    """Collect the guards that `require` records inside the block."""
+    guards: list[Guard] = []
+    token = _collector.set(guards)
+    try:
+        yield guards
+    finally:
+        _collector.reset(token)
+
+
+def require(relation: Relation, left: Dim, right: Dim) -> bool:
+    """Whether the relation holds; an undecided one is recorded as a guard and assumed.
+
+    A recorded `==` is assumed from then on by the caller, who goes on with `left`.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        return _DECIDE[relation](left, right)
+    if relation in ("==", ">=") and left == right:
+        return True
+    if relation in (">", ">=") and not isinstance(left, int):
+        # Sizes are never negative, so `n + 3 > 2` and `2*n >= 0` are decided without knowing n.
+        difference = left - right
+        terms = (((), difference),) if isinstance(difference, int) else difference.terms
+        constant = dict(terms).get((), 0)
+        others_grow = all(c >= 0 for m, c in terms if m != ())
+        if others_grow and (constant > 0 or (relation == ">=" and constant >= 0)):
+            return True
+    collector = _collector.get()
+    guard = Guard(relation, left, right)
+    if collector is not None and guard not in collector:
+        collector.append(guard)
+    return True

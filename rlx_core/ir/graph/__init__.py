@@ -1,0 +1,32 @@
+"""Graphs: nodes in topological order, values that name their results, and the builder that makes them.
+
+HIR and MIR share this structure: a HIR graph is one in which some ops are blocks. Below are what a graph begins with
+(`leaves`), nodes and values (`values`), the finished graph (`program`) and how one is made (`builder`).
+"""
+
+from rlx_core.ir.graph.builder import Builder, ambient_builder, as_results, building, decomposition, infer
+from rlx_core.ir.graph.leaves import Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.program import Graph, ValueMap, leaf_name, nested_graphs
+from rlx_core.ir.graph.values import OPERATORS, Node, Value, operator
+
+__all__ = [
+    "OPERATORS",
+    "Builder",
+    "Constant",
+    "Graph",
+    "Input",
+    "Literal",
+    "Node",
+    "Param",
+    "Value",
+    "ValueMap",
+    "ambient_builder",
+    "as_results",
+    "building",
+    "decomposition",
+    "infer",
+    "leaf_name",
+    "literal",
+    "nested_graphs",
+    "operator",
+]

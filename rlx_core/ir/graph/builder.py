@@ -1,0 +1,197 @@
+"""`Builder`: a graph being made, and the builder that ops go to by themselves while one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Any
+
+from attrs import define, field
+
+from rlx_core.errors import Fact, FormatError, RlxError, TraceError
+from rlx_core.ir.dims import Guard, collecting_guards
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.leaves import Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.program import Graph
+from rlx_core.ir.graph.values import Node, Value
+from rlx_core.ir.op import Op, check_operand_count, operand_names
+from rlx_core.ir.provenance import Origin, current_origin
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Builder", "ambient_builder", "as_results", "building", "decomposition", "infer"]
+
+_ambient: ContextVar[Builder | None] = ContextVar("builder", default=None)
+
+
+def ambient_builder() -> Builder | None:
+    """The builder that ops without value operands go to, if any."""
+    return _ambient.get()
+
+
+@contextmanager
+def building(builder: Builder) -> Iterator[Builder]:
+    """Make `builder` the one that ops inside the block go to."""
+    token = _ambient.set(builder)
+    try:
+        yield builder
+    finally:
+        _ambient.reset(token)
+
+
+@define(eq=False, repr=False)
+class Builder:
+    """A graph being made. Mutable, because that is its whole purpose; `finish` ends it.
+
+    Attributes:
+        name: The name of the graph.
+        capturing: Whether values of other builders may be used: each becomes an input here (see `captures`).
+        untyped: The types that results get without promotion and inference; set for patterns, whose variables have none.
+    """
+
+    name: str = "main"
+    capturing: bool = False
+    untyped: tuple[TensorType, ...] | None = None
+    nodes: list[Node] = field(factory=list, init=False)
+    guards: list[Guard] = field(factory=list, init=False)
+    captures: dict[Value, Value] = field(factory=dict, init=False)
+    is_finished: bool = field(default=False, init=False)
+    _leaf_names: set[str] = field(factory=set, init=False)
+    _constants: dict[Literal, Value] = field(factory=dict, init=False)
+
+    def input(self, name: str, type: TensorType, *, origin: Origin | None = None) -> Value:
+        """A new input.
+
+        Raises:
+            FormatError: The name is taken by another input or param.
+        """
+        self._claim(name)
+        return self.emit(Input(name, type), (), name=name, origin=origin)[0]
+
+    def param(self, name: str, type: TensorType, *, origin: Origin | None = None) -> Value:
+        """A new parameter.
+
+        Raises:
+            FormatError: The name is taken by another input or param.
+        """
+        self._claim(name)
+        return self.emit(Param(name, type), (), name=name, origin=origin)[0]
+
+    def constant(self, data: Any, of: DType | None = None) -> Value:
+        """Literal data; small equal constants are one node."""
+        value = data if isinstance(data, Literal) else literal(data, of)
+        if value.array.size > 16:
+            return self.emit(Constant(value), ())[0]
+        if value not in self._constants:
+            self._constants[value] = self.emit(Constant(value), ())[0]
+        return self._constants[value]
+
+    def emit(
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        *,
+        name: str | None = None,
+        origin: Origin | None = None,
+        types: tuple[TensorType, ...] | None = None,
+    ) -> tuple[Value, ...]:
+        """Append a node and return its results. `types` are declared by a caller who knows them; else inferred.
+
+        Raises:
+            ShapeError, DtypeError, AxisError, WrongInputCountError: From the op's inference, with the operands' types
+                and lines added.
+        """
+        if self.is_finished:
+            raise TraceError(f"graph {self.name}: it is finished, and takes no more nodes ({op.name})")
+        given = [None if v is None else self._own(v) for v in operands]
+        while given and given[-1] is None:
+            given.pop()
+        origin = origin or current_origin()
+        if types is None:
+            types = self._infer(op, given, name, origin)
+        node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
+        self.nodes.append(node)
+        if isinstance(op, Input | Param):
+            self._leaf_names.add(op.label)
+        return node.results
+
+    def finish(self, outputs: Iterable[Value]) -> Graph:
+        """The finished graph with these outputs."""
+        owned = tuple(self._own(v) for v in outputs)
+        self.is_finished = True
+        return Graph(self.name, tuple(self.nodes), owned, tuple(dict.fromkeys(self.guards)))
+
+    def add_guards(self, guards: Iterable[Guard]) -> None:
+        self.guards.extend(g for g in guards if g not in self.guards)
+
+    def _infer(
+        self, op: Op, operands: Sequence[Value | None], name: str | None, origin: Origin
+    ) -> tuple[TensorType, ...]:
+        try:
+            with collecting_guards() as guards:
+                types = infer(op, [None if v is None else v.type for v in operands])
+        except RlxError as error:
+            raise self._explain(error, op, operands, origin) from None
+        label = f"%{name or len(self.nodes)} = {op.name}"
+        self.add_guards(Guard(g.relation, g.left, g.right, label, origin.source) for g in guards)
+        return types
+
+    @staticmethod
+    def _explain(error: RlxError, op: Op, operands: Sequence[Value | None], origin: Origin) -> RlxError:
+        short = op.name.removeprefix("rlx.")
+        message = error.message if error.message.startswith(f"{short}:") else f"{short}: {error.message}"
+        facts = [
+            Fact(name, value.type, value.node.origin.source)
+            for name, value in zip(operand_names(op, len(operands)), operands, strict=True)
+            if value is not None
+        ]
+        explained = type(error)(message, *facts, *error.facts, hint=error.hint)
+        if origin.source is not None:
+            explained.with_fact(Fact("at", repr(origin.source)))
+        return explained
+
+    def _own(self, value: Value) -> Value:
+        if value.node.owner is self:
+            return value
+        if not self.capturing:
+            raise TraceError(
+                f"graph {self.name}: a value of graph {value.node.owner.name} cannot be used here",
+                Fact("value", repr(value), value.node.origin.source),
+                hint="pass it in as an operand; a value belongs to the trace it was made in",
+            )
+        if value not in self.captures:
+            labels = (f"captured{i}" for i in count(len(self.captures)))
+            label = next(each for each in labels if each not in self._leaf_names)
+            self.captures[value] = self.input(label, value.type, origin=value.node.origin)
+        return self.captures[value]
+
+    def _claim(self, name: str) -> None:
+        if name in self._leaf_names:
+            raise FormatError(f"graph {self.name}: there are two inputs or params called {name!r}")
+
+
+def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition."""
+    check_operand_count(op, types)
+    rule = op.infer
+    if rule is not None:
+        result = rule(*types)
+        return result if isinstance(result, tuple) else (result,)
+    return decomposition(op, tuple(types)).output_types
+
+
+def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
+    """The op's meaning as a graph of its own, with one input an operand."""
+    assert op.decompose is not None, f"{op.name} is a primitive"
+    builder = Builder(op.name)
+    with building(builder):
+        names = operand_names(op, len(types))
+        operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
+        results = op.decompose(*operands)
+    return builder.finish(results if isinstance(results, tuple) else (results,))
+
+
+def as_results(results: Any) -> tuple[Any, ...]:
+    """What a rule returned, as a tuple: a single value stands for one."""
+    return tuple(results) if isinstance(results, tuple | list) else (results,)

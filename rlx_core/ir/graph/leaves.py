@@ -1,0 +1,92 @@
+"""What a graph begins with: inputs, parameters, and literal data."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Constant", "Input", "Literal", "Param", "literal"]
+
+
+@frozen(eq=False, repr=False)
+class Literal:
+    """Constant data: little-endian bytes in the declared dtype, compared and hashed by content."""
+
+    array: np.ndarray
+
+    @cached_property
+    def content(self) -> tuple[str, tuple[int, ...], bytes]:
+        little = self.array.astype(self.array.dtype.newbyteorder("<"), copy=False)
+        return self.dtype.name, self.array.shape, little.tobytes()
+
+    @property
+    def dtype(self) -> DType:
+        return dtype(self.array.dtype)
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.dtype, self.array.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.content == other.content
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+    def __repr__(self) -> str:
+        if self.array.size <= 4:
+            return f"{self.array.tolist()}"
+        return f"<{self.array.size} elements>"
+
+
+def literal(data: Any, of: DType | None = None) -> Literal:
+    """Constant data from anything NumPy can read; the array is copied and made read-only."""
+    array = np.array(data, dtype=None if of is None else of.numpy, order="C", copy=True)
+    array = array.astype(dtype(array.dtype).numpy, copy=False)  # native byte order, a dtype of ours
+    array.flags.writeable = False
+    return Literal(array)
+
+
+@define_op(domain="core")
+class Input(Op):
+    """A value that is fed on every run."""
+
+    label: str
+    type: TensorType
+    category: ClassVar = "boundary"
+
+    def infer(self) -> TensorType:
+        return self.type
+
+
+@define_op(domain="core")
+class Param(Op):
+    """A value that is bound once and persists over runs."""
+
+    label: str
+    type: TensorType
+    category: ClassVar = "boundary"
+
+    def infer(self) -> TensorType:
+        return self.type
+
+
+@define_op(domain="core")
+class Constant(Op):
+    """Literal data."""
+
+    value: Literal
+    category: ClassVar = "boundary"
+
+    def infer(self) -> TensorType:
+        return self.value.type
+
+    def reference(self) -> np.ndarray:
+        return self.value.array

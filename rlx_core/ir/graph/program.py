@@ -1,0 +1,129 @@
+"""`Graph`: a finished program, immutable; every transformation builds a new one (see `rewrite.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.errors import UnknownNameError, nearest
+from rlx_core.ir.dims import Guard, free_symbols
+from rlx_core.ir.graph.leaves import Input, Param
+from rlx_core.ir.graph.values import Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs"]
+
+ValueMap = Mapping[Value, Value]
+"""Old value → new value, which every transformation returns."""
+
+
+@frozen(eq=False, repr=False)
+class Graph:
+    """A finished program: nodes in topological order, and which values are its outputs.
+
+    Equality is structural: ops with all attributes, types, operands, outputs, names of inputs and params; where a node
+    came from takes no part.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[Value, ...]
+    guards: tuple[Guard, ...] = ()
+
+    @cached_property
+    def inputs(self) -> tuple[Value, ...]:
+        return tuple(n.result for n in self.nodes if isinstance(n.op, Input))
+
+    @cached_property
+    def params(self) -> tuple[Value, ...]:
+        return tuple(n.result for n in self.nodes if isinstance(n.op, Param))
+
+    @cached_property
+    def uses(self) -> Mapping[Value, tuple[Node, ...]]:
+        """Value → its users, one entry an *edge*: a node that reads a value twice is there twice."""
+        found: dict[Value, list[Node]] = {v: [] for n in self.nodes for v in n.results}
+        for node in self.nodes:
+            for value in node.present():
+                found[value].append(node)
+        return {v: tuple(users) for v, users in found.items()}
+
+    @cached_property
+    def output_set(self) -> frozenset[Value]:
+        return frozenset(self.outputs)
+
+    @property
+    def input_types(self) -> dict[str, TensorType]:
+        return {leaf_name(v): v.type for v in self.inputs}
+
+    @property
+    def param_types(self) -> dict[str, TensorType]:
+        return {leaf_name(v): v.type for v in self.params}
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        return tuple(v.type for v in self.outputs)
+
+    @cached_property
+    def symbols(self) -> frozenset[Any]:
+        """Every size that is still unknown."""
+        return frozenset().union(*(free_symbols(*t.shape) for n in self.nodes for t in n.types))
+
+    def find(self, name: str) -> Value:
+        """The input, param or named value called `name`.
+
+        Raises:
+            UnknownNameError: There is none; the nearest names are listed.
+        """
+        names = self.names
+        if name not in names:
+            raise UnknownNameError(f"graph {self.name}: no value is called {name!r}", hint=nearest(name, names))
+        return names[name]
+
+    @cached_property
+    def names(self) -> Mapping[str, Value]:
+        """Every named value: inputs and params by their own names, first results of named nodes by theirs."""
+        leaves = {leaf_name(v): v for v in (*self.inputs, *self.params)}
+        return {n.name: n.results[0] for n in self.nodes if n.name} | leaves
+
+    @cached_property
+    def structure(self) -> tuple[object, ...]:
+        """Everything equality is about, as plain nested tuples."""
+
+        def ref(v: Value | None) -> tuple[int, int] | None:
+            return None if v is None else (v.node.index, v.index)
+
+        rows = tuple((n.op, tuple(map(ref, n.operands)), n.types) for n in self.nodes)
+        return rows, tuple(map(ref, self.outputs)), self.guards
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self.structure == other.structure
+
+    def __hash__(self) -> int:
+        return hash(self.structure)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {len(self.nodes)} nodes, {len(self.outputs)} outputs)"
+
+    def __str__(self) -> str:
+        from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
+
+        return print_graph(self).rstrip("\n")
+
+
+def leaf_name(value: Value) -> str:
+    """The name of an input or param."""
+    op = value.node.op
+    assert isinstance(op, Input | Param), f"{value!r} is not an input or a param"
+    return op.label
+
+
+def nested_graphs(op: Op) -> dict[str, Graph]:
+    """The graphs among an op's attributes, by attribute name."""
+    return {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}

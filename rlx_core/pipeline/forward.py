@@ -1,0 +1,39 @@
+"""The passes that a configuration runs on a function before it is differentiated; see `rlx_core.transforms.forward`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from rlx_core.ir.graph import Graph
+from rlx_core.pipeline.compile import Config, set_up
+from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.plugins import PluginHost
+from rlx_core.transforms.forward import Prepare
+
+if TYPE_CHECKING:
+    from rlx_core.passes.base import Pass
+
+__all__ = ["prepare_with"]
+
+
+def prepare_with(config: Config, host: PluginHost | None) -> Prepare:
+    """What to run on a function before it is differentiated; the configuration is read when the first one comes."""
+
+    @cache
+    def passes() -> tuple[Pass, ...]:
+        from rlx_core.pipeline.plan import forward_passes  # here, as below: few programs are differentiated
+
+        plugins, configuration = set_up(config, host)
+        return forward_passes(configuration, activate_pipeline(plugins, configuration))
+
+    def prepare(graph: Graph) -> Graph:
+        from rlx_core.passes.base import Context
+        from rlx_core.passes.runner import run_one
+
+        # No target: what is recognised is mathematics. A target without a kernel for it takes it apart again.
+        for each in passes():
+            graph = run_one(each, graph, Context()).graph
+        return graph
+
+    return prepare

@@ -1,0 +1,48 @@
+"""Who provides a pipeline and its passes: their plugins are activated before anything is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx_core.pipeline.config import STAGES, Configuration, split_entry
+from rlx_core.plugins import PluginHost
+from rlx_core.plugins.registry import Registry
+
+__all__ = ["CORE", "activate_pipeline", "full_name"]
+
+CORE = "rlx"
+"""The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
+
+
+def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registry:
+    """The registry once everyone is active who provides the configured pipeline or something that it lists."""
+    if configuration.use not in configuration.pipeline:
+        activate_provider(host, ("pipelines",), full_name(configuration.use))
+    for entry in entries_of(configuration, host.registry()):
+        activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
+    return host.registry()
+
+
+def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
+    """The lines of the configured pipeline, none of them checked yet; resolving it says what is wrong with it."""
+    own = configuration.pipeline.get(configuration.use)
+    if own is not None:
+        return [*own.forward, *own.hir, *own.mir, *own.lir]
+    spec = registry.pipelines.get(full_name(configuration.use))
+    if spec is None:
+        return []
+    lists = (spec.config.get(stage, ()) for stage in STAGES)
+    return [entry for listed in lists if isinstance(listed, list | tuple) for entry in listed]
+
+
+def activate_provider(host: PluginHost, kinds: Sequence[str], name: str) -> None:
+    """Activate the plugin of a name's domain, and everyone if that one does not have the name."""
+    for look in (host.registry, lambda: host.activate_for(f"domain.{name.partition('.')[0]}"), host.activate_all):
+        registry = look()
+        if any(name in registry.table(kind) or (kind, name) in registry.refused for kind in kinds):
+            return
+
+
+def full_name(name: str) -> str:
+    return name if "." in name else f"{CORE}.{name}"

@@ -1,0 +1,71 @@
+"""Stamps: what stands for the code of packages in the keys of caches.
+
+A stamp changes when a file of a package does. Files are told apart as Python tells whether bytecode is out of date, by size
+and time of change: reading them all would take longer than what a cache saves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from types import ModuleType
+
+from rlx_core.plugins.entry import Origin, PluginEntry
+
+__all__ = ["package_stamp", "packages_of", "stamp_of"]
+
+IGNORED = frozenset({"__pycache__"})
+
+
+def stamp_of(packages: Iterable[str]) -> str | None:
+    """The digest of some top-level packages' files; `None` if one has no files that could be looked at."""
+    stamps = {package: package_stamp(package) for package in sorted(set(packages))}
+    if None in stamps.values():
+        return None
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()
+
+
+@cache
+def package_stamp(package: str) -> str | None:
+    """The digest of one package's files, as they were when this process first asked; `None` if it is no folder of files."""
+    if not package:
+        return None
+    module = sys.modules.get(package)
+    try:
+        spec = importlib.util.find_spec(package) if module is None else module.__spec__
+    except (ImportError, ValueError):
+        return None
+    places = None if spec is None else spec.submodule_search_locations
+    if not places:
+        return None
+    try:
+        files = [(place, sorted(files_in(place))) for place in places]
+    except OSError:
+        return None
+    return hashlib.sha256(repr(files).encode()).hexdigest()
+
+
+def files_in(folder: str) -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of change of every file in a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name not in IGNORED:
+                    yield from files_in(entry.path)
+            else:
+                found = entry.stat()
+                yield entry.path, found.st_size, found.st_mtime_ns
+
+
+def packages_of(entries: Iterable[PluginEntry]) -> Iterator[str]:
+    """The top-level packages that plugins are made of; an empty name for one that is in no package."""
+    for entry in entries:
+        if entry.origin is Origin.NAMED or (entry.plugin is not None and not isinstance(entry.plugin, ModuleType)):
+            yield ""
+        else:
+            name = entry.module if entry.plugin is None else vars(entry.plugin).get("__name__", "")
+            yield str(name).partition(":")[0].partition(".")[0]

@@ -1,0 +1,79 @@
+"""Calls that need no checking: from a function's arguments to its program's entry, and from the outputs to its result.
+
+A call is straight if it is by position, has the structure that was compiled, and the entry takes what is in it. Everything else
+is `NotImplemented`, and goes the checked road, which converts, copies or says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import optree
+from attrs import define, frozen
+
+from rlx_core.ir.op import exact
+from rlx_core.transforms.trace import Leaf
+from rlx_core.transforms.tree import Tree
+
+__all__ = ["Door", "StraightCall"]
+
+
+@define(eq=False)
+class Door:
+    """The entry of the program that ran last, for the weights that are bound now.
+
+    Mutable, because it is closed when weights change and opened again by the next run; one attribute is all of its state, so
+    whoever reads it while that happens sees one program or none.
+    """
+
+    entry: Callable[..., Any] | None = None
+
+
+@frozen(eq=False)
+class StraightCall:
+    """The straight road of one compiled variant.
+
+    Attributes:
+        door: Where the entry is.
+        structure: That of the arguments, as a tuple.
+        is_flat: Whether each argument is one array.
+        inputs: Which leaves are inputs, in the order of the program's.
+        statics: Leaves that are constants of the program: number, type, and what tells the value from any other.
+        pack: From the outputs to the result.
+    """
+
+    door: Door
+    structure: optree.PyTreeSpec
+    is_flat: bool
+    inputs: tuple[int, ...]
+    statics: tuple[tuple[int, type, Any], ...]
+    pack: Callable[[tuple[Any, ...]], Any]
+
+    @classmethod
+    def of(cls, door: Door, arguments: Tree, leaves: Sequence[Leaf], results: Tree) -> StraightCall:
+        """The straight road of a function whose arguments' leaves are `leaves`."""
+        inputs = tuple(i for i, leaf in enumerate(leaves) if leaf.role == "input")
+        statics = tuple(
+            (i, type(leaf.static), exact(leaf.static)) for i, leaf in enumerate(leaves) if leaf.role == "static"
+        )
+        is_flat = not statics and all(child.is_leaf() for child in arguments.structure.children())
+        return cls(door, arguments.structure, is_flat, inputs, statics, results.packer())
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        entry = self.door.entry
+        if entry is None:
+            return NotImplemented
+        outputs = entry(*args) if self.is_flat else self._nested(entry, args)
+        return NotImplemented if outputs is NotImplemented else self.pack(outputs)
+
+    def _nested(self, entry: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        leaves, structure = optree.tree_flatten(args)
+        if structure != self.structure:
+            return NotImplemented
+        if not self.statics:
+            return entry(*leaves)
+        for number, kind, value in self.statics:
+            if type(leaves[number]) is not kind or exact(leaves[number]) != value:
+                return NotImplemented
+        return entry(*(leaves[i] for i in self.inputs))

@@ -1,0 +1,205 @@
+"""Generated programs on a target: each way of compiling one against float64, and ways that must agree to the bit.
+
+`python -m rlx_core.testing.fuzz --target cpu --seconds 60` goes on with new seeds until the time is over; what fails is
+reduced, printed, and written where `--keep` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.compile import Compiled, compile_graph, set_up
+from rlx_core.pipeline.config import Configuration
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.executable import Executable
+from rlx_core.testing.generate import Generated, generate
+from rlx_core.testing.kept import text_of, write_case
+from rlx_core.testing.reduce import reduce
+from rlx_core.testing.yardstick import yardstick
+
+__all__ = ["CPU_WAYS", "Way", "complaint", "reduced"]
+
+CHUNK = 40  # programs a process: one that dies takes no more with it
+
+
+@frozen(eq=False)
+class Way:
+    """One way of compiling a program.
+
+    Attributes:
+        name: What reports call it.
+        config: The configuration.
+        repeats: The earlier way whose bits it must give again.
+        every: It is tried on seeds that are a multiple of this; it may cost more than it finds.
+    """
+
+    name: str
+    config: Mapping[str, Any] = field(factory=dict)
+    repeats: str | None = None
+    every: int = 1
+
+
+def threads(count: int) -> dict[str, Any]:
+    return {"options": {"cpu.threads": count}}
+
+
+CPU_WAYS = (
+    Way("2 threads", threads(2)),
+    Way("1 thread", threads(1), repeats="2 threads"),
+    Way("3 threads", threads(3), repeats="2 threads"),
+    Way("without passes", {"use": "none", **threads(1)}, every=4),
+    Way("without passes, NumPy", {"use": "none", "options": {"cpu.tier": "numpy"}}),
+)
+"""How programs are tried on the target `cpu`. Without passes NumPy runs all of them and native code every fourth."""
+
+
+def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
+    """The outputs of a compiled program on copies of its arrays."""
+    executable = Executable(compiled)
+    executable.set_params({name: array.copy() for name, array in program.params.items()})
+    return list(executable.run({name: array.copy() for name, array in program.inputs.items()}))
+
+
+def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None) -> Compiled:
+    """A program compiled one way; the configuration file is read once for all programs."""
+    plugins, configuration = configured(way, host)
+    return compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
+
+
+def repeated(compiled: Compiled, way: Way) -> Compiled:
+    """The same plan under other options of the target, so that only running it differs."""
+    options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
+    return evolve(compiled, lir=evolve(compiled.lir, options=options))
+
+
+def _options(lir: Lir) -> dict[str, Any]:
+    found = lir.options["options"]
+    assert isinstance(found, Mapping), "a plan's options are a table"
+    return dict(found)
+
+
+@cache
+def configured(way: Way, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
+    return set_up(way.config, host)
+
+
+def complaint(
+    program: Generated, ways: Sequence[Way] = CPU_WAYS, *, target: str = "cpu", host: PluginHost | None = None
+) -> str | None:
+    """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is."""
+    wanted = yardstick(program.graph, program.fed)
+    results: dict[str, list[np.ndarray]] = {}
+    plans: dict[str, Compiled] = {}
+    for way in ways:
+        if program.seed >= 0 and program.seed % way.every:
+            continue
+        try:
+            if way.repeats is None:
+                plans[way.name] = compiled_for(program, way, target, host)
+            else:
+                plans[way.name] = repeated(plans[way.repeats], way)
+            found = run_once(program, plans[way.name])
+        except Exception as error:  # whatever it is, the interpreter ran the same program
+            return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        wrong = wanted.complaint(found)
+        if wrong is not None:
+            return f"{way.name}: {wrong}"
+        results[way.name] = found
+        if way.repeats is not None:
+            first = results[way.repeats]
+            if any(a.tobytes() != b.tobytes() for a, b in zip(found, first, strict=True)):
+                return f"{way.name}: other bits than {way.repeats}"
+    return None
+
+
+def reduced(
+    program: Generated, ways: Sequence[Way] = CPU_WAYS, *, target: str = "cpu", host: PluginHost | None = None
+) -> tuple[Generated, str]:
+    """The smallest program that fails in the way in which `program` does, and what is wrong with it."""
+    first = complaint(program, ways, target=target, host=host)
+    assert first is not None, "only what fails is reduced"
+    name, kind = first.split(":")[0], first.split(":")[1][:8]
+    chosen = [w for w in ways if w.name == name]
+    chosen = [w for w in ways if w.name == chosen[0].repeats] + chosen
+
+    def fails(candidate: Generated) -> bool:
+        said = complaint(candidate, chosen, target=target, host=host)
+        return said is not None and said.split(":")[1][:8] == kind
+
+    smallest = reduce(program, fails)
+    return smallest, complaint(smallest, chosen, target=target, host=host) or first
+
+
+def report(seed: int, program: Generated, why: str) -> str:
+    return f"seed {seed} fails; the smallest program that does:\n{text_of(program, why)}"
+
+
+# ------------------------------------------------------------------------------------------ command line
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 1 if a program failed."""
+    parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.fuzz", description=__doc__)
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--start", type=int, default=None, help="the first seed; by default one of the clock's")
+    parser.add_argument("--count", type=int, default=None, help="run so many seeds in this process, and no more")
+    parser.add_argument("--keep", type=Path, default=None, help="where failing programs are written")
+    chosen = parser.parse_args(arguments)
+    # New seeds every time, beyond those of the tests.
+    start = chosen.start if chosen.start is not None else int(time.time()) * 1000 + 1_000_000
+    if chosen.count is not None:
+        return seeds(range(start, start + chosen.count), chosen.target, chosen.keep)
+    return keep_going(start, chosen)
+
+
+def seeds(numbers: Sequence[int], target: str, keep: Path | None) -> int:
+    """Try some seeds here; prints the number of each before it, so that a crash can be told."""
+    failures = 0
+    for seed in numbers:
+        print(f"seed {seed}", flush=True)
+        program = generate(seed)
+        if complaint(program, target=target) is not None:
+            failures += 1
+            smallest, why = reduced(program, target=target)
+            print(report(seed, smallest, why), flush=True)
+            if keep is not None:
+                print(f"kept as {write_case(keep, f'seed{seed}', smallest, why)}", flush=True)
+    return min(failures, 1)
+
+
+def keep_going(start: int, chosen: argparse.Namespace) -> int:
+    """Try new seeds in processes of their own until the time is over."""
+    end, seed, failures = time.monotonic() + chosen.seconds, start, 0
+    while time.monotonic() < end:
+        command = [sys.executable, "-m", "rlx_core.testing.fuzz", "--target", chosen.target]
+        command += ["--start", str(seed), "--count", str(CHUNK)] + (["--keep", str(chosen.keep)] if chosen.keep else [])
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if not line.startswith("seed ") or " " in line[5:]]
+        failures += done.stdout.count(" fails; the smallest")
+        if lines:
+            print("\n".join(lines), flush=True)
+        if done.returncode not in (0, 1):
+            last = [line for line in done.stdout.splitlines() if line.startswith("seed ")][-1:]
+            failures += 1
+            print(f"the process ended with {done.returncode} at {last}\n{done.stderr[-2000:]}", flush=True)
+        seed += CHUNK
+        print(
+            f"{seed - start} programs from seed {start}, {failures} failed, {max(0.0, end - time.monotonic()):.0f} s left"
+        )
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

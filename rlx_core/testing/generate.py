@@ -1,0 +1,349 @@
+"""Programs that nobody wrote: typed graphs grown from the ops' own samples, the same for a seed in every process.
+
+A graph grows by *moves*: an op on the operand types of one of its samples, with other sizes and dtypes where its type rule
+takes them, or a chain of views. Operands are values that are there already, led to the right shape, dtype and range, or new
+leaves. Every move is tried beside the graph first, in float64: one whose result is not finite, badly conditioned, or a choice
+that rounding could turn (a comparison of near equals, say) is dropped. So every output has a true value to be compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.errors import RlxError
+from rlx_core.ir.dtypes import dtype, f32, f64
+from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
+from rlx_core.ir.interpret import interpret
+from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.samples import Sample, draw
+from rlx_core.ir.types import TensorType
+from rlx_core.ops import standard_ops
+from rlx_core.testing.adapt import led_to, viewed
+from rlx_core.testing.yardstick import precision
+
+__all__ = ["Generated", "generate"]
+
+VERSION = 1
+"""Raised when a seed would have to mean another graph."""
+
+SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65)
+"""What a dim of a sample may become: none, one, and odd and even sizes around those of vectors."""
+
+MOST_ELEMENTS = 3000
+LARGEST = 1e3  # values beyond this overflow f16 a product later
+ILL_CONDITIONED = 2.0**-9  # an error of this share of the largest element says nothing about a kernel
+TURNING = 32  # times the expected error, within which no choice may turn
+
+
+@frozen(eq=False)
+class Generated:
+    """A program with the arrays that it is run on.
+
+    Attributes:
+        graph: The program.
+        fed: An array for every input and param, by name.
+        donations: Donated input → the output that is its next value, if one is.
+        seed: What it was made from; -1 for one that was read or reduced.
+    """
+
+    graph: Graph
+    fed: Mapping[str, np.ndarray]
+    donations: Mapping[str, int | None] = field(factory=dict)
+    seed: int = -1
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        return {name: self.fed[name] for name in self.graph.input_types}
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        return {name: self.fed[name] for name in self.graph.param_types}
+
+    @property
+    def steps(self) -> int:
+        """Nodes that compute something."""
+        return sum(not node.is_leaf for node in self.graph.nodes)
+
+
+@frozen(eq=False)
+class Known:
+    """A value of the graph, what it is in float64, and how far from it a run may be expected."""
+
+    value: Value
+    array: np.ndarray
+    error: float
+
+
+@frozen(eq=False)
+class Leaf:
+    """An operand that has to be made: an input, a param or a constant."""
+
+    kind: str
+    type: TensorType
+    array: np.ndarray
+
+
+Move = Callable[[Sequence[Value]], Any]
+"""From the values of its operands to its results."""
+
+
+def generate(seed: int, *, most: int = 40) -> Generated:
+    """The program of a seed, with 1 to `most` nodes that compute something, and a few more around operands."""
+    growth = Growth(np.random.default_rng([VERSION, seed]), Builder(f"seed{seed}"))
+    # Half of the programs are small, so that many of them can be looked at; every size up to the most occurs.
+    wanted = int(1 + (most - 1) * growth.rng.random() ** 4)
+    tries = 0
+    while not growth.known or (growth.steps < wanted and tries < 12 * wanted):
+        growth.grow()
+        tries += 1
+    return growth.finished(seed)
+
+
+@cache
+def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
+    """Every op that has static samples and no randomness of its own, with them; ops that give views twice."""
+    found = []
+    for op in standard_ops():
+        samples = tuple(
+            s
+            for s in (op.samples() if op.samples is not None else ())
+            if isinstance(s, Sample) and all(t is None or t.is_static for t in s.types)
+        )
+        if samples and not op.is_sampler:
+            found += [(op, samples)] * (2 if op.view is not None else 1)
+    return tuple(found)
+
+
+@define(eq=False)
+class Growth:
+    """A graph being grown."""
+
+    rng: np.random.Generator
+    builder: Builder
+    known: list[Known] = field(factory=list)
+    fed: dict[str, np.ndarray] = field(factory=dict)
+
+    @property
+    def steps(self) -> int:
+        return sum(not node.is_leaf for node in self.builder.nodes)
+
+    def grow(self) -> None:
+        """Try one move."""
+        if self.known and self.rng.random() < 0.2:
+            source = self._pick(self.known)
+            self._attempt(viewed(self.rng, source.value.type), [source])
+            return
+        op, samples = self._pick(pool())
+        real = [s for s in samples if any(t is not None and t.dtype in (f32, f64) for t in s.types)]
+        sample = self._varied(op, self._pick(real if real and self.rng.random() < 0.6 else samples))
+        drawn = sample.arrays(op) if sample.make is not None else self._drawn(op, sample)
+        names = operand_names(op, len(sample.types))
+        operands: list[Known | Leaf] = []
+        ways: list[Callable[[Value], Value] | None] = []
+        for name, type, array in zip(names, sample.types, drawn, strict=True):
+            if type is None:
+                ways.append(None)
+                continue
+            reused = None
+            if sample.make is None and self.known and self.rng.random() < 0.85:
+                reused = self._reusable(type, sample.ranges.get(name, (sample.low, sample.high)))
+            assert array is not None, "an operand that is there has an array"
+            operands.append(reused[0] if reused else self._leaf(type, array))
+            ways.append(reused[1] if reused else (lambda value: value))
+
+        def move(values: Sequence[Value]) -> Any:
+            given = iter(values)
+            return op(**sample.attributes)(*(None if way is None else way(next(given)) for way in ways))
+
+        self._attempt(move, operands)
+
+    def finished(self, seed: int) -> Generated:
+        """The graph: what nobody read are outputs, and some of what was read too."""
+        used = {v for node in self.builder.nodes for v in node.present()}
+        results = [k.value for k in self.known if not k.value.node.is_leaf]
+        outputs = [v for v in results if v not in used or self.rng.random() < 0.15][:12]
+        if self.rng.random() < 0.1:
+            outputs.append(self._pick(self.known).value)  # an input, or an output twice
+        self.rng.shuffle(outputs)  # type: ignore[arg-type]  # in place, of any list
+        graph = self.builder.finish(outputs or [self.known[-1].value])
+        return Generated(graph, self.fed, self._donations(graph), seed)
+
+    # ------------------------------------------------------------------------------------- details
+
+    def _pick(self, among: Sequence[Any]) -> Any:
+        return among[int(self.rng.integers(len(among)))]
+
+    def _varied(self, op: type[Op], sample: Sample) -> Sample:
+        """The sample with other sizes and another float where the op's type rule accepts them, else as it is."""
+        if sample.make is not None or self.rng.random() < 0.25:
+            return sample
+        dims = sorted({int(d) for t in sample.types if t is not None for d in t.shape})
+        renamed = {d: int(self._pick(SIZES)) if self.rng.random() < 0.6 else d for d in dims}
+        floats = sorted({t.dtype.name for t in sample.types if t is not None and t.dtype.is_float})
+        kind = dtype(self._pick(("f32",) * 6 + ("f64", "f16", "bf16"))) if len(floats) == 1 else None
+        model = self._model(sample) if self.rng.random() < 0.8 else None
+        if model is not None:
+            like, operand = model
+            renamed |= dict(zip(map(int, operand.shape), map(int, like.shape), strict=True))
+            kind = like.dtype if like.dtype.is_float and len(floats) == 1 else None
+
+        def changed(type: TensorType | None) -> TensorType | None:
+            if type is None:
+                return None
+            shape = tuple(renamed[int(d)] for d in type.shape)
+            return TensorType(kind if kind is not None and type.dtype.is_float else type.dtype, shape)
+
+        varied = Sample(
+            *(changed(t) for t in sample.types),
+            low=sample.low,
+            high=sample.high,
+            ranges=sample.ranges,
+            **sample.attributes,
+        )
+        return varied if is_accepted(op, varied) else sample
+
+    def _model(self, sample: Sample) -> tuple[TensorType, TensorType] | None:
+        """The type of a value that is there, and an operand of the sample that could be of it with other sizes."""
+        value = self._recent().value if self.known else None
+        fitting = [
+            t
+            for t in sample.types
+            if t is not None
+            and value is not None
+            and t.rank == value.type.rank
+            and (t.dtype is value.dtype or (t.dtype.is_float and value.dtype.is_float))
+        ]
+        return (value.type, self._pick(fitting)) if value is not None and fitting else None
+
+    def _recent(self) -> Known:
+        """A value of the graph; later ones are likelier, so that graphs grow deep as well as broad."""
+        found: Known = self.known[int(len(self.known) * math.sqrt(self.rng.random()))]
+        return found
+
+    def _drawn(self, op: type[Op], sample: Sample) -> list[np.ndarray | None]:
+        names = operand_names(op, len(sample.types))
+        return [
+            None if t is None else draw(self.rng, t, *sample.ranges.get(n, (sample.low, sample.high)))
+            for n, t in zip(names, sample.types, strict=True)
+        ]
+
+    def _leaf(self, type: TensorType, array: np.ndarray) -> Leaf:
+        return Leaf(self._pick(("input",) * 5 + ("param", "constant")), type, array)
+
+    def _reusable(self, type: TensorType, limits: tuple[float, float]) -> tuple[Known, Callable[[Value], Value]] | None:
+        """A value of the graph and how it becomes an operand of this type and range."""
+        same = [k for k in self.known if k.value.type == type]
+        for _ in range(6):
+            source = self._pick(same) if same and self.rng.random() < 0.8 else self._recent()
+            way = led_to(self.rng, source.value.type, source.array, type, limits)
+            if way is not None:
+                return source, way
+        return None
+
+    def _attempt(self, move: Move, operands: Sequence[Known | Leaf]) -> None:
+        """Make the move if what comes of it can be judged."""
+        trial = Builder("trial")
+        try:
+            with building(trial):
+                values = [
+                    trial.constant(o.array)
+                    if isinstance(o, Leaf) and o.kind == "constant"
+                    else trial.input(f"x{i}", o.type if isinstance(o, Leaf) else o.value.type)
+                    for i, o in enumerate(operands)
+                ]
+                graph = trial.finish(as_results(move(values)))
+            found = self._judged(graph, {f"x{i}": o for i, o in enumerate(operands)})
+        except (RlxError, FloatingPointError):
+            return  # an index that varied sizes put outside, say
+        if found is None:
+            return
+        with building(self.builder):
+            results = as_results(move([self._placed(o) for o in operands]))
+        for value, (array, error) in zip(results, found, strict=True):
+            if value.node.owner is self.builder:
+                self.known.append(Known(value, array, error))
+
+    def _judged(self, graph: Graph, operands: Mapping[str, Known | Leaf]) -> list[tuple[np.ndarray, float]] | None:
+        """Each result in float64 with the error to be expected; `None` if one of them cannot be judged."""
+        types = [t for n in graph.nodes for t in n.types]
+        if any(not t.is_static or t.size > MOST_ELEMENTS for t in types):
+            return None
+        fed = {name: operands[name].array for name in graph.input_types}
+        errors = {n: o.error if isinstance(o, Known) else 0.0 for n, o in operands.items() if n in fed}
+        exact = interpret(graph, fed, mode="wide")
+        floats = {t.dtype for t in types if t.dtype.is_differentiable}
+        moves_only = len(floats) == 1 and all(n.op.category == "movement" or n.is_leaf for n in graph.nodes)
+        spread = [0.0] * len(exact)
+        for _ in range(2 if any(errors.values()) else 0):
+            moved = {
+                n: a + errors[n] * TURNING * self.rng.choice([-1.0, 1.0], a.shape) if errors[n] else a
+                for n, a in fed.items()
+            }
+            for i, (a, b) in enumerate(zip(interpret(graph, moved, mode="wide"), exact, strict=True)):
+                if a.dtype.kind in "biu":
+                    if not np.array_equal(a, b):
+                        return None
+                elif not np.isfinite(a).all():
+                    return None
+                elif a.size:
+                    spread[i] = max(spread[i], float(np.abs(a - b).max()) / TURNING)
+        found: list[tuple[np.ndarray, float]] = []
+        for value, array, moved_by in zip(graph.outputs, exact, spread, strict=True):
+            kind = value.dtype
+            if not kind.is_differentiable:
+                if array.size and kind.is_integer and np.abs(array.astype(np.float64)).max() > 2**31:
+                    return None
+                found.append((array, 0.0))
+                continue
+            size = float(np.abs(array).max()) if array.size else 0.0
+            if not np.isfinite(array).all() or size > LARGEST:
+                return None
+            narrowest = max(map(precision, floats))
+            error = moved_by + (0.0 if moves_only else 4 * narrowest * size)
+            if error > size * max(ILL_CONDITIONED, 32 * narrowest):
+                return None
+            found.append((array, error))
+        return found
+
+    def _placed(self, operand: Known | Leaf) -> Value:
+        if isinstance(operand, Known):
+            return operand.value
+        if operand.kind == "constant":
+            value = self.builder.constant(operand.array)
+        else:
+            name = f"{operand.kind[0]}{len(self.fed)}"
+            add = self.builder.input if operand.kind == "input" else self.builder.param
+            value = add(name, operand.type)
+            self.fed[name] = operand.array
+        self.known.append(Known(value, operand.array, 0.0))
+        return value
+
+    def _donations(self, graph: Graph) -> dict[str, int | None]:
+        """Some inputs are given away, most with an output of their type as their next value."""
+        found: dict[str, int | None] = {}
+        taken: set[int] = set()
+        for name, type in graph.input_types.items():
+            if self.rng.random() < 0.2:
+                fitting = [i for i, v in enumerate(graph.outputs) if v.type == type and i not in taken]
+                found[name] = fitting[0] if fitting else None
+                taken.update(fitting[:1])
+        return found
+
+
+def is_accepted(op: type[Op], sample: Sample) -> bool:
+    """Whether the op's type rule takes a sample's types."""
+    builder = Builder("types")
+    try:
+        with building(builder):
+            op(**sample.attributes)(
+                *(None if t is None else builder.input(f"x{i}", t) for i, t in enumerate(sample.types))
+            )
+    except RlxError:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""How far a result may lie from its float64 value: the error of the same program in NumPy says it, not a tolerance.
+
+`|found - f64| ≤ k · yardstick + ulps · ulp(f64)`, where the yardstick of an output is the larger of two errors of the program
+itself: of its typed evaluation with NumPy, and of float64 evaluations in which every result of a node is off by a rounding of
+its dtype. The second one is there because a single evaluation may be exact by luck, which nothing else has to repeat. Both are
+taken over a whole output: elements of one output are sums of like terms, and one of them may always come out exact.
+Integers and booleans are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.graph import Graph, Value
+from rlx_core.ir.interpret import interpret
+
+__all__ = ["Yardstick", "precision", "yardstick"]
+
+K = 8
+"""How many times NumPy's own error: other orders of summation, fused products, functions of 2 ulp where NumPy has 0.5."""
+ULPS = 8
+NOISES = 3
+
+
+def precision(kind: DType) -> float:
+    """The distance from 1 to the next larger number of a float dtype."""
+    bits = {"f16": 10, "bf16": 7, "f32": 23, "c64": 23}.get(kind.name, 52)
+    return float(2.0**-bits)
+
+
+@frozen(eq=False)
+class Yardstick:
+    """The true outputs of a program on some arrays, and how far from each a run may be."""
+
+    outputs: tuple[Value, ...]
+    exact: tuple[np.ndarray, ...]
+    allowed: tuple[np.ndarray | None, ...]
+
+    def complaint(self, found: Sequence[np.ndarray]) -> str | None:
+        """What is wrong with the outputs of a run, in one line; `None` if nothing is."""
+        if len(found) != len(self.exact):
+            return f"{len(found)} outputs instead of {len(self.exact)}"
+        for i, (got, value, exact, allowed) in enumerate(
+            zip(found, self.outputs, self.exact, self.allowed, strict=True)
+        ):
+            if dtype(got.dtype) is not value.dtype or got.shape != value.type.static_shape:
+                return f"output {i} is {dtype(got.dtype)}{list(got.shape)}, declared is {value.type}"
+            if allowed is None:
+                wrong = np.atleast_1d(got != exact)
+                if wrong.any():
+                    at = tuple(int(n) for n in np.argwhere(wrong)[0])
+                    return f"output {i} ({value.type}) at {at} is {got[at] if got.ndim else got}, not {exact[at] if got.ndim else exact}"
+                continue
+            wide = got.astype(exact.dtype)
+            with np.errstate(invalid="ignore"):
+                fits = (np.abs(wide - exact) <= allowed) | (wide == exact) | (np.isnan(wide) & np.isnan(exact))
+            if not fits.all():
+                over = np.where(fits, 0, np.nan_to_num(np.abs(wide - exact) / allowed, nan=np.inf, posinf=np.inf))
+                at = np.unravel_index(int(np.argmax(over)), over.shape)
+                return (
+                    f"output {i} ({value.type}) at {tuple(int(n) for n in at)} is {wide[at]!r}, not {exact[at]!r}: "
+                    f"off by {abs(wide[at] - exact[at]):.3g}, allowed is {allowed[at]:.3g}; {int((~fits).sum())} of {fits.size}"
+                )
+        return None
+
+
+def yardstick(graph: Graph, fed: Mapping[str, np.ndarray], *, k: float = K, ulps: float = ULPS) -> Yardstick:
+    """What the outputs of `graph` on these arrays have to be.
+
+    Args:
+        graph: The program, as written: without any pass.
+        fed: Arrays for inputs and params by name.
+        k: How many times the program's own error.
+        ulps: Further units in the last place of each element.
+    """
+    exact = interpret(graph, fed, mode="wide")
+    typed = interpret(graph, fed)
+    rng = np.random.default_rng(0)
+    noisy = [interpret(graph, fed, mode="wide", rounded=Noise(rng)) for _ in range(NOISES)]
+    allowed: list[np.ndarray | None] = []
+    for i, (value, true) in enumerate(zip(graph.outputs, exact, strict=True)):
+        if not value.dtype.is_differentiable:
+            allowed.append(None)
+            continue
+        errors = [largest(run[i].astype(true.dtype) - true) for run in (typed, *noisy)]
+        component = value.dtype.component
+        unit = np.maximum(np.abs(true), smallest(component)) * precision(component)
+        allowed.append(k * max(errors) + ulps * unit)
+    return Yardstick(graph.outputs, exact, tuple(allowed))
+
+
+class Noise:
+    """Moves what a node gives by up to one rounding of its dtype; the interpreter calls it for every result."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def __call__(self, value: Value, array: np.ndarray) -> np.ndarray:
+        kind = value.dtype
+        if not kind.is_differentiable or value.node.is_leaf or value.node.op.category == "movement":
+            return array
+        factor = 1 + precision(kind.component) * self._rng.uniform(-1, 1, array.shape)
+        return np.asarray(array * factor)
+
+
+def largest(differences: np.ndarray) -> float:
+    """The largest finite size of a difference."""
+    sizes = np.abs(differences)
+    finite = sizes[np.isfinite(sizes)]
+    return float(finite.max()) if finite.size else 0.0
+
+
+def smallest(kind: DType) -> float:
+    """The smallest normal number of a float dtype."""
+    return {"f16": 2.0**-14, "f64": 2.0**-1022}.get(kind.name, 2.0**-126)

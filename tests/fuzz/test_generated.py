@@ -1,0 +1,31 @@
+"""2,000 generated programs on the CPU: each against float64, without passes, and bit for bit on other numbers of threads."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("rlx_cpu")
+
+import rlx_cpu.plugin
+from rlx_core.plugins import PluginHost
+from rlx_core.testing.fuzz import CPU_WAYS, complaint, reduced
+from rlx_core.testing.generate import generate
+from rlx_core.testing.kept import text_of
+
+HOST = PluginHost([rlx_cpu.plugin])
+PROGRAMS, BATCH = 2000, 25  # batches, so that processes that share the tests share these
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
+def test_generated_programs_mean_on_the_cpu_what_they_mean_in_float64(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        program = generate(seed)
+        if complaint(program, host=HOST) is not None:
+            smallest, why = reduced(program, host=HOST)
+            pytest.fail(f"seed {seed}; put this into tests/fuzz/cases:\n{text_of(smallest, why)}", pytrace=False)
+
+
+def test_the_ways_are_those_that_are_promised() -> None:
+    """One thread and three repeat two to the bit; native code and NumPy run the program without passes."""
+    assert [w.name for w in CPU_WAYS if w.repeats == "2 threads"] == ["1 thread", "3 threads"]
+    assert {w.every for w in CPU_WAYS if w.config.get("use") == "none"} == {1, 4}

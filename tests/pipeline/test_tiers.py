@@ -1,0 +1,79 @@
+"""Which steps run on the best tier, and why the others do not, in the words of the rows that refused them."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from rlx_core.ir.graph import Builder, building
+from rlx_core.ir.lir import Lir
+from rlx_core.ir.types import spec
+from rlx_core.ops.activation import exp, log, tanh
+from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
+from rlx_core.pipeline.lower import make_lir
+from rlx_core.pipeline.tiers import tiers_of
+
+
+def run(op, x, *, out, workspace) -> None:
+    """Nothing is run here."""
+
+
+EIGHT = Condition("eight elements", lambda node: node.type.size == 8, lambda node: f"8 elements, not {node.type.size}")
+
+
+@pytest.fixture
+def target() -> Target:
+    """Fast kernels for exp and log of eight f32, slow ones for everything."""
+    table = KernelTable("toy")
+    f32 = frozenset({spec("f32[]").dtype})
+    table.merge(
+        Kernel(f"fast_{f.op.name}", f.op, run, dtypes=f32, when=(EIGHT,), tier="fast", priority=1) for f in (exp, log)
+    )
+    table.merge(Kernel(f"slow_{f.op.name}", f.op, run) for f in (exp, log, tanh))
+    return Target("toy", table, tiers=("fast", "slow"))
+
+
+def plan(target: Target, *types: str) -> Lir:
+    builder = Builder("main")
+    with building(builder):
+        inputs = [builder.input(f"x{i}", spec(t)) for i, t in enumerate(types)]
+        results = [f(x) for x in inputs for f in (exp, log, tanh)]
+    return make_lir(builder.finish(results), target)
+
+
+def test_every_step_is_counted_and_every_lower_one_has_its_reason(target) -> None:
+    found = tiers_of(plan(target, "f32[8]", "f32[9]", "f64[8]"), target)
+
+    assert found is not None
+    assert found.counts == {"fast": 2, "slow": 7}
+    assert found.summary == "2 of 9 steps fast, 7 slow"
+    assert list(found.lines()) == [
+        "3 tanh: no fast kernel for it",
+        "1 exp: fast_rlx.exp needs 8 elements, not 9",
+        "1 log: fast_rlx.log needs 8 elements, not 9",
+        "1 exp: fast_rlx.exp takes f32, not f64",
+        "1 log: fast_rlx.log takes f32, not f64",
+    ]
+    assert sorted(n for f in found.to_json()["fallbacks"] for n in f["steps"]) == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_slow_kernel_that_comes_first_is_the_reason(target) -> None:
+    target.kernels.merge([Kernel("mine", exp.op, run, priority=2)])
+    found = tiers_of(plan(target, "f32[8]"), target)
+    assert found is not None
+    assert "1 exp: mine comes before the fast kernels" in found.lines()
+
+
+def test_a_target_with_one_tier_says_why_there_is_no_better_one(target) -> None:
+    slow = KernelTable("toy")
+    slow.merge(row for row in target.kernels if row.tier is None)
+    alone = evolve(target, kernels=slow, tiers=("slow",), properties={"why": "no llvm"})
+    found = tiers_of(plan(alone, "f32[8]"), alone)
+    assert found is not None
+    assert found.summary == "3 of 3 steps slow (no llvm)"
+    assert not found.fallbacks
+
+
+def test_a_target_without_tiers_has_nothing_to_tell(target) -> None:
+    assert tiers_of(plan(target, "f32[8]"), evolve(target, tiers=())) is None
