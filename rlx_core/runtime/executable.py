@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from attrs import define, field, frozen
@@ -30,6 +30,9 @@ from rlx_core.runtime.straight import Door
 
 __all__ = ["Executable"]
 
+_RUNS_BEFORE_ENTRY: Final = 2
+"""Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
+
 
 @frozen(eq=False)
 class Weights:
@@ -41,13 +44,13 @@ class Weights:
 
 @define(eq=False)
 class Bound:
-    """A program for one binding of the sizes, the version of the weights that it has, and its entry for them once it ran."""
+    """A program for one binding of the sizes, the version of the weights that it has, its runs with them, and its entry."""
 
     program: Program
     lir: Lir
     version: int = -1
     entry: Callable[..., Any] | None = None
-    has_run: bool = False
+    runs: int = 0
 
 
 @define(eq=False)
@@ -286,14 +289,19 @@ class Executable:
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
 
+    @property
+    def _latest(self) -> Lir:
+        """The plan of the latest run; before any, that of the program, which may be a template."""
+        return self._shared.latest or self._compiled.lir
+
     def _open(self, bound: Bound) -> None:
-        """Let plain calls go straight to a program that has just run: by then its frame can become the entry's."""
+        """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         shared = self._shared
         with shared.lock:
             if bound.version != shared.weights.version:
                 return
-            if not bound.has_run:
-                bound.has_run = True
+            bound.runs += 1
+            if bound.runs == _RUNS_BEFORE_ENTRY:
                 bound.entry = bound.program.entry()
             shared.door.entry = bound.entry
 
@@ -308,7 +316,7 @@ class Executable:
                 lir = self._compiled.specialize(binding)
                 bound = shared.programs[binding] = Bound(self._compiled.program_for(lir), lir)
             if bound.version != weights.version:
-                bound.entry, bound.has_run = None, False
+                bound.entry, bound.runs = None, 0
                 bound.program.bind(_prepared(bound.lir, weights))
                 bound.version = weights.version
             shared.latest = bound

@@ -68,7 +68,8 @@ class StraightCall:
         return NotImplemented if outputs is NotImplemented else self.pack(outputs)
 
     def _nested(self, entry: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        leaves, structure = optree.tree_flatten(args)
+        tree: Any = args
+        leaves, structure = optree.tree_flatten(tree)
         if structure != self.structure:
             return NotImplemented
         if not self.statics:

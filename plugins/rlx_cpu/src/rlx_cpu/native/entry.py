@@ -9,18 +9,21 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native import interpreter
-from rlx_cpu.native.entry_code import FRESH, Mode, Word, emit_enter
+from rlx_cpu.native.entry_words import FRESH, Mode, Word
 from rlx_cpu.native.isa import host_isa
-from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.native.jit import Code, compile_named, new_module
 from rlx_cpu.profile import watchers
+
+if TYPE_CHECKING:
+    from llvmlite import ir
 
 __all__ = ["Entry", "Given", "Made", "Source", "build"]
 
@@ -58,7 +61,7 @@ class Source:
     nbytes: int
 
 
-@define(eq=False)
+@frozen(eq=False)
 class Entry:
     """Everything that an entry is made of.
 
@@ -182,6 +185,15 @@ def entering() -> Entering:
     isa = host_isa()
     assert isa is not None, "the native tier is used only where an instruction set is known"
     interpreter.make_known()
+    return Entering(compile_named("entry", entry_module, isa))
+
+
+def entry_module() -> ir.Module:
+    """The module of the native function."""
+    from rlx_cpu.native.entry_code import (
+        emit_enter,
+    )  # here, because a process whose code is all cached builds no module
+
     module = new_module("entry")
     emit_enter(module)
-    return Entering(compile_module(module, isa))
+    return module

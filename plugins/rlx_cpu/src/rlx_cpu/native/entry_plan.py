@@ -16,6 +16,7 @@ from rlx_core.ir.lir import Alias, Delivery, Lir
 from rlx_core.ir.strides import is_dense
 from rlx_core.pipeline.alias import covers_root, placement
 from rlx_cpu.native.entry import Given, Made, Source
+from rlx_cpu.native.entry_words import FRESH
 
 __all__ = ["Ends", "ends", "reason_against"]
 
@@ -77,8 +78,7 @@ def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mappin
     numbers = {e.value: i for i, e in enumerate(lir.manifest.inputs)}
     pairs = list(zip(lir.graph.outputs, lir.deliveries, strict=True))
     for value, delivery in pairs:
-        argument = {} if delivery.donor is None else {"argument": numbers[delivery.donor]}
-        made = Made(value.type, **argument)
+        made = Made(value.type, FRESH if delivery.donor is None else numbers[delivery.donor])
         found.outputs.append(made)
         if delivery.kind == "own":
             root = placement(value, lir.aliases).root

@@ -23,7 +23,7 @@ from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.entry import Entry, build
-from rlx_cpu.native.entry_code import Mode
+from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
