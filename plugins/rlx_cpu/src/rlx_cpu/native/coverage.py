@@ -38,7 +38,7 @@ class Coverage:
 def coverage(ops: Sequence[type[Op]]) -> Iterator[Coverage]:
     """What the native table accepts of every primitive's samples, in the order of `ops`."""
     found: dict[str, tuple[set[DType], dict[DType, str]]] = {}
-    for program in programs(ops):
+    for program in programs(tuple(ops)):
         node = program.node
         if not program.is_static or node.op.decompose is not None:
             continue
