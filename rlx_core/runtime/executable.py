@@ -91,12 +91,6 @@ class Executable:
         return self._compiled.report if latest is None else self._compiled.report_for(latest.lir, latest.program)
 
     @property
-    def _planned(self) -> Lir:
-        """The plan of the latest run; before any, the compiled one."""
-        latest = self._shared.latest
-        return self._compiled.lir if latest is None else latest.lir
-
-    @property
     def door(self) -> Door:
         """Where the entry of the latest program stands open, for calls that need no checking."""
         return self._shared.door
@@ -136,7 +130,7 @@ class Executable:
         """
         from rlx_core.pipeline.emission import Planned, emit  # here, because programs are run more often than printed
 
-        return emit(Planned(self._planned, self._compiled.backend, self._compiled.target), level, step)
+        return emit(Planned(self._latest, self._compiled.backend, self._compiled.target), level, step)
 
     def __repr__(self) -> str:
         def listed(types: Mapping[str, TensorType]) -> str:
@@ -288,6 +282,12 @@ class Executable:
         binding = infer_binding_from_counts(self.inputs, {name: array.size for name, array in flat.items()})
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
+
+    @property
+    def _latest(self) -> Lir:
+        """The plan of the latest run; before any, that of the program, which may be a template."""
+        latest = self._shared.latest
+        return self._compiled.lir if latest is None else latest.lir
 
     def _open(self, bound: Bound) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -269,37 +268,79 @@ def test_several_processes_may_write_read_and_evict_at_once(tmp_path):
     assert DiskCache(directory).nbytes <= 40_000
 
 
-WRITER = """
-import sys
+KILLED = """
+import os, resource, signal, sys
 from rlx_core.runtime.disk import DiskCache
-disk, payloads = DiskCache(sys.argv[1]), [bytes([i]) * 3_000_000 for i in range(2)]
-print("ready", flush=True)
-while True:
-    for payload in payloads:
-        disk.put(sys.argv[2], payload)
+
+directory, key, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+old, new = b"o" * 50_000, b"n" * 60_000
+header = 80
+limits = [n * (header + len(new)) // times for n in range(times)]
+disk, seen = DiskCache(directory), set()
+
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(prepare):
+    child = os.fork()
+    if child == 0:
+        prepare()
+        disk.put(key, new)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "the writer was not killed"
+    found = disk.get(key)
+    assert found in (None, old, new), f"{len(found)} bytes"
+    seen.add(None if found is None else found[:1])
+
+
+def at(size):
+    def prepare():  # the kernel kills whoever writes beyond a limit, in the middle of the call
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    return prepare
+
+
+def before_renaming():
+    os.replace = die
+
+
+def after_renaming():
+    rename = os.replace
+    os.replace = lambda *places: (rename(*places), die())
+
+
+for number, limit in enumerate(limits):
+    if number == times // 2:
+        assert seen == {None}, seen
+        disk.put(key, old)
+    killed(at(limit))
+killed(before_renaming)
+assert disk.get(key) == old
+killed(after_renaming)
+assert disk.get(key) == new
+assert disk.counts.rejected == 0
+assert seen == {None, b"o", b"n"}, seen
 """
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
-def test_a_process_killed_in_the_middle_of_a_write_leaves_a_whole_entry_or_none(tmp_path):
-    directory = tmp_path / "cache"
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a write beyond the limit is an error, not a signal")
+@pytest.mark.parametrize("kind", ["programs", "objects"])
+def test_a_process_killed_at_any_byte_of_a_write_leaves_a_whole_entry_or_none(tmp_path, kind):
+    """A hundred writers of each kind die at another byte, then one before and one after its file gets its name."""
+    directory = tmp_path / kind
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(directory), KEY, "100"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
     disk = DiskCache(directory)
-    writers = 0
-    for attempt in range(20):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(directory), KEY], stdout=subprocess.PIPE, env={**os.environ}
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.003 * (attempt % 7))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        found = disk.get(KEY)
-        assert found is None or (len(found) == 3_000_000 and len(set(found)) == 1)
-        writers += found is not None
-    assert writers, "no writer ever finished an entry: the test is too quick to show anything"
-    assert disk.counts.rejected == 0
+    assert len(list(directory.glob(".*.tmp"))) >= 100, "killed writers leave temporary files"
+    assert disk.keys() == [KEY]
     assert disk.put(KEY, PAYLOAD)
     assert disk.get(KEY) == PAYLOAD
 

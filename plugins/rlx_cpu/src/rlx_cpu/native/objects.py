@@ -117,8 +117,8 @@ def _place(place: Place) -> list[Any]:
     return [repr(place.type), list(place.strides), place.is_bound, literal]
 
 
-def _ops(value: object) -> Iterator[Op]:
-    """An op and all ops among its attributes."""
+def _ops(value: Any) -> Iterator[Op]:
+    """An op and all ops among its attributes: in nested graphs, in records, in tuples."""
     if isinstance(value, Op):
         yield value
         for attribute in value.attributes().values():
@@ -128,6 +128,9 @@ def _ops(value: object) -> Iterator[Op]:
             yield from _ops(node.op)
     elif isinstance(value, tuple):
         for each in value:
+            yield from _ops(each)
+    elif attrs.has(type(value)):
+        for each in attrs.asdict(value, recurse=False).values():
             yield from _ops(each)
 
 
