@@ -101,6 +101,11 @@ class Program(ABC):
         return None
 
     @property
+    def reason_without_entry(self) -> str | None:
+        """Why `entry` gives none, where other programs of the target have one; reports say it."""
+        return None
+
+    @property
     def code_origin(self) -> str | None:
         """Where the machine code came from, "compiled" or "cached"; `None` if there is none."""
         return None

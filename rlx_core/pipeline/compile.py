@@ -96,7 +96,10 @@ class Compiled:
     def report_for(self, lir: Lir, program: Program | None = None) -> Report:
         """The report with the memory plan of a specialised program, and where its code came from if there is some."""
         stages = {**self.report.stages, "LIR steps": len(lir.steps)}
-        return evolve(self.report, lir=lir, stages=stages, code=None if program is None else program.code_origin)
+        if program is None:
+            return evolve(self.report, lir=lir, stages=stages, code=None)
+        checked = program.reason_without_entry
+        return evolve(self.report, lir=lir, stages=stages, code=program.code_origin, checked=checked)
 
 
 class ProgramCache(Protocol):

@@ -35,6 +35,7 @@ class Report:
         lir: The plan; a template if sizes are still unknown.
         cache: Where the program came from: "compiled", "memory" or "disk".
         code: Where its machine code came from, once there is some: "compiled" or "cached".
+        checked: Why even plain calls go through the checks in Python, where those of other programs do not.
         seconds: Times of the parts of the compilation, by part.
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
@@ -49,6 +50,7 @@ class Report:
     lir: Lir
     cache: str = "compiled"
     code: str | None = None
+    checked: str | None = None
     seconds: Mapping[str, float] = field(factory=dict)
     prepared_nbytes: int = 0
     fusion: FusionReport | None = None
@@ -112,6 +114,7 @@ class Report:
             "plan": self.plan_hash,
             "cache": self.cache,
             "code": self.code,
+            "checked": self.checked,
             "stages": dict(self.stages),
             "seconds": dict(self.seconds),
             "passes": [
@@ -136,6 +139,8 @@ class Report:
         total = sum(self.seconds.values()) * 1e3
         code = f", code {self.code}" if self.code else ""
         lines.append(f"  compiled in {total:.1f} ms ({self.cache}{code}), plan {self.plan_hash[:12]}")
+        if self.checked:
+            lines.append(f"  every call is checked in Python: {self.checked}")
         if self.lir.is_planned:
             lines.append(
                 f"  arena {human_bytes(self.arena_nbytes)}, {human_bytes(self.unshared_nbytes)} without sharing, "

@@ -37,6 +37,10 @@ _MANY_VARIANTS = 32
 """Compiled variants of one function after which a warning says why there are so many."""
 
 
+_STRAIGHT_VARIANTS = 4
+"""Variants that a plain call is offered to, the one that was last checked first, before its types are looked up."""
+
+
 @frozen(eq=False)
 class Variant:
     """One compiled variant of a function: how its arguments and results are put together."""
@@ -61,16 +65,16 @@ class Jitted(Generic[P, R]):
         self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
         self._variants: dict[Any, Variant] = {}
         self._lock = threading.Lock()
-        self._straight: StraightCall | None = None
+        self._straight: tuple[StraightCall, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
-        straight = self._straight
-        if straight is not None and not kwargs:
-            found: R = straight(args)
-            if found is not NotImplemented:
-                return found
+        if not kwargs:
+            for straight in self._straight:
+                found: R = straight(args)
+                if found is not NotImplemented:
+                    return found
         return self._checked(args, kwargs)
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -82,7 +86,9 @@ class Jitted(Generic[P, R]):
                 variant = self._variants.get(key) or self._compile(key, args, kwargs)
         results = variant(leaves)
         if not kwargs:
-            self._straight = variant.straight  # names and positions are one only where all arguments are by position
+            # Names and positions are one only where all arguments are by position.
+            others = (s for s in self._straight if s is not variant.straight)
+            self._straight = (variant.straight, *others)[:_STRAIGHT_VARIANTS]
         return results
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
