@@ -283,15 +283,12 @@ class Executable:
         shapes = {name: entry.type.bind(binding).static_shape for name, entry in self._inputs.items()}
         return {name: reshaped(self._inputs[name], array, shapes[name]) for name, array in flat.items()}
 
-<<<<<<< HEAD
     @property
     def _latest(self) -> Lir:
         """The plan of the latest run; before any, that of the program, which may be a template."""
         latest = self._shared.latest
         return self._compiled.lir if latest is None else latest.lir
 
-=======
->>>>>>> main
     def _open(self, bound: Bound) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         shared = self._shared
