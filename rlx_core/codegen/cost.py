@@ -1,8 +1,8 @@
 """What a loop nest costs, roughly: so that two kernels can be weighed against the one that does the work of both.
 
 The unit is one cheap operation on one element, about 0.05 ns of a core with wide vectors. The model knows where a value is
-computed (at every point, or once a row), what is dear, and what a step costs before it does anything. It does not know caches: a load
-costs the same wherever it comes from, so merging kernels that share one always looks right, and never by much.
+computed (at every point, or once a row), what is dear, and what a step costs before it does anything. It does not know
+caches: a load costs the same wherever it comes from, so merging kernels that share one looks right, and never by much.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A product and what it is added to, as one op: the sum is made where the product's sums are.
 
-The step of a weight by its gradient, `w - rate·(xᵀ·dy)`, is the case that pays most: without this the gradient is written, read again and
-forgotten. A product that others read as well stays, and so does a bias, which has a rule of its own.
+The step of a weight by its gradient, `w - rate·(xᵀ·dy)`, is the case that pays most: without this the gradient is written,
+read again and forgotten. A product that others read as well stays, and so does a bias, which has a rule of its own.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def next_view(rng: np.random.Generator, dims: tuple[int, ...]) -> tuple[Way, tup
             )
         ), dims
     divisors = [d for d in (2, 3, 4, 5, 7, 8, 11, 13, 16) if size and size % d == 0]
-    shape = (size,)
+    shape: tuple[int, ...] = (size,)
     if divisors and rng.random() < 0.8:
         first = divisors[int(rng.integers(len(divisors)))]
         shape = (first, size // first) if rng.random() < 0.5 else (size // first, first)

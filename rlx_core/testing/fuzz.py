@@ -7,10 +7,12 @@ reduced, printed, and written where `--keep` says.
 from __future__ import annotations
 
 import argparse
+import importlib
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,7 @@ def complaint(
             else:
                 plans[way.name] = repeated(plans[way.repeats], way)
             found = run_once(program, plans[way.name])
-        except Exception as error:  # whatever it is, the interpreter ran the same program
+        except Exception as error:  # noqa: BLE001  whatever it is, the interpreter ran the same program
             return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         wrong = wanted.complaint(found)
         if wrong is not None:
@@ -155,13 +157,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--start", type=int, default=None, help="the first seed; by default one of the clock's")
     parser.add_argument("--count", type=int, default=None, help="run so many seeds in this process, and no more")
+    parser.add_argument(
+        "--inside", default=None, metavar="MODULE:NAME", help="a context manager to run programs inside"
+    )
     parser.add_argument("--keep", type=Path, default=None, help="where failing programs are written")
     chosen = parser.parse_args(arguments)
     # New seeds every time, beyond those of the tests.
     start = chosen.start if chosen.start is not None else int(time.time()) * 1000 + 1_000_000
     if chosen.count is not None:
-        return seeds(range(start, start + chosen.count), chosen.target, chosen.keep)
+        with entered(chosen.inside):
+            return seeds(range(start, start + chosen.count), chosen.target, chosen.keep)
     return keep_going(start, chosen)
+
+
+def entered(name: str | None) -> AbstractContextManager[Any]:
+    """The context manager that `module:name` makes; one that does nothing without a name."""
+    if name is None:
+        return nullcontext()
+    module, _, function = name.partition(":")
+    made: AbstractContextManager[Any] = vars(importlib.import_module(module))[function]()
+    return made
 
 
 def seeds(numbers: Sequence[int], target: str, keep: Path | None) -> int:
@@ -184,7 +199,9 @@ def keep_going(start: int, chosen: argparse.Namespace) -> int:
     end, seed, failures = time.monotonic() + chosen.seconds, start, 0
     while time.monotonic() < end:
         command = [sys.executable, "-m", "rlx_core.testing.fuzz", "--target", chosen.target]
-        command += ["--start", str(seed), "--count", str(CHUNK)] + (["--keep", str(chosen.keep)] if chosen.keep else [])
+        command += ["--start", str(seed), "--count", str(CHUNK)]
+        command += ["--keep", str(chosen.keep)] if chosen.keep else []
+        command += ["--inside", chosen.inside] if chosen.inside else []
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if not line.startswith("seed ") or " " in line[5:]]
         failures += done.stdout.count(" fails; the smallest")

@@ -170,7 +170,7 @@ class Growth:
         outputs = [v for v in results if v not in used or self.rng.random() < 0.15][:12]
         if self.rng.random() < 0.1:
             outputs.append(self._pick(self.known).value)  # an input, or an output twice
-        self.rng.shuffle(outputs)  # type: ignore[arg-type]  # in place, of any list
+        self.rng.shuffle(outputs)
         graph = self.builder.finish(outputs or [self.known[-1].value])
         return Generated(graph, self.fed, self._donations(graph), seed)
 
@@ -272,7 +272,7 @@ class Growth:
     def _judged(self, graph: Graph, operands: Mapping[str, Known | Leaf]) -> list[tuple[np.ndarray, float]] | None:
         """Each result in float64 with the error to be expected; `None` if one of them cannot be judged."""
         types = [t for n in graph.nodes for t in n.types]
-        if any(not t.is_static or t.size > MOST_ELEMENTS for t in types):
+        if any(not t.is_static or math.prod(t.static_shape) > MOST_ELEMENTS for t in types):
             return None
         fed = {name: operands[name].array for name in graph.input_types}
         errors = {n: o.error if isinstance(o, Known) else 0.0 for n, o in operands.items() if n in fed}

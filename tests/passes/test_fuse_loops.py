@@ -22,9 +22,9 @@ from rlx_core.ops.normalization import layer_norm, rms_norm
 from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.softmax import softmax
 from rlx_core.ops.structural import Sum, sum_axes, transpose
+from rlx_core.passes.base import Context
 from rlx_core.passes.fuse_loops import FuseLoops
 from rlx_core.pipeline.backend import Target
-from rlx_core.passes.base import Context
 from rlx_core.pipeline.kernels import KernelTable
 
 from .programs import assert_equal_numbers, inner_values, ops, program, run, with_output, with_second_user
@@ -76,6 +76,7 @@ def test_inner_values_that_others_read_stay_right(name: str, widen: Callable[[Gr
 
 def test_a_value_read_around_the_loop_keeps_it_apart() -> None:
     """The product reads the sum and gives what the norm reads: one loop of sum and norm would need its own result."""
+
     def make(x: Any, w: Any) -> Any:
         total = x + w
         return layer_norm(total + mat_mul(total, transpose(x, (1, 0)) @ x), w)
@@ -98,7 +99,9 @@ def test_dear_work_is_not_repeated_for_every_row() -> None:
 def test_wide_work_is_not_left_to_one_thread() -> None:
     before = program(lambda x: sum_axes(tanh(x), axes=(0, 1)), x="f32[512, 512]")
     assert ops(run(FuseLoops(), before).graph) == ["tanh", "sum"]
-    assert ops(run(FuseLoops(), program(lambda x: sum_axes(tanh(x), axes=(0, 1)), x="f32[8, 8]")).graph) == ["fused_loop"]
+    assert ops(run(FuseLoops(), program(lambda x: sum_axes(tanh(x), axes=(0, 1)), x="f32[8, 8]")).graph) == [
+        "fused_loop"
+    ]
 
 
 def test_limits_and_siblings_are_options() -> None:
@@ -112,6 +115,7 @@ def test_limits_and_siblings_are_options() -> None:
 
 def test_only_kernels_made_from_meaning_join() -> None:
     """An op that a target runs by a kernel of its own keeps it."""
+
     def table(is_generated: bool) -> Context:
         kernels = KernelTable("toy")
         for op in (multiply.op, Sum, FusedLoop):

@@ -150,7 +150,9 @@ def test_a_write_outside_of_a_slot_is_named_with_step_and_slot(monkeypatch: pyte
         look(number, arena, *rest)
 
     monkeypatch.setattr(guard, "after", stray)
-    with pytest.raises(PoisonError, match=r"poison: \S+ wrote 1 bytes that are not its own, byte \d+ of the arena") as found:
+    with pytest.raises(
+        PoisonError, match=r"poison: \S+ wrote 1 bytes that are not its own, byte \d+ of the arena"
+    ) as found:
         program.run([np.ones(40, "f4")])
     facts = {fact.label: str(fact.found) for fact in found.value.facts}
     assert "rlx." in facts["step"]
@@ -168,7 +170,7 @@ def test_a_write_beside_an_output_is_named(monkeypatch: pytest.MonkeyPatch, side
         look(number, arena, outputs, scratch)
 
     monkeypatch.setattr(guard, "after", stray)
-    with pytest.raises(PoisonError, match="(before|after) an output of 160 bytes"):
+    with pytest.raises(PoisonError, match=r"(before|after) an output of 160 bytes"):
         program.run([np.ones(40, "f4")])
 
 

@@ -57,4 +57,6 @@ class CpuBackend(Backend):
         return tier.listings(lir, options.get("options", {}), level, steps)
 
     def devices(self) -> list[str]:
-        return [platform.processor() or platform.machine()]
+        found = tier.properties({})
+        how = f"native code, {found['isa']}" if found["tier"] == "native" else f"NumPy: {found['why']}"
+        return [f"{platform.processor() or platform.machine()} ({how})"]

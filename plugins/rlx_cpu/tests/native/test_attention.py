@@ -136,13 +136,30 @@ def test_a_bias_is_added_after_scale_and_cap(isa: Isa, shape: tuple[int, ...]) -
 
 
 @EVERY_ISA
-@pytest.mark.parametrize("empty_row", ["zero", "nan"])
-def test_rows_without_keys_are_what_the_attribute_says(isa: Isa, empty_row: str) -> None:
-    op = Attention(num_heads=1, head_dim=4, mask_kind="custom", empty_row=empty_row)
-    mask = np.ones((1, 1, 5, 20), bool)
+@pytest.mark.parametrize("empty_row", ["zero", "uniform", "nan"])
+@pytest.mark.parametrize("keys", [20, 37, 1200])
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_rows_without_keys_are_what_the_attribute_says(isa: Isa, empty_row: str, keys: int, is_apart: bool) -> None:
+    op = Attention(num_heads=1, head_dim=5, mask_kind="custom", empty_row=empty_row)
+    mask = np.ones((1, 1, 5, keys), bool)
     mask[0, 0, 2] = False
-    found = check(isa, op, *operands(op, 1, 5, 20), mask)
-    assert (np.isnan(found[0, 2]) if empty_row == "nan" else found[0, 2] == 0).all()
+    q, k, v = operands(op, 1, 5, keys)
+    v = np.repeat(v, 2, axis=-1)[..., ::2] if is_apart else v
+    found = check(isa, op, q, k, v, mask)
+    expected = {"zero": np.zeros(5), "uniform": v[0].mean(axis=0), "nan": np.full(5, np.nan)}[empty_row]
+    np.testing.assert_allclose(found[0, 2], expected, atol=1e-5)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("queries", [1, 2])
+@pytest.mark.parametrize("features", [3, 16, 40])
+@pytest.mark.parametrize("kv_heads", [1, 4])
+def test_a_few_queries_read_keys_where_they_lie(isa: Isa, queries: int, features: int, kv_heads: int) -> None:
+    op = Attention(num_heads=4, num_kv_heads=kv_heads, head_dim=features, mask_kind="causal")
+    check(isa, op, *operands(op, 2, queries, 77))
+    packed = np.random.default_rng(1).standard_normal((2, 77, 2 * kv_heads * features)).astype(np.float32)
+    q = operands(op, 2, queries, 1)[0]
+    check(isa, op, q, packed[..., : kv_heads * features], packed[..., kv_heads * features :])
 
 
 @EVERY_ISA
@@ -263,7 +280,7 @@ def test_cotangents_of_shared_keys_add_up(isa: Isa, kv_heads: int) -> None:
 
 
 @EVERY_ISA
-@pytest.mark.parametrize("empty_row", ["zero", "nan"])
+@pytest.mark.parametrize("empty_row", ["zero", "uniform", "nan"])
 @pytest.mark.parametrize("of", [bool, np.float32])
 def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
     op = Attention(num_heads=2, head_dim=4, mask_kind="custom", empty_row=empty_row)

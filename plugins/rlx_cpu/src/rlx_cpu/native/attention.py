@@ -9,6 +9,7 @@ shapes alone, so threads, which take whole tiles, change no bit.
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from attrs import frozen
 from llvmlite import ir
@@ -24,7 +25,6 @@ from rlx_cpu.native.attention_parts import (
     Rows,
     aligned,
     fitting_dtypes,
-    has_plain_empty_rows,
     least,
     number,
     pack_head,
@@ -42,6 +42,9 @@ from rlx_cpu.native.table import native
 
 __all__ = ["attention"]
 
+FEW_QUERIES = 2
+"""Queries up to which keys are not transposed: a step of generating text has one."""
+
 ByWidth = dict[int, ir.Function]
 """The microkernels of one height, by vectors."""
 
@@ -49,7 +52,7 @@ Kernels = dict[tuple[int, int], ir.Function]
 """Microkernels by rows and vectors."""
 
 
-@native.register(Attention, dtypes="f32 f64 bool", when=(fitting_dtypes, has_plain_empty_rows))
+@native.register(Attention, dtypes="f32 f64 bool", when=fitting_dtypes)
 def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of keys with an online softmax."""
     op = node.op
@@ -66,7 +69,7 @@ class _Tile:
     at: Rows
     rows: int
     q: ir.Value
-    packed_keys: ir.Value
+    keys: ir.Value
     values: ir.Value
     out: ir.Value
     scores: ir.Value
@@ -87,8 +90,15 @@ class _Forward:
 
     @property
     def keys_nbytes(self) -> int:
-        """Bytes of a head's transposed keys, packed."""
-        return aligned(self.problem.key_columns * self.problem.features * self.simd.itemsize)
+        """Bytes of a head's transposed keys, packed; none where they are read in place."""
+        return 0 if self.reads_keys else aligned(self.problem.key_columns * self.problem.features * self.simd.itemsize)
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether keys are read where they lie: for so few queries, transposing them would be most of the work."""
+        p, itemsize = self.problem, self.simd.itemsize
+        both = self._strides(0, p.heads), self._strides(1, p.kv_heads)
+        return p.queries <= FEW_QUERIES and all(at.feature == itemsize for at in both)
 
     @property
     def values(self) -> ByPosition:
@@ -157,8 +167,9 @@ class _Forward:
             values = offset(b, v, (batch, v_at.batch), (kv_head, v_at.head))
             which = b.add(times(b, batch, p.kv_heads), kv_head)
             with b.if_then(b.icmp_signed("!=", b.load(held, typ=I64, align=8), which)):
-                by = (k_at.feature, k_at.position)
-                pack_head(b, simd, keys, by, own, p.panels, p.features, p.keys)
+                if not self.reads_keys:
+                    by = (k_at.feature, k_at.position)
+                    pack_head(b, simd, keys, by, own, p.panels, p.features, p.keys)
                 self.values.ready(b, values, packed_values)
                 b.store(which, held, align=8)
             values = values if self.values.is_direct else packed_values
@@ -172,7 +183,7 @@ class _Forward:
                         _Tile(
                             Rows(batch, head, first), rows,
                             offset(b, q, (batch, q_at.batch), (head, q_at.head), (first, q_at.position)),
-                            own, values,
+                            keys if self.reads_keys else own, values,
                             offset(b, out, (batch, out_at.batch), (head, out_at.head), (first, out_at.position)),
                             *tile_memory,
                         ),
@@ -188,7 +199,7 @@ class _Forward:
         row = p.block_columns * simd.itemsize
         scores, values = {}, {}
         for rows in p.rows.sizes:
-            for vectors in p.panels.sizes:
+            for vectors in () if self.reads_keys else p.panels.sizes:
                 scores[rows, vectors] = Microkernel(
                     simd=simd, rows=rows, vectors=vectors, a_strides=(q.position, q.feature),
                     b_stride=vectors * simd.nbytes, b_align=simd.nbytes, c_strides=(row, simd.itemsize), columns=None,
@@ -238,31 +249,11 @@ class _Forward:
     ) -> None:
         p, simd = self.problem, self.simd
         first_key, end = keys
-        first_panel = start_of(b, p.panels, panels[0])
         true, false = ir.Constant(I1, 1), ir.Constant(I1, 0)
-        with counting(b, *panels) as panel:
-            start = start_of(b, p.panels, panel)
-            column = times(b, start, simd.lanes)
-            with b.if_then(b.icmp_signed("<", column, end)):
-                packed = offset(b, tile.packed_keys, (start, simd.nbytes * p.features))
-                place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
-                for vectors in by_size(b, p.panels, panel):
-                    b.call(
-                        scores[vectors],
-                        [
-                            tile.q,
-                            packed,
-                            place,
-                            packed,
-                            index(p.features),
-                            true,
-                            true,
-                            index(0),
-                            index(0),
-                            column,
-                            logits.buffers,
-                        ],
-                    )
+        if self.reads_keys:
+            self._dot_products(b, tile, first_key, end)
+        else:
+            self._score_panels(b, tile, scores, logits, panels, end)
         count = b.sub(end, first_key)
         with counting(b, 0, tile.rows) as row:
             self._softmax(b, tile, logits, row, first_key, count)
@@ -277,6 +268,63 @@ class _Forward:
                     values[vectors],
                     [tile.scores, there, place, there, count, false, true, index(0), index(0), column, logits.buffers],
                 )
+
+    def _score_panels(
+        self,
+        b: ir.IRBuilder,
+        tile: _Tile,
+        scores: ByWidth,
+        logits: Logits,
+        panels: tuple[ir.Value, ir.Value],
+        end: ir.Value,
+    ) -> None:
+        """Products of a tile's queries with the transposed keys of a block."""
+        p, simd = self.problem, self.simd
+        first_panel, true = start_of(b, p.panels, panels[0]), ir.Constant(I1, 1)
+        with counting(b, *panels) as panel:
+            start = start_of(b, p.panels, panel)
+            column = times(b, start, simd.lanes)
+            with b.if_then(b.icmp_signed("<", column, end)):
+                packed = offset(b, tile.keys, (start, simd.nbytes * p.features))
+                place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
+                for vectors in by_size(b, p.panels, panel):
+                    sizes = [index(p.features), true, true, index(0), index(0), column]
+                    b.call(scores[vectors], [tile.q, packed, place, packed, *sizes, logits.buffers])
+
+    def _dot_products(self, b: ir.IRBuilder, tile: _Tile, first_key: ir.Value, end: ir.Value) -> None:
+        """The same from keys where they lie: a vector of keys at a time, each with an accumulator along the features."""
+        p, simd = self.problem, self.simd
+        q, k = self._strides(0, p.heads), self._strides(1, p.kv_heads)
+        even = p.features - p.features % simd.lanes
+        tail = simd.below(b, index(even), p.features)
+        with counting(b, 0, b.sub(end, first_key), simd.lanes) as column, counting(b, 0, tile.rows) as row:
+            query = offset(b, tile.q, (row, q.position))
+            rows = [
+                # Keys beyond the last repeat it; the mask hides them later.
+                offset(
+                    b, tile.keys, (least(b, b.add(b.add(first_key, column), index(i)), index(p.keys - 1)), k.position)
+                )
+                for i in range(simd.lanes)
+            ]
+            sums = [register(b, simd, simd.zero) for _ in rows]
+
+            def add(feature: ir.Value, mask: ir.Value | None, query: ir.Value = query, rows: Any = rows) -> None:
+                at = times(b, feature, simd.itemsize)
+                factor = simd.load(b, offset(b, query, at), mask)
+                for total, key in zip(sums, rows, strict=True):
+                    so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
+                    found = simd.multiply_add(b, factor, simd.load(b, offset(b, key, at), mask), so_far)
+                    b.store(found, total, align=simd.itemsize)
+
+            for total in sums:
+                b.store(simd.zero, total, align=simd.itemsize)
+            with counting(b, 0, even, simd.lanes) as feature:
+                add(feature, None)
+            if even < p.features:
+                add(index(even), tail)
+            place = offset(b, tile.scores, (row, p.block_columns * simd.itemsize), (column, simd.itemsize))
+            totals = [b.load(total, typ=simd.vector, align=simd.itemsize) for total in sums]
+            simd.store(b, simd.sums(b, totals), place, align=simd.nbytes)
 
     def _softmax(
         self, b: ir.IRBuilder, tile: _Tile, logits: Logits, row: ir.Value, first_key: ir.Value, count: ir.Value
@@ -323,9 +371,13 @@ class _Forward:
         with counting(b, 0, tile.rows) as row:
             total = simd.load_scalar(b, offset(b, tile.totals, (row, simd.itemsize)))
             inverse = b.fdiv(number(simd, 1.0), total)
-            if p.keys == 0 or (op.empty_row == "zero" and logits.may_hide):
+            if p.keys == 0 or (op.empty_row != "nan" and logits.may_hide):
                 is_empty = b.fcmp_ordered("==", total, number(simd, 0.0))
-                inverse = b.select(is_empty, number(simd, 0.0), inverse)
+                is_uniform = op.empty_row == "uniform" and p.keys > 0
+                if is_uniform:
+                    with b.if_then(is_empty, likely=False):
+                        self._add_values(b, tile, row)
+                inverse = b.select(is_empty, number(simd, 1.0 / p.keys if is_uniform else 0.0), inverse)
             factor = simd.splat(b, inverse)
             with counting(b, 0, p.output_columns, simd.lanes) as column:
                 value = b.fmul(simd.load(b, self._sum(b, tile, row, column), align=simd.nbytes), factor)
@@ -334,6 +386,22 @@ class _Forward:
                     simd.store(b, value, place, simd.below(b, column, p.width) if p.width % simd.lanes else None)
                 else:
                     simd.store_spread(b, value, place, at.feature, b.sub(index(p.width), column))
+
+    def _add_values(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value) -> None:
+        """The sum of all values, as the sum of a row that sees none of them."""
+        p, simd, values = self.problem, self.simd, self.values
+        with counting(b, 0, p.output_columns, simd.lanes) as column:
+            simd.store(b, simd.zero, self._sum(b, tile, row, column), align=simd.nbytes)
+        with counting(b, 0, p.keys) as key, counting(b, 0, p.outputs.pieces) as panel:
+            start = start_of(b, p.outputs, panel)
+            for vectors in by_size(b, p.outputs, panel):
+                line = values.panel(b, tile.values, start, key, vectors)
+                for j in range(vectors):
+                    column = times(b, b.add(start, index(j)), simd.lanes)
+                    mask = simd.below(b, column, p.width) if values.is_partial else None
+                    place = self._sum(b, tile, row, column)
+                    value = simd.load(b, offset(b, line, j * simd.nbytes), mask)
+                    simd.store(b, b.fadd(simd.load(b, place, align=simd.nbytes), value), place, align=simd.nbytes)
 
     def _sum(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value, column: ir.Value) -> ir.Value:
         p, itemsize = self.problem, self.simd.itemsize

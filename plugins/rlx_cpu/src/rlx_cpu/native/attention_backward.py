@@ -27,7 +27,6 @@ from rlx_cpu.native.attention_parts import (
     Rows,
     aligned,
     fitting_dtypes,
-    has_plain_empty_rows,
     least,
     most,
     number,
@@ -62,7 +61,7 @@ def has_no_bias(node: Node) -> bool:
     return len(node.types) == 3
 
 
-@native.register(AttentionBackward, dtypes="f32 f64 bool", when=(fitting_dtypes, has_plain_empty_rows, has_no_bias))
+@native.register(AttentionBackward, dtypes="f32 f64 bool", when=(fitting_dtypes, has_no_bias))
 def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
     op = node.op
@@ -369,6 +368,8 @@ class _Backward:
             first = start_of(b, p.rows, tile)
             count = b.sub(start_of(b, p.rows, tile_end), first)
             _, end = head.logits.visible(b, first, count)
+            if self.is_uniform(head.logits):
+                end = index(p.keys)
             # A block that sees no key at all still writes its zeros, through vectors of one key.
             end = b.select(b.icmp_signed(">", end, index(1)), end, index(1))
             self._scores(b, head, products, (tile, tile_end), first, end)
@@ -381,6 +382,10 @@ class _Backward:
                 ("dv", "weights", self._right(DY), head.dy_ready),
             ):
                 self._add(b, head.memory[source], head.memory[name], products[name], right, ready, (first, count), end)
+
+    def is_uniform(self, logits: Logits) -> bool:
+        """Whether a row without a visible key spreads its weight over all of them."""
+        return self.op.empty_row == "uniform" and logits.may_hide
 
     def _scores(
         self,
@@ -448,8 +453,15 @@ class _Backward:
         pivot = simd.splat(b, b.select(is_hidden, number(simd, 0.0), found))
         total, mixed = register(b, simd, simd.zero), register(b, simd, simd.zero)
 
+        all_hidden = simd.splat(b, is_hidden)
+
         def exponentials(key: ir.Value, at: ir.Value) -> None:
-            e = functions.call(b, activation.exp.op, self.problem.dtype, (b.fsub(load(weights, at), pivot),))
+            z = load(weights, at)
+            if self.is_uniform(logits):
+                # All keys that there are get weight 1, which nothing depends on.
+                is_key = simd.below(b, key, self.problem.keys)
+                z = b.select(b.and_(all_hidden, is_key), simd.zero, z)
+            e = functions.call(b, activation.exp.op, self.problem.dtype, (b.fsub(z, pivot),))
             store(e, weights, at)
             b.store(b.fadd(fold(total), e), total, align=simd.itemsize)
 
@@ -471,6 +483,8 @@ class _Backward:
 
         def differentiate(key: ir.Value, at: ir.Value) -> None:
             change = b.fmul(load(weights, at), b.fsub(load(du, at), mean))
+            if self.is_uniform(logits):
+                change = b.select(all_hidden, simd.zero, change)
             if op.attn_logit_softcap is not None:
                 change = b.fmul(change, load(slopes, at))
             store(b.fmul(change, simd.constant(op.scale)), du, at)

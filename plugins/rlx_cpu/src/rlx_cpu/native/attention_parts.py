@@ -31,7 +31,6 @@ __all__ = [
     "Rows",
     "aligned",
     "fitting_dtypes",
-    "has_plain_empty_rows",
     "least",
     "most",
     "number",
@@ -48,11 +47,6 @@ def fitting_dtypes(node: Node) -> bool:
     q = node.operands[0]
     assert q is not None, "queries are required"
     return q.dtype is not bool_ and all(v.dtype is q.dtype or v.dtype is bool_ for v in node.present())
-
-
-@condition("rows without visible keys to give zeros or NaN")
-def has_plain_empty_rows(node: Node) -> bool:
-    return isinstance(node.op, AttentionOp) and node.op.empty_row != "uniform"
 
 
 @frozen(eq=False)

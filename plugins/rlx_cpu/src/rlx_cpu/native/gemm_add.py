@@ -1,10 +1,12 @@
 """Products that are added to something, as native kernels: the scale and the sum are stages of the epilogue.
 
-The result may lie in the bytes of what is added, because each element of it is read right before it is written. That holds as long as no
-partial sums wait in the result, so a product that is blocked along K is none of these.
+The result may lie in the bytes of what is added, because each element of it is read right before it is written. That holds as
+long as no partial sums wait in the result, so a product that is blocked along K is none of these.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from llvmlite import ir
 
@@ -65,7 +67,7 @@ def added(simd: Simd, residual: Place, pointer: ir.Value, rows: int) -> Stage:
 def row_offset(b: ir.IRBuilder, number: ir.Value, shape: tuple[int, ...], strides: tuple[int, ...]) -> ir.Value:
     """Bytes to the row of this number: one product where all rows are equally far apart, a walk over the axes otherwise."""
     moving = [(d, s) for d, s in zip(shape, strides, strict=True) if d > 1]
-    if all(outer == d * inner for (_, outer), (d, inner) in zip(moving, moving[1:], strict=False)):
+    if all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving)):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.Value = index(0)
     for size, stride in reversed(moving):

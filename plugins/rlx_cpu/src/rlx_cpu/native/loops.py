@@ -124,8 +124,10 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     return Emitted(
         made.function,
         workspace=made.workspace,
+        shared_workspace=made.shared_workspace,
         fault=fault,
         uses_threads=made.uses_threads,
+        prologue=made.prologue,
     )
 
 

@@ -30,6 +30,10 @@ from rlx_cpu.native.table import native
 __all__ = ["emit_position"]
 
 
+UNROLL = 4
+"""Vectors of one row that are searched side by side: a comparison and its choice take longer than a load."""
+
+
 @condition("an element type that registers hold")
 def is_held(node: Node) -> bool:
     (x,) = node.present()
@@ -120,6 +124,8 @@ class Search:
     def along(self, source: ir.Value, to: ir.Value, lanes: int) -> None:
         """One row that is dense: lanes are places."""
         b, size = self.builder, self.dtype.itemsize
+        if self.n >= 8 * lanes:
+            lanes *= UNROLL
         while lanes > self.n:
             lanes //= 2
         whole = self.n // lanes * lanes

@@ -25,10 +25,12 @@ __all__ = ["LlvmPrinter", "Printed"]
 
 @frozen
 class Printed:
-    """What the printer made: the function's name and what it needs at run time."""
+    """What the printer made: the function's name, that of its prologue, and what it needs at run time."""
 
     function: str
+    prologue: str | None
     workspace: int
+    shared_workspace: int
     has_status: bool
     uses_threads: bool
 
@@ -44,17 +46,29 @@ class LlvmPrinter:
         return scalar.refusal(op, dtypes)
 
     def print(self, kernel: Kernel, name: str) -> Printed:
-        """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`."""
+        """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one."""
+        if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
+            self._function(name).ret_void()
+            return Printed(name, None, 0, 0, False, False)
+        shape = Shape.of(kernel, self.isa)
+        prologue = f"{name}.parts" if shape.chunks > 1 else None
+        if prologue is not None:
+            parts = self._function(prologue)
+            Loops(parts, shape).write_parts()
+            parts.ret_void()
+        builder = self._function(name)
+        loops = Loops(builder, shape)
+        if prologue is None:
+            loops.write_units()
+        else:
+            loops.write_totals()
+        builder.ret_void()
+        return Printed(name, prologue, shape.workspace, shape.shared_workspace, kernel.has_check, shape.uses_threads)
+
+    def _function(self, name: str) -> ir.IRBuilder:
         function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
         function.args[0].add_attribute("noalias")
-        builder = ir.IRBuilder(function.append_basic_block("entry"))
-        if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
-            builder.ret_void()
-            return Printed(name, 0, False, False)
-        shape = Shape.of(kernel, self.isa)
-        Loops(builder, shape).write()
-        builder.ret_void()
-        return Printed(name, shape.workspace, kernel.has_check, shape.uses_threads)
+        return ir.IRBuilder(function.append_basic_block("entry"))
 
 
 def _has_finish(kernel: Kernel) -> bool:

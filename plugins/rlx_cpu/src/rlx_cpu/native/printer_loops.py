@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
 from llvmlite import ir
 
 from rlx_core.codegen.loops import Kernel, Reduce, Store, operands_of
 from rlx_core.codegen.schedule import Nest
-from rlx_cpu.native.build import I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
+from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
+from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
+from rlx_cpu.native.printer_partial import Partials
 from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_lanes
-from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.printer_shape import ABREAST, TILES, At, Shape
+from rlx_cpu.native.printer_tiles import Tiles
 from rlx_cpu.native.printer_values import Values
 
 __all__ = ["Loops"]
+
+Body: TypeAlias = "Callable[[Sequence[At], ir.Value | None], None]"
+"""What is done at the vectors of a unit: one, or a strip of them side by side; and the block, if it is one."""
 
 
 @define(eq=False)
@@ -33,11 +40,12 @@ class Loops:
     def kernel(self) -> Kernel:
         return self.shape.kernel
 
-    def write(self) -> None:
-        """Everything after the entry of the function."""
+    def _open(self) -> None:
+        """Find the buffers."""
         b, kernel = self.builder, self.kernel
-        table, tid, threads = b.function.args
-        count = len(kernel.buffers) + (self.shape.workspace > 0) + kernel.has_check
+        table, tid, _ = b.function.args
+        has_workspace = self.shape.workspace > 0 or self.shape.chunks > 1
+        count = len(kernel.buffers) + has_workspace + kernel.has_check
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
         self.memory = Memory(b, self.shape, buffers)
         self.varies_row = kernel.varies
@@ -47,11 +55,33 @@ class Loops:
             step = self.shape.workspace // len(self.shape.plan.kept)
             rows = {v: address(b, mine, i * step) for i, v in enumerate(self.shape.plan.kept)}
         self.values = Values(b, self.shape, self.memory, rows)
-        units = ir.Constant(I64, self.shape.units)
-        first = b.sdiv(b.mul(tid, units), threads)
-        last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), units), threads)
-        with counted(b, first, last) as unit:
-            self.unit(unit)
+
+    def write_units(self) -> None:
+        """The body of a kernel that is one function."""
+        self._open()
+        with self._share(self.shape.units) as unit:
+            self.unit(unit, self.rows_of)
+
+    def write_parts(self) -> None:
+        """The prologue of a kernel whose rows are cut: partial results."""
+        self._open()
+        with self._share(self.shape.units * self.shape.chunks) as number:
+            self.part(number)
+
+    def write_totals(self) -> None:
+        """What follows such a prologue: partial results combined and stored."""
+        self._open()
+        with self._share(self.shape.units) as unit:
+            self.total(unit)
+
+    def _share(self, units: int) -> AbstractContextManager[ir.Value]:
+        """A loop over the units that are this thread's."""
+        b = self.builder
+        _, tid, threads = b.function.args
+        count = ir.Constant(I64, units)
+        first = b.sdiv(b.mul(tid, count), threads)
+        last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), count), threads)
+        return counted(b, first, last)
 
     def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
         """Write a value that is known, or can be, to its result."""
@@ -59,19 +89,21 @@ class Loops:
 
     # ----------------------------------------------------------------------------------- one unit
 
-    def unit(self, unit: ir.Value) -> None:
-        """One unit: its place on the grid, then the loops of its row or rows."""
+    def unit(self, unit: ir.Value, body: Body) -> None:
+        """One unit: `body` is given its place on the grid, and its block if it is one."""
         b, shape = self.builder, self.shape
         piece, rest = self._split(unit, shape.pieces)
         index: dict[int, ir.Value] = {}
         for axis in reversed(shape.outer):
-            index[axis], rest = self._split(rest, self.kernel.extents[axis])
-        if shape.block is not None:
-            self.rows_of(At(index, shape.lanes), piece)
+            index[axis], rest = self._split(rest, shape.steps(axis))
+        if shape.crossing is not None:
+            self.tiled(index, piece)
+        elif shape.block is not None:
+            body([At(index, shape.lanes)], piece)
         elif shape.is_in_row:
-            self.rows_of(At(index, shape.lanes), None)
+            body([At(index, shape.lanes)], None)
         else:
-            self.side_by_side(index, piece)
+            self.side_by_side(index, piece, body)
         assert b.block.terminator is None, "a unit falls through to the next"
 
     def _split(self, number: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
@@ -80,31 +112,180 @@ class Loops:
             return ir.Constant(I64, 0), number
         return b.urem(number, ir.Constant(I64, size)), b.udiv(number, ir.Constant(I64, size))
 
-    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value) -> None:
-        """A vector of rows, one a lane; the last vector may have fewer."""
+    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value, body: Body) -> None:
+        """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
         b, shape = self.builder, self.shape
-        start = scaled(b, piece, shape.lanes)
-        left = shape.size % shape.lanes
+        width = shape.strip * shape.lanes
+        start = scaled(b, piece, width)
+
+        def strip(rows: int) -> None:
+            ats = []
+            for first in range(0, rows, shape.lanes):
+                place = b.add(start, ir.Constant(I64, first)) if first else start
+                ats.append(At({**index, shape.lane: place}, min(shape.lanes, rows - first)))
+            body(ats, None)
+
+        left = shape.size % width
         if not left:
-            self.rows_of(At({**index, shape.lane: start}, shape.lanes), None)
-        elif shape.size < shape.lanes:
-            self.rows_of(At({**index, shape.lane: start}, left), None)
+            strip(width)
+        elif shape.size < width:
+            strip(left)
         else:
             is_last = b.icmp_unsigned("==", piece, ir.Constant(I64, shape.pieces - 1))
             with b.if_else(is_last) as (then, otherwise):
                 with then:
-                    self.rows_of(At({**index, shape.lane: start}, left), None)
+                    strip(left)
                 with otherwise:
-                    self.rows_of(At({**index, shape.lane: start}, shape.lanes), None)
+                    strip(width)
 
-    def rows_of(self, at: At, block: ir.Value | None) -> None:
+    def tiled(self, index: dict[int, ir.Value], piece: ir.Value) -> None:
+        """A band of tiles of an element-wise kernel with transposed loads."""
+        b, shape = self.builder, self.shape
+        axis, side = shape.crossing, shape.side
+        assert axis is not None, "tiles cross the lanes"
+        zero, whole_side = ir.Constant(I64, 0), ir.Constant(I64, side)
+        size = ir.Constant(I64, self.kernel.extents[axis])
+        start = scaled(b, index[axis], side * TILES)
+        end = self._at_most(b.add(start, ir.Constant(I64, side * TILES)), size)
+        left_end = scaled(b, piece, side * ABREAST)
+        right_end = self._at_most(b.add(left_end, ir.Constant(I64, side * ABREAST)), ir.Constant(I64, shape.size))
+        self.values.tiles = Tiles(b, shape, self.memory, self._tile_places(axis))
+        with counted(b, start, end, side) as first, counted(b, left_end, right_end, side) as column:
+            rows = self._at_most(b.sub(size, first), whole_side)
+            columns = self._at_most(b.sub(ir.Constant(I64, shape.size), column), whole_side)
+            is_whole = b.and_(b.icmp_signed("==", rows, whole_side), b.icmp_signed("==", columns, whole_side))
+            self.values.tiles.fill(At({**index, axis: first, shape.lane: column}, shape.lanes), rows, columns, is_whole)
+            with counted(b, zero, rows) as row:
+                self._tile_line({**index, axis: b.add(first, row)}, column, row, columns)
+
+    def _tile_line(self, line: dict[int, ir.Value], column: ir.Value, row: ir.Value, columns: ir.Value) -> None:
+        """What a kernel computes along one line of a tile."""
+        b, shape = self.builder, self.shape
+        assert shape.crossing is not None, "tiles cross the lanes"
+        (nest,) = shape.plan.nests
+        self.values.start_unit()
+        below = {**line, shape.crossing: b.add(line[shape.crossing], ir.Constant(I64, shape.side))}
+        for number in nest.stores:
+            store = self.kernel.stores[number]
+            self.memory.ask_for(store, At({**below, shape.lane: column}, shape.lanes), is_written=True)
+        vectors = b.sub(columns, b.urem(columns, ir.Constant(I64, shape.lanes)))
+        with counted(b, ir.Constant(I64, 0), vectors, shape.lanes) as along:
+            here = {**line, shape.lane: b.add(column, along)}
+            self.step(nest, At(here, shape.lanes, tile=(row, along)), {}, 0)
+        left = shape.size % shape.lanes
+        if left:
+            with b.if_then(b.icmp_signed("<", vectors, columns)):
+                here = {**line, shape.lane: b.add(column, vectors)}
+                self.step(nest, At(here, left, tile=(row, vectors)), {}, 0)
+
+    def _at_most(self, value: ir.Value, limit: ir.Value) -> ir.Value:
+        return self.builder.select(self.builder.icmp_signed("<", value, limit), value, limit)
+
+    def _tile_places(self, axis: int) -> dict[int, ir.Value]:
+        """Stack memory for the tiles, with room for a vector that reads beyond the last element."""
+        shape, places = self.shape, {}
+        for number in shape.transposed_loads(axis):
+            nbytes = shape.side * shape.side * self.kernel.values[number].dtype.itemsize + 8 * shape.lanes
+            tile = variable(self.builder, ir.ArrayType(I8, nbytes))
+            tile.align = ALIGNMENT
+            # llvmlite's typed pointers refuse other types' accesses; LLVM sees through the way around.
+            places[number] = self.builder.inttoptr(self.builder.ptrtoint(tile, I64), POINTER)
+        return places
+
+    def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""
         self.values.start_unit()
+        if len(ats) > 1 or self.shape.strip > 1:
+            (nest,) = self.shape.plan.nests
+            for at, known in zip(ats, self.reduce_strip(nest, ats), strict=True):
+                self._finish_with(at, known)
+            return
+        (at,) = ats
         for nest in self.shape.plan.nests:
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
+        self._finish_with(at, self.values.fixed)
+
+    def _finish_with(self, at: At, known: dict[int, ir.Value]) -> None:
         for number in self.shape.plan.finish:
-            self.store(self.kernel.stores[number], at, self.values.fixed)
+            self.store(self.kernel.stores[number], at, known)
+
+    def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.Value]]:
+        """The reductions of several vectors of rows in one loop over the row: what is known at each afterwards."""
+        known: list[dict[int, ir.Value]] = []
+        totals: list[dict[int, list[ir.Value]]] = []
+        for at in ats:
+            self.values.start_unit()
+            self._hoist(nest, at)
+            known.append(self.values.fixed)
+            totals.append({r: self._accumulators(r) for r in nest.reduces})
+
+        def step(index: dict[int, ir.Value]) -> None:
+            for at, fixed, total in zip(ats, known, totals, strict=True):
+                self.values.fixed = fixed
+                self.step(nest, evolve(at, index={**index, self.shape.lane: at.index[self.shape.lane]}), total, 0)
+
+        self._rows_outside(ats[0], list(self.kernel.row_axes), step)
+        for fixed, total in zip(known, totals, strict=True):
+            for number, variables in total.items():
+                fixed[number] = self._total(number, variables)
+        return known
+
+    def _rows_outside(self, at: At, axes: list[int], step: Callable[[dict[int, ir.Value]], None]) -> None:
+        if not axes:
+            step(at.index)
+            return
+        start, end = self._bounds(at, axes[0], self.kernel.extents[axes[0]])
+        with counted(self.builder, start, end) as i:
+            self._rows_outside(evolve(at, index={**at.index, axes[0]: i}), axes[1:], step)
+
+    # ---------------------------------------------------------------------------------- in chunks
+
+    @property
+    def partials(self) -> Partials:
+        return Partials(self.builder, self.shape, self.memory.buffers[len(self.kernel.buffers)])
+
+    def part(self, number: ir.Value) -> None:
+        """One chunk of a unit's row: its partial results go to memory."""
+        shape = self.shape
+        if shape.is_in_row:
+            chunk, unit = self._split(number, shape.chunks)
+        else:
+            # Side by side, neighbours in memory are other units: they come next, while their pages are at hand.
+            unit, chunk = self._split(number, shape.units)
+        (nest,) = shape.plan.nests
+
+        def body(ats: Sequence[At], block: ir.Value | None) -> None:
+            self.values.start_unit()
+            here = [evolve(at, chunk=chunk) for at in ats]
+            if shape.is_in_row:
+                self.nest(nest, here[0], block)
+                known = [self.values.fixed]
+            else:
+                known = self.reduce_strip(nest, here)
+            for which, reduce in enumerate(nest.reduces):
+                for k, fixed in enumerate(known):
+                    self.partials.put(unit, which * shape.strip + k, chunk, fixed[reduce])
+
+        self.unit(unit, body)
+
+    def total(self, unit: ir.Value) -> None:
+        """The chunks of a unit's row or rows combined, and what follows from them stored."""
+        shape = self.shape
+        (nest,) = shape.plan.nests
+
+        def body(ats: Sequence[At], block: ir.Value | None) -> None:
+            for k, at in enumerate(ats):
+                self.values.start_unit()
+                for which, number in enumerate(nest.reduces):
+                    reduce = self.kernel.values[number]
+                    assert isinstance(reduce, Reduce), "partial results are of reductions"
+                    type = register_type(reduce.dtype) if shape.is_in_row else self._register(number)
+                    place = which * shape.strip + k
+                    self.values.fixed[number] = self.partials.total(unit, place, reduce, type)
+                self._finish_with(at, self.values.fixed)
+
+        self.unit(unit, body)
 
     # ------------------------------------------------------------------------------------- a loop
 
@@ -151,7 +332,8 @@ class Loops:
         if others:
             axis = others[0]
             rest = [a for a in axes if a != axis]
-            with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.kernel.extents[axis])) as i:
+            start, end = self._bounds(at, axis, self.kernel.extents[axis])
+            with counted(b, start, end) as i:
                 line = i if slot is None else b.add(scaled(b, slot, self.kernel.extents[axis]), i)
                 self._over(nest, evolve(at, index={**at.index, axis: i}), rest, totals, line)
             return
@@ -169,9 +351,30 @@ class Loops:
         unroll = UNROLL if totals and whole >= 2 * UNROLL else 1
         bundles = whole // unroll * unroll
         if bundles:
-            with counted(b, ir.Constant(I64, 0), ir.Constant(I64, bundles), unroll) as vector:
+            start, end = self._bounds(at, shape.lane, bundles)
+            with counted(b, start, end, unroll) as vector:
                 for k in range(unroll):
                     self._vector(nest, at, totals, b.add(vector, ir.Constant(I64, k)), base, k)
+        if at.chunk is None or shape.first_row_axis != shape.lane:
+            self._remainder(nest, at, totals, base, bundles)
+        else:
+            with b.if_then(b.icmp_signed("==", at.chunk, ir.Constant(I64, shape.chunks - 1))):
+                self._remainder(nest, at, totals, base, bundles)
+
+    def _bounds(self, at: At, axis: int, size: int) -> tuple[ir.Value, ir.Value]:
+        """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
+        b, shape = self.builder, self.shape
+        limit = ir.Constant(I64, size)
+        if at.chunk is None or axis != shape.first_row_axis:
+            return ir.Constant(I64, 0), limit
+        start = scaled(b, at.chunk, shape.chunk)
+        end = b.add(start, ir.Constant(I64, shape.chunk))
+        return start, b.select(b.icmp_signed("<", end, limit), end, limit)
+
+    def _remainder(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value, bundles: int) -> None:
+        """Single vectors after the bundles, and what is left of one."""
+        shape = self.shape
+        whole = shape.size // shape.lanes
         for k in range(bundles, whole):
             self._vector(nest, at, totals, ir.Constant(I64, k), base, k - bundles)
         left = shape.size % shape.lanes

@@ -72,19 +72,19 @@ class Memory:
         stride = term.strides[self.shape.lane]
         align = dtype.itemsize
         if stride == 0 and spread is None:
-            return self._to_register(dtype, b.load(place, typ=memory_type(dtype), align=align))
+            return self.to_register(dtype, b.load(place, typ=memory_type(dtype), align=align))
         if stride == dtype.itemsize and spread is None:
             type = memory_type(dtype, lanes)
             if at.active == lanes:
-                return self._to_register(dtype, b.load(place, typ=type, align=align))
-            return self._to_register(dtype, self._masked_load(place, type, align, at))
+                return self.to_register(dtype, b.load(place, typ=type, align=align))
+            return self.to_register(dtype, self._masked_load(place, type, align, at))
         whole = constant(memory_type(dtype, lanes), 0)
         for k in range(at.active):
             one = address(b, place, k * stride)
             if spread is not None:
                 one = address(b, one, b.extract_element(spread, ir.Constant(I32, k)))
             whole = b.insert_element(whole, b.load(one, typ=memory_type(dtype), align=align), ir.Constant(I32, k))
-        return self._to_register(dtype, whole)
+        return self.to_register(dtype, whole)
 
     def _masked_load(self, place: ir.Value, type: Any, align: int, at: At) -> ir.Value:
         mask = self.mask(at)
@@ -101,7 +101,9 @@ class Memory:
         value = self._to_memory(dtype, value)
         stride, align = store.strides[self.shape.lane], dtype.itemsize
         is_spread = stride != 0 or width(value) > 1
-        if not is_spread or (self.shape.size == 1):
+        # A tail of one lane is stored as a scalar: LLVM 22.1 writes 32 bits for the masked store of one lane that was just
+        # truncated to 16 or 8 (tests/fuzz/cases/norm_of_columns_bf16.rlx.txt).
+        if not is_spread or self.shape.size == 1 or (at.active == 1 and stride == dtype.itemsize):
             one = value if width(value) == 1 else b.extract_element(value, ir.Constant(I32, 0))
             b.store(one, place, align=align)
             return
@@ -118,7 +120,16 @@ class Memory:
         for k in range(at.active):
             b.store(b.extract_element(value, ir.Constant(I32, k)), address(b, place, k * stride), align=align)
 
-    def _to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
+    def place(self, access: Load | Store, at: At) -> ir.Value:
+        """The address of an access at the first lane."""
+        return address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
+
+    def ask_for(self, access: Load | Store, at: At, *, is_written: bool = False) -> None:
+        """Have the line of an access brought near; beyond the end of memory nothing happens."""
+        prefetch(self.builder, self.place(access, at), is_written=is_written)
+
+    def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
+        """What memory held, as registers hold it."""
         if dtype.is_narrow:
             return narrow.widened(self.builder, dtype, value, self.shape.isa)
         return self.builder.icmp_unsigned("!=", value, constant(value.type, 0)) if dtype.kind == "bool" else value
@@ -129,3 +140,9 @@ class Memory:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
+
+
+def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False) -> None:
+    """Have the line at an address brought near."""
+    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+    b.call(function, [place, ir.Constant(I32, int(is_written)), ir.Constant(I32, 3), ir.Constant(I32, 1)])

@@ -8,6 +8,7 @@ stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from attrs import evolve, frozen
@@ -25,6 +26,25 @@ __all__ = ["At", "Shape"]
 
 BLOCK = 4096
 """Elements of an element-wise unit: small enough to balance threads, large enough not to be counted one by one."""
+
+CHUNK = 32768
+"""Elements of a chunk of a long row: so many that combining chunks is nothing beside them."""
+
+TILES, ABREAST = 64, 16
+"""Tiles of a unit, across the lanes and along them. Every tile touches a page for each of its rows, on both sides: some tiles
+abreast use a page that was found more than once, and a band of them lets the next lines be asked for ahead."""
+
+WORTH_TILES = 8
+"""Elements on both axes from which on a transposed load goes through tiles."""
+
+STRIP = 8
+"""Vectors of accumulators of a unit whose rows lie side by side."""
+
+FEW_ROWS = 16
+"""With fewer units than this, long rows are cut into chunks."""
+
+FEW_STRIPS = 256
+"""The same for strips of rows side by side, where a chunk is also what the table of pages holds."""
 
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
@@ -79,17 +99,97 @@ class Shape:
 
     @property
     def pieces(self) -> int:
-        """Blocks or vectors of the lane axis."""
+        """Blocks or vectors of the lane axis, or tiles."""
+        if self.crossing is not None:
+            return -(-self.size // (self.side * ABREAST))
         if self.block is not None:
             return max(1, -(-self.size // self.block))
-        return 1 if self.is_in_row else max(1, -(-self.size // self.lanes))
+        return 1 if self.is_in_row else max(1, -(-self.size // (self.strip * self.lanes)))
+
+    @property
+    def crossing(self) -> int | None:
+        """The axis along which an element-wise kernel's transposed loads are contiguous; `None` if there are none."""
+        return next((a for a in self.outer if self.transposed_loads(a)), None)
+
+    def transposed_loads(self, axis: int) -> tuple[int, ...]:
+        """The loads that are contiguous along `axis` and neither contiguous nor constant along the lanes."""
+        if self.block is None or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
+            return ()
+        return tuple(
+            i
+            for i, v in enumerate(self.kernel.values)
+            if isinstance(v, Load)
+            and not v.dynamic
+            and v.strides[axis] == v.dtype.itemsize
+            and v.strides[self.lane] not in (0, v.dtype.itemsize)
+        )
+
+    @property
+    def side(self) -> int:
+        """Elements of a side of a tile: a cache line of the narrowest transposed load, whole vectors."""
+        assert self.crossing is not None, "tiles are of transposed loads"
+        narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
+        return max(self.lanes, ALIGNMENT // narrowest)
+
+    @property
+    def only_reduces(self) -> bool:
+        """Whether there is one loop over the row, and nothing is stored in it."""
+        nests = self.plan.nests
+        return len(nests) == 1 and bool(nests[0].reduces) and not nests[0].stores
+
+    @property
+    def strip(self) -> int:
+        """Vectors of rows that a unit takes side by side: a line of memory is read whole while its page is at hand."""
+        if self.is_in_row or not self.only_reduces:
+            return 1
+        return max(1, min(STRIP // len(self.plan.nests[0].reduces), self.size // self.lanes))
 
     @property
     def units(self) -> int:
         total = self.pieces
         for axis in self.outer:
-            total *= self.kernel.extents[axis]
+            total *= self.steps(axis)
         return total
+
+    def steps(self, axis: int) -> int:
+        """Units along an axis of the grid: its elements, or bands of tiles."""
+        size = self.kernel.extents[axis]
+        return -(-size // (self.side * TILES)) if axis == self.crossing else size
+
+    @property
+    def first_row_axis(self) -> int:
+        """The axis of the row that the outermost loop runs over, which is the one that is cut into chunks."""
+        return next((a for a in self.kernel.row_axes if a != self.lane), self.lane)
+
+    @property
+    def chunk(self) -> int:
+        """Steps of the outermost loop over the row, vectors along the lane axis, that make a chunk."""
+        axis = self.first_row_axis
+        if axis == self.lane:
+            return CHUNK // self.lanes
+        inside = max(self.kernel.row_size // max(self.kernel.extents[axis], 1), 1)
+        across = 1 if self.is_in_row else min(self.strip * self.lanes, self.size)
+        return max(1, CHUNK // (inside * across))
+
+    @property
+    def chunks(self) -> int:
+        """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
+        if not self.only_reduces or self.units >= (FEW_ROWS if self.is_in_row else FEW_STRIPS):
+            return 1
+        axis = self.first_row_axis
+        steps = self.kernel.extents[axis] // (self.lanes if axis == self.lane else 1)
+        return max(1, -(-steps // self.chunk))
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a partial result: a vector of the widest type, on cache lines of its own."""
+        return -(-8 * self.lanes // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def shared_workspace(self) -> int:
+        if self.chunks == 1:
+            return 0
+        return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.strip * self.slot_bytes
 
     @property
     def uses_threads(self) -> bool:
@@ -98,7 +198,7 @@ class Shape:
             8 if isinstance(v, Apply) and type(v.op) in (*functions.OPS, *functions.IDIOMS) else 1
             for v in self.kernel.values
         )
-        return self.units > 1 and work * max(1, costs // 4) >= WORTH_THREADS
+        return self.units * self.chunks > 1 and work * max(1, costs // 4) >= WORTH_THREADS
 
     @property
     def row_bytes(self) -> int:
@@ -153,13 +253,14 @@ def _once(kernel: Kernel) -> Schedule:
 
 
 def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
-    """The axis along which most accesses are contiguous; of equals a row's, then the last."""
+    """The axis along which most elements are accessed contiguously; of equals a row's, then the last."""
 
     def score(axis: int) -> tuple[int, int, int]:
         contiguous = 0
         for access in kernel.accesses:
             if access.strides[axis] == kernel.buffers[access.buffer].dtype.itemsize:
-                contiguous += 2 if isinstance(access, Store) and axis < kernel.grid else 1
+                touched = prod(n for n, s in zip(kernel.extents, access.strides, strict=True) if s)
+                contiguous += 2 * touched if isinstance(access, Store) else touched
         return contiguous if kernel.extents[axis] > 1 else -1, int(axis >= kernel.grid), axis
 
     return max(axes, key=score)
@@ -199,8 +300,12 @@ class At:
         index: The position on each axis that has one, as i64; the lane axis' is that of its first lane.
         active: How many of the lanes exist; all but in a tail.
         slot: The place of this vector in rows of kept values, counted in vectors.
+        chunk: Which chunk of the row this is, where rows are cut.
+        tile: The row and the column of this vector in the tiles of transposed loads.
     """
 
     index: dict[int, ir.Value]
     active: int
     slot: ir.Value | None = None
+    chunk: ir.Value | None = None
+    tile: tuple[ir.Value, ir.Value] | None = None

@@ -12,6 +12,7 @@ from rlx_cpu.native import scalar
 from rlx_cpu.native.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
 from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.printer_tiles import Tiles
 
 __all__ = ["Values"]
 
@@ -28,6 +29,7 @@ class Values:
     varies_lane: tuple[bool, ...] = field(init=False)
     rounded_by_stores: frozenset[int] = field(init=False)
     """Casts to narrow floats that are only stored, which rounds them anyway."""
+    tiles: Tiles | None = None
     fixed: dict[int, ir.Value] = field(factory=dict)
     """Values of the unit: what does not vary over the row, and finished reductions."""
     complete: set[int] = field(factory=set)
@@ -66,6 +68,8 @@ class Values:
         if isinstance(term, Index):
             return self._index(term, at)
         if isinstance(term, Load):
+            if self.tiles is not None and at.tile is not None and number in self.tiles.places:
+                return self.tiles.read(number, at)
             return self.memory.load(term, at, [self.value(v, at, known) for v, _ in term.dynamic])
         if isinstance(term, Bound):
             return self._bound(term, at, known)

@@ -199,6 +199,23 @@ class Simd:
         assert len(rows) == self.lanes, "a square block"
         return transposed(b, rows)
 
+    def sums(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
+        """The sum of each of as many vectors as lanes, one a lane: halves on halves, as in `reduce`, all at once."""
+        assert len(rows) == self.lanes, "a square block"
+        half = self.lanes // 2
+        kind = ir.VectorType(I32, self.lanes)
+        pairs = [(i, self.lanes + i) for i in range(self.lanes)]
+        low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
+        high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
+        vectors = list(rows)
+        while len(vectors) > 1:
+            middle = len(vectors) // 2
+            vectors = [
+                b.fadd(*(b.shuffle_vector(vectors[i], vectors[i + middle], which) for which in (low, high)))
+                for i in range(middle)
+            ]
+        return vectors[0]
+
     def intrinsic(self, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> ir.Function:
         """An intrinsic, declared on first use."""
         return declare(self.module, name, result, operands)

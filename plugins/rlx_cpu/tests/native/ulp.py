@@ -1,0 +1,96 @@
+"""The functions of one variable with their float64 meanings, and errors in units of the last place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import special
+
+import rlx_core as rlx
+import rlx_cpu.plugin
+from rlx_core.ir.apply import OpFunction
+from rlx_core.ops import activation, trigonometry
+from rlx_core.plugins import PluginHost
+
+HOST = PluginHost([rlx_cpu.plugin])
+
+Meaning = Callable[[np.ndarray], np.ndarray]
+
+FUNCTIONS: dict[str, tuple[OpFunction, Meaning]] = {
+    "exp": (activation.exp, np.exp),
+    "exp2": (activation.exp2, np.exp2),
+    "expm1": (activation.expm1, np.expm1),
+    "log": (activation.log, np.log),
+    "log2": (activation.log2, np.log2),
+    "log10": (activation.log10, np.log10),
+    "log1p": (activation.log1p, np.log1p),
+    "sqrt": (activation.sqrt, np.sqrt),
+    "cbrt": (activation.cbrt, np.cbrt),
+    "tanh": (activation.tanh, np.tanh),
+    "erf": (activation.erf, special.erf),
+    "erfc": (activation.erfc, special.erfc),
+    "sin": (trigonometry.sin, np.sin),
+    "cos": (trigonometry.cos, np.cos),
+    "tan": (trigonometry.tan, np.tan),
+    "asin": (trigonometry.asin, np.arcsin),
+    "acos": (trigonometry.acos, np.arccos),
+    "atan": (trigonometry.atan, np.arctan),
+    "sinh": (trigonometry.sinh, np.sinh),
+    "cosh": (trigonometry.cosh, np.cosh),
+    "asinh": (trigonometry.asinh, np.arcsinh),
+    "acosh": (trigonometry.acosh, np.arccosh),
+    "atanh": (trigonometry.atanh, np.arctanh),
+}
+
+
+def compiled(function: OpFunction, dtype: str, isa: str) -> Callable[[np.ndarray], np.ndarray]:
+    """The function on vectors of any length, as native code for one instruction set."""
+    config = {"options": {"cpu.isa": isa}}
+    fast = rlx.compile(lambda v: function(v), rlx.spec(f"{dtype}[n]"), host=HOST, target="cpu", config=config)
+    return lambda x: np.asarray(fast(x))
+
+
+def errors(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """|found - exact| in ulp of the result's dtype; infinite where one is NaN and the other is not, or a sign of 0 differs.
+
+    Beyond the largest number the nearest one or infinity is within an ulp.
+    """
+    with np.errstate(all="ignore"):
+        nearest = exact.astype(found.dtype)
+        top = np.finfo(found.dtype).max
+        below = np.nextafter(top, found.dtype.type(0))
+        # Differences are taken between finite numbers: an infinity stands an ulp beyond the largest one.
+        limit = exact.dtype.type(top) + exact.dtype.type(top - below)
+        ulp = np.spacing(np.minimum(np.abs(nearest), below)).astype(exact.dtype)
+        distance = np.abs(np.clip(found.astype(exact.dtype), -limit, limit) - np.clip(exact, -limit, limit)) / ulp
+    both_nan = np.isnan(found) & np.isnan(exact)
+    wrong = (np.isnan(found) != np.isnan(exact)) | (
+        (exact == 0) & (found == 0) & (np.signbit(found) != np.signbit(exact))
+    )
+    return np.where(wrong, np.inf, np.where(both_nan, 0, distance))
+
+
+def long_erf(x: np.ndarray) -> np.ndarray:
+    """erf x for |x| <= 2.5 by a series of positive terms, in long doubles."""
+    term = np.asarray(x, np.longdouble)
+    square, total = term * term, term
+    for n in range(1, 80):
+        term = term * 2 * square / (2 * n + 1)
+        total = total + term
+    return 2 / np.sqrt(np.longdouble(np.pi) + PI_LOW) * np.exp(-square) * total
+
+
+PI_LOW = np.longdouble(1.2246467991473532e-16)
+"""π less its nearest double."""
+
+
+def long_erfc(x: np.ndarray) -> np.ndarray:
+    """erfc x for x >= 2 by its continued fraction, in long doubles."""
+    wide = np.asarray(x, np.longdouble)
+    coarse = np.asarray(x, np.float32).astype(np.longdouble)
+    bell = np.exp(-coarse * coarse) * np.exp(-(wide - coarse) * (wide + coarse))
+    total = wide
+    for k in range(200, 0, -1):
+        total = wide + np.longdouble(k) / 2 / total
+    return bell / (np.sqrt(np.longdouble(np.pi) + PI_LOW) * total)
