@@ -198,7 +198,8 @@ def _optimised(text: str, isa: Isa) -> llvm.ModuleRef:
     """The module after the few passes that it needs.
 
     Kernels are vectors and tiles already; what remains scalar is so on purpose. So the road of `-O2` (inlining by cost, loops
-    vectorised and unrolled, everything twice) takes five times as long as these passes and gives code that is no faster.
+    vectorised and unrolled, everything twice) takes three to five times as long as these passes, for code that is faster by a
+    hundredth or two.
     Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
     """
     parsed = _parsed(text)
