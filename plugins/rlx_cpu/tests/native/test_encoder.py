@@ -34,7 +34,12 @@ def encoder(params: dict[str, Any], ids: Any, mask: Any) -> Any:
 
 def weights(of: Any) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    shapes: dict[str, tuple[int, ...]] = {"words": (100, WIDTH), "positions": (LENGTH, WIDTH), "g": (WIDTH,), "b": (WIDTH,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "words": (100, WIDTH),
+        "positions": (LENGTH, WIDTH),
+        "g": (WIDTH,),
+        "b": (WIDTH,),
+    }
     for i in range(LAYERS):
         for n in "qkvo":
             shapes |= {f"{n}{i}": (WIDTH, WIDTH), f"{n}b{i}": (WIDTH,)}
@@ -56,5 +61,5 @@ def test_an_encoder_in_halves_is_as_good_as_halves_are(of: str) -> None:
     fast = rlx.compile(encoder, params, *map(rlx.spec, inputs), host=HOST, target="cpu")
 
     assert [kernel for _, kernel, _ in fast.report.kernels if not kernel.startswith("native_")] == []
-    arrays = dict(zip(graph.input_types, [*(params[n] for n in params), ids, mask], strict=True))
+    arrays = {**{f"params.{n}": a for n, a in params.items()}, "ids": ids, "mask": mask}
     assert yardstick(graph, arrays).complaint([np.asarray(fast(ids, mask))]) is None

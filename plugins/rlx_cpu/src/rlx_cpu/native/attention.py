@@ -18,19 +18,8 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops import activation
 from rlx_core.ops.attention import Attention
 from rlx_cpu.native import functions
-from rlx_cpu.native.attention_parts import (
-    SERIAL_PRODUCTS,
-    ByPosition,
-    Logits,
-    Rows,
-    aligned,
-    copy_rows,
-    fitting_dtypes,
-    least,
-    number,
-    pack_head,
-    register,
-)
+from rlx_cpu.native.attention_operands import ByPosition, aligned, copy_rows, pack_head
+from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least, number, register
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.build import I1, I32, I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout
@@ -286,7 +275,20 @@ class _Forward:
                 # Sums start at zero in memory, so no block is treated as the first.
                 b.call(
                     values[vectors],
-                    [tile.scores, there, place, there, there, count, false, true, index(0), index(0), column, logits.buffers],
+                    [
+                        tile.scores,
+                        there,
+                        place,
+                        there,
+                        there,
+                        count,
+                        false,
+                        true,
+                        index(0),
+                        index(0),
+                        column,
+                        logits.buffers,
+                    ],
                 )
 
     def _score_panels(

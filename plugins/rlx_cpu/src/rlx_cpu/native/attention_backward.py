@@ -14,18 +14,8 @@ from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import AttentionBackward
-from rlx_cpu.native.attention_parts import (
-    SERIAL_PRODUCTS,
-    ByPosition,
-    Logits,
-    Rows,
-    copy_rows,
-    fitting_dtypes,
-    least,
-    most,
-    number,
-    pack_head,
-)
+from rlx_cpu.native.attention_operands import ByPosition, copy_rows, pack_head
+from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least, most, number
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.backward_bias import clear_bias, sum_bias
 from rlx_cpu.native.backward_plan import DY, MASK, BackwardPlan, Head, K, Q, V

@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from rlx_cpu.native.attention_parts import ByPosition
+from rlx_cpu.native.attention_operands import ByPosition
 from rlx_cpu.native.backward_plan import DY, BackwardPlan, Head, K, Q
 from rlx_cpu.native.build import I1
 from rlx_cpu.native.cuts import by_size, start_of
@@ -88,9 +88,7 @@ class Products:
 
                 self._call(b, "dq", (p.rows, tile), (right.panels, panel), a, panel_at, place, end)
 
-    def add(
-        self, b: ir.IRBuilder, head: Head, name: str, first: ir.Value, count: ir.Value, end: ir.Value
-    ) -> None:
+    def add(self, b: ir.IRBuilder, head: Head, name: str, first: ir.Value, count: ir.Value, end: ir.Value) -> None:
         """Add the product of a block's transpose with rows of q or dy to dk or dv, for keys before `end`.
 
         Args:

@@ -1,4 +1,4 @@
-"""What a product decides before any code is made: where A and B are read from, how much scratch memory that takes, how many parts.
+"""What a product decides before any code is made: where A and B are read from, scratch memory, and into how many parts it is cut.
 
 B is packed ahead when it is bound, by all threads together before the product when several items will read it, by each for
 itself when batches are many, and read in place otherwise. A is read in place if its elements along k are neighbours and words

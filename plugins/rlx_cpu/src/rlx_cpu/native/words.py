@@ -1,4 +1,4 @@
-"""What the inner loop of a product takes in one step along k: an element, or a pair of bf16 where one instruction multiplies both.
+"""What the inner loop of a product takes in one step along k: an element, or a pair of bf16 that one instruction multiplies.
 
 A *word* fills one lane of a register. Words of f32 and f64 are elements; narrow elements are widened to words when they are
 loaded or packed. A word of two bf16, those of step 2i in its lower half, is moved about as if it were an f32 and meets
