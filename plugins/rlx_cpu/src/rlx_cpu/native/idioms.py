@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rlx_core.codegen.loops import Apply, Const
 from rlx_core.ir.dtypes import f32
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Zero
 from rlx_core.ops import activation, arithmetic
 from rlx_core.ops.kinds import composed
 
@@ -23,9 +25,14 @@ _T = TypeVar("_T")
 ADD, MULTIPLY, EXP = arithmetic.add.op, arithmetic.multiply.op, activation.exp.op
 ERFC, GELU = activation.erfc.op, activation.gelu.op
 
-gelu_slope = composed(
-    "GeluSlope", lambda x: GELU.partials[0](x, x), doc="Φ(x) + x·φ(x), the derivative of GELU.", domain="cpu"
-)
+
+def _slope(x: Value) -> Value:
+    slope = GELU.partials[0]
+    assert not isinstance(slope, Zero), "GELU has a derivative"
+    return cast(Value, slope(x, GELU()(x)))
+
+
+gelu_slope = composed("GeluSlope", _slope, doc="Φ(x) + x·φ(x), the derivative of GELU.", domain="cpu")
 """The derivative of GELU as one function: a name for the code, which no program ever holds as a node."""
 
 
