@@ -176,9 +176,7 @@ class Dispatcher:
         kernel = self.target.kernels.choose(node).kernel
         if kernel is None:
             return is_view(node) or self.decomposes_to_best(node, rounds)
-        return self.tier(kernel) == self.target.tiers[0] or (
-            kernel.stands_back and self.decomposes_to_best(node, rounds)
-        )
+        return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
 
     def is_best(self, kernel: Kernel) -> bool:
         """Whether no kernel runs on a better tier."""
