@@ -34,7 +34,7 @@ from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.build import I1, I32, I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.epilogue import Epilogue
-from rlx_cpu.native.gemm import by_size, start_of
+from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times

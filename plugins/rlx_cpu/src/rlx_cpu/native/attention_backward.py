@@ -37,7 +37,7 @@ from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES, AttentionProbl
 from rlx_cpu.native.build import I1, KERNEL
 from rlx_cpu.native.contract import MOST_PARTS, Emitted, Layout
 from rlx_cpu.native.epilogue import Epilogue
-from rlx_cpu.native.gemm import by_size, start_of
+from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_tiles import Cut, cut
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel

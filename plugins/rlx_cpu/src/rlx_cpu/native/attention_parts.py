@@ -19,7 +19,7 @@ from rlx_cpu.native import functions
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides, ScoresStrides
 from rlx_cpu.native.build import I8, I32, variable
 from rlx_cpu.native.contract import ALIGNMENT, Layout, Place
-from rlx_cpu.native.gemm import by_size, start_of
+from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_tiles import Cut
 from rlx_cpu.native.packing import pack_panel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, times
