@@ -22,7 +22,7 @@ from rlx_core.errors import DeviceError, FormatError
 from rlx_core.hooks import API_VERSION
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.fingerprint import fingerprint
-from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
+from rlx_core.ir.graph import Graph, leaf_name, nested_graphs, ops_inside
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
@@ -36,7 +36,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.report import Report
-from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
+from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with, package_of, stamp_of
 from rlx_core.plugins.conditions import TARGET
 
 if (
@@ -159,8 +159,12 @@ def compile_graph(
 def find_or_compile(
     job: Job, cache: Callable[[Configuration], ProgramCache] | None
 ) -> tuple[Compiled, Literal["compiled", "memory", "disk"]]:
-    """The result of a job, and where it came from; a new one is kept in the cache."""
-    if cache is None:
+    """The result of a job, and where it came from; a new one is kept in the cache.
+
+    Nothing is kept of a program with ops from a lone file or a notebook: they may mean something else the next time. What
+    other plugins without a stamp have a say in is kept for this process.
+    """
+    if cache is None or job.has_nameless_ops:
         return job.compile(), "compiled"
     source: Literal["compiled", "memory", "disk"] = "memory"
 
@@ -176,7 +180,10 @@ def find_or_compile(
         return job.restore(data)
 
     kept = cache(job.configuration)
-    found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
+    if job.stamp is None:
+        found = kept.get_or_compile(job.key, compile_now)
+    else:
+        found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
     return evolve(found, objects=kept.objects), source
@@ -221,14 +228,28 @@ class Job:
         return resolve_plan(self.configuration, self.registry, self.target)
 
     @cached_property
+    def packages(self) -> frozenset[str]:
+        """The packages of the program's ops: what they decompose into is their code's, whether a plugin offers them or not."""
+        return frozenset(package_of(type(op)) for op in ops_inside(self.graph))
+
+    @cached_property
+    def has_nameless_ops(self) -> bool:
+        """Whether there is an op whose code has no stamp."""
+        return stamp_of(self.packages) is None
+
+    @cached_property
+    def stamp(self) -> str | None:
+        """What stands for all code that has a say in the result; `None` where some of it has no stamp."""
+        return self.host.stamp(self.packages)
+
+    @cached_property
     def key(self) -> str:
         """Hex digest of all of it: the name of the result in caches.
 
         What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
         it resolved to find out.
         """
-        stamp = self.host.stamp()
-        resolved = {"plan": self.plan.hash} if stamp is None else {"plugins": stamp, **settled(self)}
+        resolved = {"plan": self.plan.hash} if self.stamp is None else {"plugins": self.stamp, **settled(self)}
         return fingerprint(
             self.graph,
             context={
