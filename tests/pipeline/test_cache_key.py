@@ -1,14 +1,53 @@
-"""Programs in the cache know the code of their ops: an op that was edited is compiled anew, wherever it is defined."""
+"""The name of a program in caches: whatever may change the result changes it, and nothing that was edited is found again."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import rlx_core as rlx
+from rlx_core.pipeline.compile import prepare_job, set_up
+
 pytest.importorskip("rlx_cpu")
+
+
+def program(x: Any) -> Any:
+    return rlx.exp(x) + 1.0
+
+
+def key(function: Any = program, type: str = "f32[4]", donations: Any = None, names: Any = None, **config: Any) -> str:
+    """The name of a program, compiled as a configuration says."""
+    plugins, configuration = set_up(config, None)
+    graph = rlx.trace(function, rlx.spec(type))
+    return prepare_job(graph, plugins, configuration, "cpu", donations or {}, names).key
+
+
+def test_every_part_of_the_key_alone_makes_another_key() -> None:
+    variants = {
+        "as it is": key(),
+        "another program": key(lambda x: rlx.exp(x) + 2.0),
+        "another type": key(type="f64[4]"),
+        "another pipeline": key(use="none"),
+        "another policy": key(fusion={"enabled": False}),
+        "another plan of memory": key(memory={"alignment": 256}),
+        "an option of the target": key(options={"cpu.threads": 1}),
+        "a donation": key(donations={"x": 0}),
+        "names of outputs": key(names=["y"]),
+    }
+
+    assert len(set(variants.values())) == len(variants)
+
+
+def test_a_key_depends_on_nothing_that_changes_no_program() -> None:
+    same = [key(), key(printing={"verbose": True}), key(cache={"disk": False}), key(memory={}, fusion={})]
+
+    assert len(set(same)) == 1
+
 
 OPS = """
 from rlx_core.ops import Op, define_op, op_function
@@ -62,10 +101,6 @@ def test_programs_with_an_op_of_a_lone_file_are_not_kept(tmp_path: Path) -> None
 
 def test_an_op_that_is_defined_again_means_what_it_says_now() -> None:
     """As in a notebook, whose cells are run twice."""
-    import numpy as np
-
-    import rlx_core as rlx
-
     found = []
     for factor in (2.0, 3.0):
         cell: dict[str, object] = {"__name__": "__main__"}
