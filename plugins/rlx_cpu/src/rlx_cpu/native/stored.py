@@ -87,6 +87,9 @@ class Stored:
         function = self.simd.intrinsic(name, VOID, [kind, POINTER, I32, self.simd.mask])
         b.call(function, [value, place, ir.Constant(I32, align), mask])
 
+    def store_scalar(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
+        b.store(value if self.is_same else self._narrowed(b, value), place, align=self.itemsize)
+
     def store_spread(
         self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, count: ir.Value | None
     ) -> None:
