@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy import special
@@ -9,7 +11,7 @@ from ulp import FUNCTIONS, GELU, HOST, bound, compiled, errors, largest_error, l
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as rlx_dtype
-from rlx_core.ops import arithmetic
+from rlx_core.ops import activation, arithmetic
 from rlx_cpu.native.isa import available
 
 COUNT = 10_000_000
@@ -148,3 +150,33 @@ def test_gelu_as_one_function_is_right_to_the_last_digits_far_into_its_left_tail
     x = np.concatenate([np.array(EDGES, "f4"), np.linspace(-15, 15, 1_000_001).astype("f4"), singles(400_000)])
     worst, where = largest_error(compiled(GELU[0], "f32", isa), GELU[1], x, np.float64)
     assert worst <= bound("gelu", isa), f"gelu({x[where]!r}) is off by {worst:.2f} ulp"
+
+
+def gelu_slope_formula(x: object) -> object:
+    """The derivative of GELU as differentiation writes it, the bell's factors in another order."""
+    bell = activation.exp((x * x) * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return bell * x + activation.erfc(x * -math.sqrt(0.5)) * 0.5
+
+
+def test_the_slope_of_gelu_as_one_function_is_as_good_as_its_formula() -> None:
+    x = np.concatenate([[0.0, -0.0, 20.0, -20.0, 1e25, -1e25], np.linspace(-14, 14, 1_000_001)]).astype("f4")
+    slope = rlx.grad(lambda x: rlx.sum(activation.gelu(x)))
+    wide = x.astype(np.float64)
+    tail = 0.5 * special.erfc(np.abs(wide) * np.sqrt(0.5))
+    decay = wide * wide * 0.5
+    left = tail - np.abs(wide) * np.exp(-np.minimum(decay, 700)) / np.sqrt(2 * np.pi)
+    exact = np.where(wide < 0, left, 1 - left)
+    for found in (rlx.jit(slope, target="cpu")(x), rlx.jit(gelu_slope_formula, host=HOST, target="cpu")(x)):
+        # Both terms are below ½ where they cancel, near -0.75: roundings of that size stay, 4 of them; elsewhere they are ulp
+        # of the slope, as many as in GELU itself.
+        error = np.abs(np.asarray(found, np.float64) - exact)
+        assert (error <= 4 * 2.0**-24 + 8 * np.abs(exact) * 2.0**-24).all()
+        in_tail = wide < -2
+        assert (error[in_tail] <= np.maximum(16 * 2.0**-24 * np.abs(exact[in_tail]), 2.0**-149)).all()
+
+
+def test_the_slope_of_gelu_is_recognised_and_keeps_the_formulas_edges() -> None:
+    edges = np.array([np.inf, -np.inf, np.nan, 0.0], "f4")
+    slope = rlx.compile(rlx.grad(lambda x: rlx.sum(activation.gelu(x))), rlx.spec("f32[4]"), target="cpu")
+    np.testing.assert_array_equal(slope(edges), np.array([np.nan, np.nan, np.nan, 0.5], "f4"))
+    assert "@rlx.gelu_slope" in slope.emit("llvm").replace('"', "")

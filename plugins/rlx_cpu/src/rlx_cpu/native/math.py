@@ -8,6 +8,7 @@ to f32; the error beside each is that of the polynomial alone. Constants whose l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from llvmlite import ir
 
@@ -16,6 +17,7 @@ from rlx_cpu.native.build import constant, intrinsic
 from rlx_cpu.native.coefficients import GELU
 from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by, scaled_up
 from rlx_cpu.native.functions import vector
+from rlx_cpu.native.idioms import gelu_slope
 from rlx_cpu.native.piece_coefficients import GELU_PIECES, GELU_SCALE, ROOTS, TANH_PIECES, TANH_SCALE
 from rlx_cpu.native.pieces import has_pieces, picked, piecewise, replaced
 
@@ -208,11 +210,16 @@ def gelu_far_in_pieces(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
 
 
 def gelu_far(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
-    """u·Φ(-u) = e^(-u²/2)·u·P(q)/(u + 2.5); what u² lost is added to the exponent."""
+    """u·Φ(-u) = e^(-u²/2)·u·P(q)/(u + 2.5)."""
+    (shape, inverse), decayed = gaussian_tail(b, u)
+    return decayed(b.fmul(shape, b.fmul(inverse, u)))
+
+
+def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[ir.Value, Callable[[ir.Value], ir.Value]]:
+    """((e^(u²/2)·Φ(-u)·(u + 2.5), 1/(u + 2.5)), y ↦ y·e^(-u²/2)) for 0 <= u <= 14.5; what u² lost is added to the exponent."""
     minus_half = constant(u.type, -0.5)
     inverse = b.fdiv(constant(u.type, 1.0), b.fadd(u, constant(u.type, 2.5)))
     q = fma(b, inverse, constant(u.type, -5.0), constant(u.type, 1.0))
-    shape = b.fmul(polynomial(b, q, GELU), b.fmul(inverse, u))
     square = b.fmul(u, u)
     lost = fma(b, u, u, b.fneg(square))
     shifted = fma(b, square, constant(u.type, -0.5 * math.log2(math.e)), constant(u.type, SHIFT))
@@ -222,7 +229,21 @@ def gelu_far(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
     r = fma(b, whole, constant(u.type, -LN2_LOW), r)
     r = fma(b, lost, minus_half, r)
     power = b.fadd(fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), constant(u.type, 1.0))
-    return scaled_by(b, b.fmul(shape, power), whole, n)
+    return (polynomial(b, q, GELU), inverse), lambda y: scaled_by(b, b.fmul(y, power), whole, n)
+
+
+@vector(gelu_slope.op)
+def slope_of_gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    # t = Φ(-u) - u·φ(u) is the slope at -u; the one at u is 1 - t.
+    size = intrinsic(b, "llvm.fabs", x)
+    u = held(b, size, None, 14.5)
+    (shape, inverse), decayed = gaussian_tail(b, u)
+    bell = b.fmul(u, constant(x.type, -1 / math.sqrt(2 * math.pi)))
+    left = decayed(fma(b, shape, inverse, bell))
+    right = b.fsub(constant(x.type, 1.0), left)
+    found = b.select(b.fcmp_ordered("<", x, constant(x.type, 0.0)), left, right)
+    # The formula says ±inf·0 there.
+    return b.select(b.fcmp_ordered("==", size, constant(x.type, math.inf)), constant(x.type, math.nan), found)
 
 
 @vector(activation.erf.op)
