@@ -7,8 +7,8 @@ its processor, costs the part it has in hand and no more. A step is over when it
 computes does not depend on that. A worker that waited too long marks itself parked and returns to Python, where it sleeps on a
 lock that the next run releases: no system call is made while runs follow one another, and none that only one platform has.
 
-Entries of small programs share with whoever is awake, from native code and with the interpreter's lock held (`entry_code.py`): nobody
-can begin a run meanwhile, so that looking at one word is enough to know that the pool is free.
+Entries of small programs share with whoever is awake, from native code and with the interpreter's lock held
+(`entry_code.py`): nobody can begin a run meanwhile, so that one word says whether the pool is free.
 
 A pool serves one run at a time. A caller who finds it busy (another thread, or a run inside a run) does the whole work
 itself; results are the same. In a forked child the workers are gone, so the pools are forgotten and made anew.
