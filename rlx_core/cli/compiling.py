@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from rlx_core.errors import ConfigError, FormatError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
-from rlx_core.pipeline.compile import Compiled, compile_graph, find_target, with_contributed_kernels
+from rlx_core.pipeline.compile import Compiled, compile_graph
 from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.runtime.files import save
 
 __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
@@ -56,7 +58,8 @@ def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | N
     planned = plan_of(session, asked, module)
     text = emit(planned, level, step or None)
     if out is not None:
-        write(out, text)
+        with writing(out):
+            out.write_text(text, encoding="utf-8")
     return Emitted(module.name, planned.target.name, level, text, out)
 
 
@@ -76,7 +79,8 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
     made = made_of(session, asked, module)
     lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
     if out is not None:
-        save(out, Module.of_lir(lir), host=session.host)
+        with writing(out):
+            save(out, Module.of_lir(lir), host=session.host)
     return made.report_for(lir)
 
 
@@ -139,14 +143,15 @@ def binding(words: tuple[str, ...]) -> DimBinding:
     return DimBinding.of(**sizes)
 
 
-def write(out: Path, text: str) -> None:
-    """Write text to a file.
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Write a file inside.
 
     Raises:
-        FormatError: The file cannot be written.
+        FormatError: It cannot be written.
     """
     try:
-        out.write_text(text, encoding="utf-8")
+        yield
     except OSError as error:
         raise FormatError(f"compile: {out} cannot be written ({error.strerror})") from None
 

@@ -1,6 +1,6 @@
 """Transcendental functions on registers, as vector polynomials: in f32 and f64 where f32 has its own, through f64 where not.
 
-Every function here is within 2 ulp, right at infinities, NaN, zeros and subnormals; tests measure each. Only angles that are
+Every function here is within 2 ulp (GELU: see `math.py`), right at infinities, NaN, zeros and subnormals; tests measure each. Only angles that are
 huge go to the C library, a lane at a time. A function is emitted once a module and width, privately.
 """
 
@@ -15,6 +15,7 @@ from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
 from rlx_cpu.native.build import DOUBLE, declare, per_lane, suffix, width
+from rlx_cpu.native.idioms import gelu_slope
 
 __all__ = ["OPS", "VECTOR", "call", "converting", "library", "vector"]
 
@@ -42,7 +43,7 @@ OPS: tuple[type[Op], ...] = (
 )
 """The functions that there is code for; each has an f64 form at least."""
 
-IDIOMS: tuple[type[Op], ...] = (activation.gelu.op,)
+IDIOMS: tuple[type[Op], ...] = (activation.gelu.op, gelu_slope.op)
 """Composed functions with code of their own in f32, where `idioms.py` recognises their formula."""
 
 

@@ -47,10 +47,6 @@ class Isa:
         return self.vector_bytes // dtype.itemsize
 
     @property
-    def has_avx512(self) -> bool:
-        return self.vector_bytes == 64
-
-    @property
     def multiplies_bf16(self) -> bool:
         """Whether one instruction multiplies two pairs of bfloat16 and adds both products to an f32."""
         return "avx512bf16" in self.needs

@@ -40,7 +40,7 @@ from rlx_core.ops import (
 )
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition, condition
-from rlx_cpu.native import quotients, scalar
+from rlx_cpu.native import functions, quotients, scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
@@ -137,7 +137,7 @@ SCALAR_CODE = (scalar, quotients)
 ELEMENTWISE = tuple(
     dict.fromkeys(
         (
-            *(op for op in scalar.CODE if issubclass(op, kinds.Elementwise)),
+            *(op for op in scalar.CODE if issubclass(op, kinds.Elementwise) and op not in functions.IDIOMS),
             *(op for op in (*activation.OPS, *piecewise.OPS)),
             structural.Cast,
         )
