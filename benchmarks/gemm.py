@@ -1,6 +1,7 @@
 """Matrix products against the machine's peak and against NumPy, through the public door.
 
-Each shape is `x @ w` in float32 with `w` bound, compiled for one and for two threads. The peak is what a loop of fused products
+Each shape is `x @ w` in float32 with `w` bound, compiled for one and for two threads; and in bfloat16, whose peak is twice as
+high where the machine multiplies pairs of them. The peak is what a loop of fused products
 on registers alone reaches on as many threads. All three are measured in turn, so that they meet the same
 clock and the same neighbours; medians are compared. NumPy is given the same number of threads (needs `threadpoolctl`).
 
@@ -23,7 +24,7 @@ from llvmlite import ir
 from threadpoolctl import threadpool_limits
 
 import rlx_core as rlx
-from rlx_core.ir.dtypes import f32
+from rlx_core.ir.dtypes import bf16, dtype, f32
 from rlx_cpu.native.build import I64, POINTER, VOID
 from rlx_cpu.native.isa import host_isa
 from rlx_cpu.native.jit import compile_module, new_module
@@ -84,11 +85,11 @@ def _registers_only(module: ir.Module, simd: Simd) -> ir.Module:
 
 
 def compiled(w: np.ndarray, m: int, threads: int) -> Callable[[np.ndarray], Any]:
-    """`x @ w` with `w` bound."""
+    """`x @ w` with `w` bound, in its dtype."""
     return rlx.compile(
         lambda params, x: x @ params["w"],
         {"w": w},
-        rlx.spec(f"f32[{m}, {w.shape[0]}]"),
+        rlx.spec(f"{dtype(w.dtype)}[{m}, {w.shape[0]}]"),
         target="cpu",
         config={"options": {"cpu.threads": threads}},
     )
@@ -122,12 +123,14 @@ def main() -> None:
     rng = np.random.default_rng(0)
     peak = Peak()
     print(
-        f"{'threads':>7} {'m':>5} {'n':>5} {'k':>5} {'peak':>7} {'rlx':>7} {'numpy':>7} {'rlx/peak':>9} {'rlx/numpy':>9}"
+        f"{'threads':>7} {'m':>5} {'n':>5} {'k':>5} {'peak':>7} {'rlx':>7} {'numpy':>7} {'bf16':>7} {'rlx/peak':>9} "
+        f"{'rlx/numpy':>9} {'bf16/rlx':>9}"
     )
     with ThreadPoolExecutor(2) as pool:
         for threads, m, n, k in product((1, 2), M, sizes, sizes):
             x, w = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
-            run = compiled(w, m, threads)
+            run, x_half = compiled(w, m, threads), x.astype(bf16.numpy)
+            run_half = compiled(w.astype(bf16.numpy), m, threads)
             out = np.empty((m, n), np.float32)
             # Twice the error that adding k products in any order may make.
             np.testing.assert_allclose(np.asarray(run(x)), x @ w, atol=2 * k * 6e-8 * np.sqrt(k))
@@ -137,14 +140,16 @@ def main() -> None:
                         "peak": lambda: list(pool.map(peak, range(threads))),  # noqa: B023  run before the next turn
                         "rlx": lambda: run(x),  # noqa: B023
                         "numpy": lambda: np.matmul(x, w, out=out),  # noqa: B023
+                        "bf16": lambda: run_half(x_half),  # noqa: B023
                     },
                     chosen.seconds,
                 )
-            flops = {"peak": peak.flops * threads, "rlx": 2 * m * n * k, "numpy": 2 * m * n * k}
+            flops = {"peak": peak.flops * threads, **dict.fromkeys(("rlx", "numpy", "bf16"), 2 * m * n * k)}
             speed = {name: flops[name] / t / 1e9 for name, t in found.items()}
             print(
-                f"{threads:7} {m:5} {n:5} {k:5} {speed['peak']:7.0f} {speed['rlx']:7.0f} {speed['numpy']:7.0f} "
-                f"{speed['rlx'] / speed['peak']:9.2f} {speed['rlx'] / speed['numpy']:9.2f}",
+                f"{threads:7} {m:5} {n:5} {k:5} {speed['peak']:7.0f} {speed['rlx']:7.0f} {speed['numpy']:7.0f} {speed['bf16']:7.0f} "
+                f"{speed['rlx'] / speed['peak']:9.2f} {speed['rlx'] / speed['numpy']:9.2f} "
+                f"{speed['bf16'] / speed['rlx']:9.2f}",
                 flush=True,
             )
 
