@@ -81,7 +81,16 @@ def test_odd_sizes_agree_with_float64(isa: Isa, of: str) -> None:
 @EVERY_ISA
 @pytest.mark.parametrize(
     ("m", "n", "k"),
-    [(16, 384, 384), (130, 100, 1100), (1, 1000, 70), (2, 333, 65), (4, 200, 33), (300, 20, 40), (150, 150, 10)],
+    [
+        (16, 384, 384),
+        (130, 100, 1100),
+        (20, 40, 2100),
+        (1, 1000, 70),
+        (2, 333, 65),
+        (4, 200, 33),
+        (300, 20, 40),
+        (150, 150, 10),
+    ],
 )
 def test_blocked_tall_flat_and_long_products_agree(isa: Isa, m: int, n: int, k: int) -> None:
     """More than one block of K, more tiles than are read in place, fewer rows than a tile."""

@@ -21,7 +21,7 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.build import I64, KERNEL
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, Layout, Pack
 from rlx_cpu.native.epilogue import Epilogue, Operand, activation, add, vector_function
-from rlx_cpu.native.gemm_tiles import FEWEST_TILES, UNROLL, Blocks, Cut, blocks
+from rlx_cpu.native.gemm_tiles import FEWEST_TILES, Blocks, Cut, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel, pack_rows, packed_nbytes
@@ -464,8 +464,8 @@ class _PackedRows:
 
     def pack(self, b: ir.IRBuilder, tiles: tuple[ir.Value, ir.Value], low: ir.Value, high: ir.Value) -> None:
         """Steps from `low` to `high`, a few for all tiles, then the next: the rows of a transposed A are contiguous there."""
-        even = b.add(low, b.and_(b.sub(high, low), index(-UNROLL)))
-        for start, end, steps in ((low, even, UNROLL), (even, high, 1)):
+        even = b.add(low, b.and_(b.sub(high, low), index(-PACKED_ROUND)))
+        for start, end, steps in ((low, even, PACKED_ROUND), (even, high, 1)):
             with counting(b, start, end, steps) as k, counting(b, *tiles) as tile:
                 self._pack_steps(b, tile, k, steps)
 
@@ -488,8 +488,11 @@ DIRECT_TILES = 16
 SHARED_NBYTES = 1 << 24
 """Bytes up to which an operand is packed for all threads at once, which takes as much memory again."""
 
-PACKED_STEPS = 32
-"""Steps along K that are packed of A in one go."""
+PACKED_STEPS = 64
+"""Steps along K that are packed of A by one thread: what threads share of a packing."""
+
+PACKED_ROUND = 16
+"""Steps along K that are packed of a tile before the next: each has its own page, which so many stores are worth finding."""
 
 PART_PRODUCTS = 1 << 19
 """Fused products of a part: some 10 µs, a hundred times what claiming it costs."""
