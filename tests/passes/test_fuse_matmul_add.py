@@ -69,7 +69,7 @@ def test_a_product_that_others_read_stays(widen: Callable[..., Any]) -> None:
         assert_equal_numbers(before, after)
 
 
-SIZES = [(6, 4, 5), (1, 1, 1), (33, 17, 70), (128, 512, 96), (5, 0, 3)]
+SIZES = [(6, 4, 5), (1, 1, 1), (33, 17, 70), (128, 512, 96), (40, 1024, 24), (5, 0, 3)]
 
 
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)
