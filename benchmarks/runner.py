@@ -17,7 +17,7 @@ from benchmarks.machine import Limit, limit
 from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
 from benchmarks.report import Outcome, bars, shown, table, write_json
-from rlx_core.errors import RlxError, UnknownNameError, nearest
+from rlx_core.errors import Fact, RlxError, UnknownNameError, nearest
 from rlx_cpu.profile import profiled
 
 __all__ = ["Settings", "run"]
@@ -61,9 +61,13 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     if not cases:
         from benchmarks.cases import CASES
 
-        names = sorted({c.name for c in CASES} | {c.name.partition("-")[0] for c in CASES})
+        groups = list(dict.fromkeys(c.name.partition("-")[0] for c in CASES))
         wanted = settings.cases[0]
-        raise UnknownNameError(f"bench: no case is called {wanted!r}", hint=nearest(wanted, names))
+        raise UnknownNameError(
+            f"bench: no case is called {wanted!r}",
+            Fact("groups", ", ".join(groups)),
+            hint=nearest(wanted, [*groups, *(c.name for c in CASES)]),
+        )
     peers = peers_of(settings, console)
     machine(console, settings.threads)
     outcomes: list[Outcome] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | N
     planned = plan_of(session, asked, module)
     text = emit(planned, level, step or None)
     if out is not None:
-        write(out, text)
+        with writing(out):
+            out.write_text(text, encoding="utf-8")
     return Emitted(module.name, planned.target.name, level, text, out)
 
 
@@ -76,7 +78,8 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
     made = made_of(session, asked, module)
     lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
     if out is not None:
-        save(out, Module.of_lir(lir), host=session.host)
+        with writing(out):
+            save(out, Module.of_lir(lir), host=session.host)
     return made.report_for(lir)
 
 
@@ -139,14 +142,15 @@ def binding(words: tuple[str, ...]) -> DimBinding:
     return DimBinding.of(**sizes)
 
 
-def write(out: Path, text: str) -> None:
-    """Write text to a file.
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Write a file inside.
 
     Raises:
-        FormatError: The file cannot be written.
+        FormatError: It cannot be written.
     """
     try:
-        out.write_text(text, encoding="utf-8")
+        yield
     except OSError as error:
         raise FormatError(f"compile: {out} cannot be written ({error.strerror})") from None
 

@@ -65,8 +65,9 @@ def usable_host(session: Session) -> tuple[PluginHost, Finding]:
         if file is None:
             return host, Finding("configuration", "file", "ok", "none from here upwards; the defaults hold")
         from rlx_core.pipeline.config_reading import load_config
+        from rlx_core.pipeline.providers import activate_options
 
-        options = quietly(lambda: host.activate_for("option")).options.values()
+        options = quietly(lambda: activate_options(host, file, None)).options.values()
         load_config(file, options=options, environ={})
         return host, Finding("configuration", "file", "ok", str(file))
     except RlxError as error:

@@ -16,7 +16,7 @@ from rlx_core.pipeline.compile import find_target, with_contributed_kernels
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config_reading import load_config
 from rlx_core.pipeline.plan import Plan, resolve_plan
-from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.plugins import Registry
 
 __all__ = ["configuration_of", "plan", "target_of"]
@@ -54,7 +54,7 @@ def resolved(session: Session, target: str | None, pipeline: str | None) -> Plan
 def configuration_of(session: Session, target: str | None = None, pipeline: str | None = None) -> Configuration:
     """The session's configuration, with what the command line says on top."""
     said = {key: value for key, value in (("target", target), ("use", pipeline)) if value is not None}
-    options = session.host.activate_for("option").options.values()
+    options = activate_options(session.host, session.config_path, said).options.values()
     return load_config(session.config_path, said, options=options)
 
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,10 +15,20 @@ from typing import Any
 from rlx_core.cli.ops import full_name, required_row
 from rlx_core.cli.show import is_plan, read_bytes
 from rlx_core.cli.why_kernel import first_sample, given_attributes, listed_types, program
-from rlx_core.errors import ConfigError, Fact, FormatError, RlxError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors import (
+    ConfigError,
+    Fact,
+    FormatError,
+    RlxError,
+    TraceError,
+    UnknownNameError,
+    WrongInputCountError,
+    nearest,
+)
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
 from rlx_core.ir.parse import parse_graph
+from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import MAGIC, load
 from rlx_core.ir.text_lir import parse_lir
 from rlx_core.ir.types import spec
@@ -39,6 +50,11 @@ def program_from(host: PluginHost, name: str, types: Sequence[str]) -> Module:
     place, colon, function = name.rpartition(":")
     if colon and function.isidentifier():
         return module_of(from_function(place, function, types))
+    if Path(name).suffix == ".py":
+        raise ConfigError(
+            f"compile: {name} is a module, and no function of it was named",
+            hint=f"rlx compile {name}:FUNCTION {' '.join(map(repr, types)) or 'TYPE ...'}",
+        )
     if types:
         raise ConfigError(f"compile: {name} is a file, whose inputs have their types; {types[0]} is one too many")
     return from_file(host, Path(name))
@@ -64,6 +80,7 @@ def from_function(place: str, name: str, types: Sequence[str]) -> Graph:
 
     Raises:
         ConfigError, UnknownNameError: The module cannot be imported, or has no such function.
+        TraceError: The function raises something.
         RlxError: The function cannot be traced on them.
     """
     module = imported(place)
@@ -81,7 +98,17 @@ def from_function(place: str, name: str, types: Sequence[str]) -> Graph:
             Fact("signature", f"{name}{inspect.signature(function)}"),
             hint=f"give each a type: rlx compile {place}:{name} 'f32[8,64]' ...",
         ) from None
-    return trace(function, arguments).graph
+    try:
+        return trace(function, arguments).graph
+    except RlxError:
+        raise
+    except Exception as error:  # whatever the function does
+        *_, last = traceback.extract_tb(error.__traceback__)
+        raise TraceError(
+            f"compile: {name} raises {type(error).__name__}: {error}",
+            Fact("at", repr(Source(last.filename, last.lineno or 0))),
+            hint=f"rlx --debug compile {place}:{name} ... shows the way there",
+        ) from error
 
 
 def imported(place: str) -> Any:

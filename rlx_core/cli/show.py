@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from attrs import evolve
 
 from rlx_core.cli.session import Session
 from rlx_core.errors import FormatError
 from rlx_core.ir.graph import Graph
-from rlx_core.ir.module import Module
+from rlx_core.ir.module import Module, Stage
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import MAGIC, load
 from rlx_core.ir.text import print_graph
-from rlx_core.ir.text_lir import parse_lir, print_lir
+from rlx_core.ir.text_lir import parse_lir
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
 
@@ -27,16 +28,24 @@ def show(
     origins: Annotated[bool, typer.Option("--origins", help="Say where each node comes from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print a saved program as text: a graph, or a plan with its offsets and steps."""
+    """Print a saved program as text: a graph, or a plan with its offsets and steps; the options that it was compiled
+    with are in the JSON alone."""
     session = Session.of(ctx)
     session.answer(
         lambda: read(session.host, file),
         (lambda program: program_json(program, origins)) if as_json else None,
-        lambda program: [text(program, origins).rstrip("\n")],
+        lambda program: [text(brief(program), origins).rstrip("\n")],
     )
 
 
-def read(host: PluginHost, file: Path) -> Module | Graph | str:
+def brief(program: Module | Graph) -> Module | Graph:
+    """The program without the options of its compilation: one line that is longer than the rest, and `rlx plan` has them."""
+    if isinstance(program, Module) and program.stage is Stage.LIR:
+        return Module.of_lir(evolve(program.lir, options={}))
+    return program
+
+
+def read(host: PluginHost, file: Path) -> Module | Graph:
     """The program in a file; text is parsed and printed again, so that what is shown is known to be well formed.
 
     Raises:
@@ -50,7 +59,7 @@ def read(host: PluginHost, file: Path) -> Module | Graph | str:
         words = data.decode()
     except UnicodeDecodeError:
         raise FormatError(f"show: {file} is neither a saved program nor text") from None
-    return print_lir(parse_lir(words, ops)) if is_plan(words) else parse_graph(words, ops)
+    return Module.of_lir(parse_lir(words, ops)) if is_plan(words) else parse_graph(words, ops)
 
 
 def read_bytes(command: str, file: Path) -> bytes:
@@ -71,14 +80,12 @@ def is_plan(words: str) -> bool:
     return next((line.startswith("lir ") for line in lines if line and not line.startswith("#")), False)
 
 
-def text(program: Module | Graph | str, origins: bool) -> str:
+def text(program: Module | Graph, origins: bool) -> str:
     """The program in the form that parses back."""
-    if isinstance(program, str):
-        return program
     return program.inspect(origins=origins) if isinstance(program, Module) else print_graph(program, origins=origins)
 
 
-def program_json(program: Module | Graph | str, origins: bool) -> dict[str, Any]:
+def program_json(program: Module | Graph, origins: bool) -> dict[str, Any]:
     """What it is, and its text."""
-    stage = "LIR" if isinstance(program, str) else program.stage.name if isinstance(program, Module) else "graph"
+    stage = program.stage.name if isinstance(program, Module) else "graph"
     return {"stage": stage, "text": text(program, origins)}

@@ -131,7 +131,7 @@ def given_attributes(op: type[Op], words: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(
                 f"--attr {word}: wanted NAME=VALUE with an attribute of {op.name}",
                 Fact("attributes", ", ".join(known) or "none"),
-                hint=nearest(name, known),
+                hint=f"--attr {name}=VALUE" if name in known else nearest(name, known),
             )
         try:
             found[name] = ast.literal_eval(text)

@@ -215,7 +215,8 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
     needed = sum(not o.is_optional for o in op.operands)
     if not needed <= len(operands) <= len(op.operands):
         names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)
-        raise WrongInputCountError(f"takes {len(op.operands)} operands ({names}), not {len(operands)}")
+        count = "1 operand" if len(op.operands) == 1 else f"{len(op.operands)} operands"
+        raise WrongInputCountError(f"takes {count} ({names}), not {len(operands)}")
     for declared, given in zip(op.operands, operands, strict=False):
         if given is None and not declared.is_optional:
             raise WrongInputCountError(f"operand {declared.name} is required")

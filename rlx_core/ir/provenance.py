@@ -96,11 +96,16 @@ def _is_library(module: str) -> bool:
 
 
 def here() -> Source | None:
-    """The innermost line on the stack that belongs to the user rather than to a library of rlx."""
+    """The innermost line on the stack that belongs to the user rather than to a library of rlx.
+
+    There is none in a program that the command line made: what called rlx there is the library that reads its options.
+    """
     frame = sys._getframe(1)
     while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
         frame = frame.f_back  # type: ignore[assignment]
-    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno)
+    if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] == "typer":
+        return None
+    return Source(frame.f_code.co_filename, frame.f_lineno)
 
 
 @contextmanager

@@ -30,11 +30,11 @@ from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import load_plan, save
 from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
 from rlx_core.pipeline.config import Configuration, MemoryConfig, PluginConfig, PrintingConfig
-from rlx_core.pipeline.config_reading import load_config, load_plugin_config, named_options
+from rlx_core.pipeline.config_reading import load_config, load_plugin_config
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
 from rlx_core.plugins.conditions import TARGET
@@ -362,10 +362,8 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
     plugins = host or host_for(load_plugin_config(path, overrides))
-    registry = plugins.activate_for("target")
-    if not named_options(path, overrides) <= registry.options.keys():
-        registry = plugins.activate_all()  # somebody that was not needed so far may offer it
-    return plugins, load_config(path, overrides, options=registry.options.values())
+    options = activate_options(plugins, path, overrides).options.values()
+    return plugins, load_config(path, overrides, options=options)
 
 
 def host_for(config: PluginConfig) -> PluginHost:

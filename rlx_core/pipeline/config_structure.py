@@ -61,7 +61,7 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
     try:
         found = converter().structure(table, Configuration)
     except (ClassValidationError, IterableValidationError) as error:
-        raise faults_error(list(faults(error)), origins) from None
+        raise faults_error([with_option(fault, table, options) for fault in faults(error)], origins) from None
     wrong = list(option_faults(found.options, options))
     if wrong:
         raise faults_error(wrong, origins)
@@ -72,9 +72,26 @@ def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterato
     """What is wrong with the values of contributed options."""
     for name, value in given.items():
         if name not in known:
-            yield Fault(f"options.{name}", "no plugin offers this option", nearest(name, known))
+            yield Fault(f"options.{name}", "no plugin offers this option", option_hint(name, value, known))
         elif not isinstance(value, known[name].type) or (isinstance(value, bool) and known[name].type is not bool):
             yield Fault(f"options.{name}", f"found {shown(value)}, wanted {known[name].type.__name__}")
+
+
+def option_hint(name: str, value: object, known: Mapping[str, Any]) -> str | None:
+    """What was meant by an option that nobody offers: one of a table, whose whole name is a single key, or a name like it."""
+    if isinstance(value, Mapping) and any(other.startswith(f"{name}.") for other in known):
+        key = next(iter(value), "")
+        meant = nearest(f"{name}.{key}", known) if f"{name}.{key}" not in known else None
+        return f'an option is one key of [options], dots included: "{name}.{key}" = ...{f"; {meant}" if meant else ""}'
+    return nearest(name, known)
+
+
+def with_option(fault: Fault, table: Mapping[str, Any], known: Mapping[str, Any]) -> Fault:
+    """A fault with the hint that the key belongs into `[options]`, where a key of the configuration begins like an option."""
+    value = table.get(fault.key)
+    if value is None or not any(name == fault.key or name.startswith(f"{fault.key}.") for name in known):
+        return fault
+    return attrs.evolve(fault, hint=option_hint(fault.key, value, known) or f'[options] "{fault.key}" = ...')
 
 
 # ---------------------------------------------------------------------------------------- structure

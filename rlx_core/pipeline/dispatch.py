@@ -1,8 +1,9 @@
 """What a target answers for a node, and the report of all answers.
 
 A node runs by a native kernel, as a view of an operand, or (where the configuration allows it) on the host; otherwise it is
-rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. One function
-decides (`Dispatcher.answer`), and selection, reports and `supports` all read its answers.
+rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel that stands back on
+a lower tier gives way to a decomposition that runs wholly on the best. One function decides (`Dispatcher.answer`), and
+selection, reports and `supports` all read its answers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from attrs import asdict, field, frozen
@@ -20,6 +22,7 @@ from rlx_core.ir.graph import Builder, Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import dense_strides, is_dense
 from rlx_core.ir.types import TensorType
+from rlx_core.passes.splice import draft
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config import DispatchConfig
 from rlx_core.pipeline.kernels import Kernel, Refusal
@@ -117,6 +120,7 @@ class Dispatcher:
     target: Target
     config: DispatchConfig = field(factory=DispatchConfig)
     tables: tuple[LegalizationTable, ...] = ()
+    _known: dict[object, bool] = field(factory=dict, init=False, eq=False, repr=False)
 
     def answer(self, node: Node) -> Answer:
         """How `node` is to run."""
@@ -125,6 +129,9 @@ class Dispatcher:
         has_body = op.decompose is not None
         policy = self.policy_of(op)
         kernel = selection.kernel
+        if kernel is not None and policy == "prefer-native" and self.runs_better_decomposed(node, kernel):
+            reason = f"all of its decomposition has {self.target.tiers[0]} kernels, {kernel.name} is {self.target.tier(kernel)}"
+            return Answer("common-ir", None, selection.refusals, reason)
         if kernel is not None and not (policy == "force-common" and has_body):
             return Answer("native", kernel.name, selection.refusals, plugin=kernel.plugin)
         if kernel is None and is_view(node):
@@ -145,6 +152,35 @@ class Dispatcher:
         if matches(op, self.config.allow_host):
             return Answer("host", HOST, refusals, "allowed by dispatch.allow-host")
         return Answer("unsupported", None, refusals, "it has no decomposition")
+
+    def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
+        """Whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
+
+        One op of it on a lower tier is enough to keep the kernel: two steps there, and the way between, are no gain.
+        """
+        if not kernel.stands_back or node.op.decompose is None or self.is_best(kernel):
+            return False
+        key = (node.op, tuple(None if v is None else v.type for v in node.operands))
+        if key not in self._known:
+            self._known[key] = self.decomposes_to_best(node, self.config.rounds)
+        return self._known[key]
+
+    def decomposes_to_best(self, node: Node, rounds: int) -> bool:
+        """Whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
+        if node.op.decompose is None or not rounds:
+            return False
+        made = draft(partial(node.op.decompose, *node.operands), node.op.name)
+        return made is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in made.needed())
+
+    def runs_best(self, node: Node, rounds: int) -> bool:
+        kernel = self.target.kernels.choose(node).kernel
+        if kernel is None:
+            return is_view(node) or self.decomposes_to_best(node, rounds)
+        return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
+
+    def is_best(self, kernel: Kernel) -> bool:
+        """Whether no kernel runs on a better tier."""
+        return not self.target.tiers or self.target.tier(kernel) == self.target.tiers[0]
 
     def kernel_for(self, node: Node) -> Kernel | None:
         """The kernel that runs a node; `None` for one that needs none or has none."""

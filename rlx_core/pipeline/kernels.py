@@ -82,6 +82,11 @@ class Kernel:
     is_generated: bool = False
     tier: str | None = None
 
+    @property
+    def stands_back(self) -> bool:
+        """Whether it serves only what nothing better does; a row that a plugin registers for its op as usual is meant."""
+        return self.priority < 0
+
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
         if self.dtypes is not None:

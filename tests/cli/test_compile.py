@@ -22,6 +22,12 @@ from rlx_core import nn
 def predict(x, w, b):
     return nn.softmax(nn.linear(nn.softmax(x), w, b))
 
+def stumble(x):
+    return x + nothing
+
+def square(x):
+    return x @ x
+
 WIDTH = 8
 """
 
@@ -147,6 +153,13 @@ def test_text_of_a_graph_is_compiled(rlx, compiling) -> None:
         (("nowhere.py:f", "--emit", "mir"), "nowhere.py cannot be imported"),
         (("model.py:predict", "--attr", "axis=1"), "--attr axis=1 is for --op"),
         (("model.txt", "f32[4]"), "f32[4] is one too many"),
+        (("model.py", "f32[4]"), "hint  rlx compile model.py:FUNCTION 'f32[4]'"),
+        (("model.py:stumble", "f32[4]"), "stumble raises NameError: name 'nothing' is not defined"),
+        (("model.py:stumble", "f32[4]"), "at    model.py:8  return x + nothing"),
+        (("model.py:square", "f32[4,3]"), "at    model.py:11  return x @ x"),
+        ((*SOFTMAX, "--attr", "axis"), "--attr axis=VALUE"),
+        ((*SOFTMAX, "-o", "nowhere/plan.rlx"), "nowhere/plan.rlx cannot be written (No such file or directory)"),
+        ((*SOFTMAX, "--emit", "mir", "-o", "nowhere/k.txt"), "nowhere/k.txt cannot be written"),
     ],
 )
 def test_what_makes_no_sense_is_refused(rlx, compiling, words, says) -> None:
@@ -154,6 +167,21 @@ def test_what_makes_no_sense_is_refused(rlx, compiling, words, says) -> None:
     ran = compiling(*words)
     assert ran.code == 2
     assert says in ran.err
+
+
+def test_an_error_in_a_program_of_the_command_line_names_no_line_of_the_command(compiling) -> None:
+    assert "main.py" not in compiling("--op", "matmul f32[4,5] f32[6,7]", "--emit", "mir").err
+
+
+def test_options_of_the_target_count(rlx, compiling) -> None:
+    (rlx.place / "rlx.toml").write_text('[options]\n"cpu.threads" = 0\n')
+    assert "cpu.threads: must be at least 1, not 0" in compiling(*SOFTMAX, "--emit", "mir").err
+
+
+@pytest.mark.parametrize("table", ["[cpu]\nthreads = 1", "[options.cpu]\nthreads = 1", "[options]\ncpu.threads = 1"])
+def test_an_option_written_as_a_table_is_refused_with_the_key_that_was_meant(rlx, compiling, table) -> None:
+    (rlx.place / "rlx.toml").write_text(table)
+    assert 'one key of [options], dots included: "cpu.threads" = ...' in compiling(*SOFTMAX, "--emit", "mir").err
 
 
 @needs_native

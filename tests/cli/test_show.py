@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.module import Module
@@ -49,7 +50,16 @@ def test_a_plan_is_shown_with_its_arena_and_steps(rlx, graph) -> None:
     (rlx.place / "plan.rlx").write_bytes(save(Module.of_lir(lir)))
     assert rlx("show", "plan.rlx").out == f"# LIR\n{print_lir(lir)}"
     (rlx.place / "plan.txt").write_text(rlx("show", "plan.rlx").out)
-    assert rlx("show", "plan.txt", "--json").json == {"stage": "LIR", "text": print_lir(lir)}
+    assert rlx("show", "plan.txt", "--json").json == {"stage": "LIR", "text": f"# LIR\n{print_lir(lir)}"}
+
+
+def test_the_options_of_a_plan_are_in_its_json_alone(rlx, graph) -> None:
+    kernels = KernelTable("toy")
+    kernels.register(exp.op)(lambda op, x, *, out, workspace: None)
+    lir = evolve(make_lir(graph, Target("toy", kernels)), options={"pipeline": "mine"})
+    (rlx.place / "plan.rlx").write_bytes(save(Module.of_lir(lir)))
+    assert "mine" not in rlx("show", "plan.rlx").out
+    assert "mine" in rlx("show", "plan.rlx", "--json").json["text"]
 
 
 @pytest.mark.parametrize(

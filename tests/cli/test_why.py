@@ -94,7 +94,7 @@ def test_attributes_can_be_given(acme) -> None:
         (("double", "--attr", "tmies=3"), "did you mean `times`?"),
         (("double", "--types", "f32[4"), "f32[4"),
         (("duoble",), "did you mean `double`?"),
-        (("double", "--types", "f32[4], f32[4]"), "takes 1 operands (x), not 2"),
+        (("double", "--types", "f32[4], f32[4]"), "takes 1 operand (x), not 2"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(acme, words, says) -> None:

@@ -110,7 +110,7 @@ def test_a_wrong_shape_names_both_operands_and_the_users_line():
 def test_a_wrong_number_of_operands_is_typed():
     b = Builder()
     x = b.input("x", spec("f32[2]"))
-    with pytest.raises(WrongInputCountError, match=r"takes 1 operands \(x\), not 2"):
+    with pytest.raises(WrongInputCountError, match=r"takes 1 operand \(x\), not 2"):
         apply(Sum(axes=(0,)), (x, x))
 
 

@@ -82,7 +82,7 @@ def test_too_many_results_are_found():
 
 def test_a_wrong_number_of_operands_is_found():
     graph = chain()
-    assert "takes 1 operands (x), not 2" in messages(replaced(graph, 1, operands=(graph.nodes[0].result,) * 2))[0]
+    assert "takes 1 operand (x), not 2" in messages(replaced(graph, 1, operands=(graph.nodes[0].result,) * 2))[0]
 
 
 def test_an_attribute_of_another_kind_is_found():

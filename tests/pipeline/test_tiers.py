@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from attrs import evolve
 
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, log, tanh
 from rlx_core.pipeline.backend import Target
+from rlx_core.pipeline.config import DispatchConfig
+from rlx_core.pipeline.dispatch import supports
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
 from rlx_core.pipeline.lower import make_lir
 from rlx_core.pipeline.tiers import tiers_of
@@ -63,6 +67,65 @@ def test_a_slow_kernel_that_comes_first_is_the_reason(target) -> None:
     found = tiers_of(plan(target, "f32[8]"), target)
     assert found is not None
     assert "1 exp: mine comes before the fast kernels" in found.lines()
+
+
+@define_op(domain="test")
+class Chained(Op):
+    """exp(f(x)), with a meaning of its own that a slow row may run."""
+
+    inner: str = "log"
+
+    def infer(self, x):
+        return x
+
+    def reference(self, x):
+        return np.exp(getattr(np, self.inner)(x))
+
+    def decompose(self, x):
+        return exp({"log": log, "tanh": tanh}[self.inner](x))
+
+
+@define_op(domain="test")
+class Outer(Op):
+    """A call of `Chained`, so that it takes two rounds."""
+
+    def infer(self, x):
+        return x
+
+    def decompose(self, x):
+        return Chained()(x)
+
+
+@pytest.mark.parametrize(
+    ("op", "type", "priority", "means"),
+    [
+        (Chained(), "f32[8]", -1, "common-ir"),
+        (Outer(), "f32[8]", -1, "common-ir"),
+        (Chained("tanh"), "f32[8]", -1, "native"),  # tanh is slow: two slow steps would replace one
+        (Chained(), "f32[9]", -1, "native"),  # so are exp and log of nine
+        (Chained(), "f32[8]", 0, "native"),  # somebody registered a kernel for it and meant it
+    ],
+)
+def test_a_kernel_that_stands_back_gives_way_to_a_decomposition_that_is_fast_throughout(
+    target, op, type, priority, means
+) -> None:
+    target.kernels.merge([Kernel("meaning", Op, run, priority=-2), Kernel("own", Chained, run, priority=priority)])
+    answer = supports(target, op, [spec(type)])
+
+    assert answer.means == means
+    if means == "common-ir":
+        assert answer.reason.startswith("all of its decomposition has fast kernels, ")
+        assert answer.reason.endswith(" is slow")
+
+
+@pytest.mark.parametrize(
+    ("tiers", "policy"), [((), "prefer-native"), (("slow",), "prefer-native"), (("fast", "slow"), "force-native")]
+)
+def test_without_a_better_tier_or_when_kernels_are_forced_the_kernel_stays(target, tiers, policy) -> None:
+    target.kernels.merge([Kernel("own", Chained, run, priority=-1)])
+    answer = supports(evolve(target, tiers=tiers), Chained(), [spec("f32[8]")], DispatchConfig(policy=policy))
+
+    assert (answer.means, answer.kernel) == ("native", "own")
 
 
 def test_a_target_with_one_tier_says_why_there_is_no_better_one(target) -> None:

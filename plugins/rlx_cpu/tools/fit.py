@@ -1,6 +1,7 @@
 """Prints `native/coefficients.py`: the polynomials of the vector functions, interpolated at Chebyshev nodes in 50 digits.
 
     python plugins/rlx_cpu/tools/fit.py > plugins/rlx_cpu/src/rlx_cpu/native/coefficients.py
+    python plugins/rlx_cpu/tools/fit.py pieces > plugins/rlx_cpu/src/rlx_cpu/native/piece_coefficients.py
 
 Interpolation at Chebyshev nodes is within a factor of about two of the best polynomial of its degree, needs no iteration and
 gives the same numbers everywhere. The error printed is measured after rounding the coefficients, relative to the whole
@@ -9,8 +10,10 @@ function that the polynomial is a part of. Needs mpmath.
 
 from __future__ import annotations
 
+import argparse
 import struct
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import mpmath as mp
 from attrs import frozen
@@ -51,12 +54,12 @@ def stored(c: mp.mpf, is_single: bool) -> float:
     return struct.unpack("<f", struct.pack("<f", float(c)))[0] if is_single else float(c)
 
 
-def interpolated(fit: Fit) -> list[mp.mpf]:
+def interpolated(f: Function, low: mp.mpf, high: mp.mpf, degree: int) -> list[mp.mpf]:
     """Coefficients, lowest power first, of the polynomial through the Chebyshev nodes: divided differences, expanded."""
-    n = fit.degree + 1
-    middle, half = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
+    n = degree + 1
+    middle, half = (low + high) / 2, (high - low) / 2
     x = [middle + half * mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
-    d = [fit.f(v) for v in x]
+    d = [f(v) for v in x]
     for level in range(1, n):
         for i in range(n - 1, level - 1, -1):
             d[i] = (d[i] - d[i - 1]) / (x[i] - x[i - level])
@@ -159,8 +162,131 @@ def fits() -> Iterator[Fit]:
     yield Fit("CBRT", "∛m on 1 .. 8, a first guess", mp.cbrt, mp.mpf(1), mp.mpf(8), 5, lambda m: 1 / mp.cbrt(m))
 
 
+# ----------------------------------------------------------------------------------------- pieces
+
+PIECES = 16
+"""Entries of a register of AVX-512."""
+
+CENTRES = 400
+"""Centres tried around the middle of a piece."""
+
+
+@frozen
+class Pieces:
+    """A function of u >= 0 that is 0 at 0, by sixteen polynomials.
+
+    Piece k holds where `scale·u + 1` has k as its two exponent bits and its first two mantissa bits: four octaves from 1 to 16,
+    each in four equal parts.
+
+    Attributes:
+        name: The constants' prefix.
+        says: What it approximates.
+        f: The function.
+        scale: As above; a short f32.
+        degree: Of each polynomial.
+    """
+
+    name: str
+    says: str
+    f: Function
+    scale: mp.mpf
+    degree: int
+
+    def edges(self) -> list[mp.mpf]:
+        """Where pieces begin, and where the last one ends."""
+        ends = [mp.mpf(2) ** octave * (1 + mp.mpf(part) / 4) for octave in range(4) for part in range(4)]
+        return [(v - 1) / self.scale for v in (*ends, mp.mpf(16))]
+
+
+def centred(f: Function, low: mp.mpf, high: mp.mpf) -> mp.mpf:
+    """A single near the middle of a piece where the function is all but a single: its constant term is then exact."""
+    middle = mp.mpf(stored((low + high) / 2, is_single=True))
+    tried = [middle + ((j + 1) // 2) * (-1) ** j * mp.mpf(2) ** -16 for j in range(CENTRES)]
+    return min(tried, key=lambda c: abs(f(c) / mp.mpf(stored(f(c), is_single=True)) - 1))
+
+
+def piece(pieces: Pieces, low: mp.mpf, high: mp.mpf) -> tuple[mp.mpf, list[mp.mpf]]:
+    """(the centre, exact coefficients in powers of the distance from it) of one piece."""
+    f, degree = pieces.f, pieces.degree
+    if low == 0:
+        # Through 0 with the very slope there, so that small results are relatively right.
+        slope = mp.taylor(f, 0, 1)[1]
+        rest = interpolated(lambda t: (f(t) - slope * t) / t**2, low, high, degree - 2)
+        return mp.mpf(0), [mp.mpf(0), slope, *rest]
+    centre = centred(f, low, high)
+    rest = interpolated(lambda t: (f(centre + t) - f(centre)) / t, low - centre, high - centre, degree - 1)
+    return centre, [f(centre), *rest]
+
+
+def piece_error(pieces: Pieces, low: mp.mpf, high: mp.mpf, centre: mp.mpf, kept: list[float]) -> mp.mpf:
+    """The largest relative error of one polynomial on an even grid."""
+    powers = [mp.mpf(c) for c in reversed(kept)]
+    grid = [low + (high - low) * k / 100 for k in range(1, 100)]
+    return max(abs(mp.polyval(powers, u - centre) / pieces.f(u) - 1) for u in grid)
+
+
+def all_pieces() -> Iterator[Pieces]:
+    """The functions of f32 that have them."""
+    yield Pieces("TANH", "tanh u on 0 .. 9.2", mp.tanh, mp.mpf("1.625"), 5)
+    yield Pieces(
+        "GELU", "u·e^(u²/2)·Φ(-u) on 0 .. 15",
+        lambda u: u * mp.exp(u * u / 2) * mp.erfc(u / mp.sqrt(2)) / 2, mp.mpf(1), 6,
+    )  # fmt: skip
+
+
+def print_rows(rows: list[list[float]]) -> None:
+    """Rows of constants, in lines of four."""
+    for row in rows:
+        print("    (")
+        for first in range(0, len(row), 4):
+            print(f"        *({', '.join(repr(c) for c in row[first : first + 4])}),")
+        print("    ),")
+
+
+def print_pieces() -> None:
+    """Print the module of piecewise polynomials."""
+    print(
+        '"""Functions of f32 by sixteen polynomials each, printed by `tools/fit.py`; see `pieces.py` for how they are read.'
+    )
+    print()
+    print(
+        "Each has a scale; a row of the pieces' centres; and a row a power, lowest first. Rows are in the order of registers:"
+    )
+    print("piece k, counted from 0, stands at (k + 12) mod 16, because the exponent of 1 ends in 11.")
+    print('"""')
+    print()
+    print("from __future__ import annotations")
+    for pieces in all_pieces():
+        edges = pieces.edges()
+        found, worst = [], mp.mpf(0)
+        for low, high in pairwise(edges):
+            centre, exact = piece(pieces, low, high)
+            kept = [stored(c, is_single=True) for c in exact]
+            worst = max(worst, piece_error(pieces, low, high, centre, kept))
+            found.append([stored(centre, is_single=True), *kept])
+        rows = [[found[(k - 12) % PIECES][power] for k in range(PIECES)] for power in range(len(found[0]))]
+        print(f"\n# {pieces.says}: {mp.nstr(worst, 2)}")
+        print(f"{pieces.name}_SCALE = {float(pieces.scale)!r}")
+        print(f"{pieces.name}_PIECES = (")
+        print_rows(rows)
+        print(")")
+    roots = [stored(mp.mpf(2) ** (mp.mpf(k) / PIECES), is_single=True) for k in range(PIECES)]
+    print("\n# 2^(k/16)")
+    print("ROOTS = (")
+    for first in range(0, PIECES, 4):
+        print(f"    *({', '.join(repr(c) for c in roots[first : first + 4])}),")
+    print(")")
+
+
 def main() -> None:
-    """Print the module."""
+    """Print one of the modules."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("module", nargs="?", choices=("coefficients", "pieces"), default="coefficients")
+    {"coefficients": print_coefficients, "pieces": print_pieces}[parser.parse_args().module]()
+
+
+def print_coefficients() -> None:
+    """Print the module of polynomials on one interval."""
     print('"""Polynomials of the f64 vector functions, lowest power first; printed by `tools/fit.py`, which says how.')
     print()
     print("The number beside each is the error of the polynomial alone, relative to the whole function.")
@@ -168,7 +294,7 @@ def main() -> None:
     print()
     print("from __future__ import annotations")
     for fit in fits():
-        exact = interpolated(fit)
+        exact = interpolated(fit.f, fit.low, fit.high, fit.degree)
         kept = [stored(c, fit.is_single) for c in exact]
         print(f"\n# {fit.says}: {mp.nstr(error(fit, kept), 2)}")
         print(f"{fit.name} = (")

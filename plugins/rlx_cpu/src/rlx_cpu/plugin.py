@@ -36,7 +36,7 @@ def rlx_options() -> list[OptionSpec]:
             "cpu.threads",
             int,
             None,
-            doc="Threads that run a program, at least 1; unset, every CPU that affinity and control groups leave to the process.",
+            doc="Threads that run a program, 1 to 64; unset, every CPU that affinity and control groups leave to the process.",
             env="RLX_CPU_THREADS",
         ),
         OptionSpec(

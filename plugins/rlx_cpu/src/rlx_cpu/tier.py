@@ -145,7 +145,8 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     """The options of this backend, checked; `None` on the NumPy tier.
 
     Raises:
-        ConfigError: A number of threads below 1, a negative spin, a tier or an instruction set that this machine lacks.
+        ConfigError: A number of threads below 1 or above what a step can be cut for, a negative spin, a tier or an
+            instruction set that this machine lacks.
     """
     threads, spin = options.get("cpu.threads"), options.get("cpu.spin", 200)
     if threads is not None and threads < 1:
@@ -158,8 +159,11 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
             reason = reason_without() or "cpu.tier is numpy"
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
         return None
+    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.isa import named
     from rlx_cpu.native.steps import Settings
     from rlx_cpu.native.threads import usable_cpus
 
-    return Settings(named(wanted), usable_cpus() if threads is None else threads, spin)
+    if threads is not None and threads > MOST_PARTS:
+        raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")
+    return Settings(named(wanted), min(usable_cpus(), MOST_PARTS) if threads is None else threads, spin)

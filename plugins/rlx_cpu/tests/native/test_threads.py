@@ -12,6 +12,7 @@ import rlx_cpu.plugin
 from rlx_core.errors import ConfigError
 from rlx_core.plugins import PluginHost
 from rlx_cpu.native import threads
+from rlx_cpu.native.contract import MOST_PARTS
 from rlx_cpu.native.threads import usable_cpus
 from rlx_cpu.tier import settings
 
@@ -84,3 +85,17 @@ def test_fewer_than_one_thread_is_refused_with_what_would_work(count: int, tier:
             config={"options": {"cpu.threads": count, "cpu.tier": tier}},
         )  # fmt: skip
     assert refused.value.hint == "leave it out for every usable CPU"
+
+
+def test_a_machine_with_more_cpus_than_a_step_has_parts_uses_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread's part is a bit of one word: with a 65th bit a run waited for ever."""
+    monkeypatch.setattr(threads, "usable_cpus", lambda: 96)
+    chosen = settings({})
+
+    assert chosen is not None
+    assert chosen.threads == MOST_PARTS
+
+
+def test_more_threads_than_a_step_has_parts_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"cpu.threads: must be at most 64, not 65"):
+        settings({"cpu.threads": MOST_PARTS + 1})

@@ -12,6 +12,7 @@ import rlx_cpu.plugin
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ops import activation, trigonometry
 from rlx_core.plugins import PluginHost
+from rlx_cpu.native.isa import named
 
 HOST = PluginHost([rlx_cpu.plugin])
 
@@ -44,11 +45,38 @@ FUNCTIONS: dict[str, tuple[OpFunction, Meaning]] = {
 }
 
 
+GELU = (activation.gelu, lambda x: x * (0.5 * special.erfc(-x * np.sqrt(0.5))))
+"""As one function, which may be off by more than the others: its product of three has as many roundings."""
+
+CHUNK = 1 << 14
+"""Inputs looked at together: few enough that the oracle's intermediates stay in cache, which is ten times as fast."""
+
+
+def bound(name: str, isa: str) -> float:
+    """How many ulp a function of f32 may be off on an instruction set; measured over all floats by `sweep.py`."""
+    if name != "gelu":
+        return 2.0
+    return 2.5 if named(isa).has_avx512 else 6.0
+
+
 def compiled(function: OpFunction, dtype: str, isa: str) -> Callable[[np.ndarray], np.ndarray]:
-    """The function on vectors of any length, as native code for one instruction set."""
-    config = {"options": {"cpu.isa": isa}}
+    """The function on vectors of any length, as native code for one instruction set and one thread."""
+    config = {"options": {"cpu.isa": isa, "cpu.threads": 1}}
     fast = rlx.compile(lambda v: function(v), rlx.spec(f"{dtype}[n]"), host=HOST, target="cpu", config=config)
     return lambda x: np.asarray(fast(x))
+
+
+def largest_error(fast: Meaning, meaning: Meaning, x: np.ndarray, wider: type) -> tuple[float, int]:
+    """(the largest error in ulp, where in x it is) of a function against its meaning in a wider dtype."""
+    worst, where = 0.0, 0
+    for start in range(0, len(x), CHUNK):
+        part = x[start : start + CHUNK]
+        with np.errstate(all="ignore"):
+            found = errors(fast(part), meaning(part.astype(wider)))
+        largest = int(found.argmax())
+        if found[largest] > worst:
+            worst, where = float(found[largest]), start + largest
+    return worst, where
 
 
 def errors(found: np.ndarray, exact: np.ndarray) -> np.ndarray:

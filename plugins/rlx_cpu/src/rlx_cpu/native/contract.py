@@ -46,7 +46,7 @@ ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
 
 MOST_PARTS = 64
-"""Parts of a step: what is claimed is a bit of one word."""
+"""Parts of a step, and so threads of a program: what is claimed is a bit of one word."""
 
 
 @frozen

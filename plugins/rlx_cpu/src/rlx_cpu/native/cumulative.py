@@ -2,7 +2,8 @@
 
 Where the axis is not the last, neighbouring lines are neighbours in memory. Where it is the last, squares of as many lines as
 lanes are transposed in registers on the way in and out. What is left over goes through ever narrower vectors. Every line runs
-in the order of its axis, so neither lanes nor threads change a bit.
+in the order of its axis, so neither lanes nor threads change a bit. What f16 and bf16 carry is f32: a result is rounded, what
+follows it is not made from that.
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ SQUARE = 16
 @condition("numbers that registers hold; of complex ones only sums")
 def is_running(node: Node) -> bool:
     dtype = node.types[0].dtype
-    # f16 and bf16 are f32 in registers, and rounded after every step here: the lines below hold what memory holds.
-    return not dtype.is_narrow and (dtype.component if isinstance(node.op, Cumsum) else dtype) in scalar.DTYPES
+    return (dtype.component if isinstance(node.op, Cumsum) else dtype) in scalar.DTYPES
 
 
 @frozen(eq=False)

@@ -27,6 +27,7 @@ __all__ = [
     "power_of_two",
     "rounded",
     "scaled_by",
+    "scaled_up",
     "with_sign",
 ]
 
@@ -106,13 +107,17 @@ def rounded(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 def scaled_by(b: ir.IRBuilder, x: ir.Value, whole: ir.Value, n: ir.Value) -> ir.Value:
     """x·2^n for an x near 1, rounded once where it is subnormal."""
     if width(x) == 16 and not is_double(x):
-        # One instruction of AVX-512, the only set with sixteen lanes.
-        name, mask = "llvm.x86.avx512.mask.scalef.ps.512", ir.Constant(ir.IntType(16), 0xFFFF)
-        types: list[Any] = [x.type, x.type, x.type, mask.type, I32]
-        return b.call(declare(b.module, name, x.type, types), [x, whole, x, mask, ir.Constant(I32, 4)])
+        return scaled_up(b, x, whole)
     # A logical shift of a positive number: 64-bit integers have no arithmetic one in AVX2.
     half = b.sub(b.lshr(b.add(n, constant(n.type, 2048)), constant(n.type, 1)), constant(n.type, 1024))
     return b.fmul(b.fmul(x, power_of_two(b, half, x)), power_of_two(b, b.sub(n, half), x))
+
+
+def scaled_up(b: ir.IRBuilder, x: ir.Value, n: ir.Value) -> ir.Value:
+    """x·2^⌊n⌋ of sixteen lanes of f32: one instruction of AVX-512, the only set that has them."""
+    name, mask = "llvm.x86.avx512.mask.scalef.ps.512", ir.Constant(ir.IntType(16), 0xFFFF)
+    types: list[Any] = [x.type, x.type, x.type, mask.type, I32]
+    return b.call(declare(b.module, name, x.type, types), [x, n, x, mask, ir.Constant(I32, 4)])
 
 
 def exact_sum(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> Pair:

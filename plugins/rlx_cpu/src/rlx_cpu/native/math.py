@@ -15,9 +15,11 @@ from llvmlite import ir
 from rlx_core.ops import activation
 from rlx_cpu.native.build import constant, intrinsic
 from rlx_cpu.native.coefficients import GELU
-from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by
+from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by, scaled_up
 from rlx_cpu.native.functions import vector
 from rlx_cpu.native.idioms import gelu_slope
+from rlx_cpu.native.piece_coefficients import GELU_PIECES, GELU_SCALE, ROOTS, TANH_PIECES, TANH_SCALE
+from rlx_cpu.native.pieces import has_pieces, picked, piecewise, replaced
 
 __all__: list[str] = []
 
@@ -50,6 +52,9 @@ ERFC = (
     *(1.253008, -0.13562112, -0.04756238, 0.12964542, -0.11927167, 0.06830575, -0.023787586),
     *(0.0025307995, 0.0019508287, -0.0007431189, -0.00018492942, 3.456989e-05),
 )
+
+GELU_LINE = 0x17131122
+"""max(x, -0) by the kind of x, and NaN for -inf, where the formula says -inf·0; see `replaced`."""
 
 # What its first coefficient lost when it was rounded to f32.
 ERFC_LOW = 5.0909e-8
@@ -160,6 +165,9 @@ def log1p(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 @vector(activation.tanh.op)
 def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    if has_pieces(x):
+        size = held(b, intrinsic(b, "llvm.fabs", x), None, 9.125)
+        return intrinsic(b, "llvm.copysign", piecewise(b, size, TANH_SCALE, TANH_PIECES), x)
     size, square, one = intrinsic(b, "llvm.fabs", x), b.fmul(x, x), constant(x.type, 1.0)
     near = fma(b, b.fmul(square, size), polynomial(b, square, TANH), size)
     # 1 - 2/(e^2a + 1). One piece of ln 2 is enough: its error grows with the exponent, which the quotient divides by e^2a.
@@ -173,6 +181,38 @@ def tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     far = b.fsub(one, b.fdiv(constant(x.type, 2.0), fma(b, tail, scale, b.fadd(scale, one))))
     result = b.select(b.fcmp_ordered("<", size, constant(x.type, 0.625)), near, far)
     return intrinsic(b, "llvm.copysign", result, x)
+
+
+@vector(activation.gelu.op)
+def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    # max(x, 0) - u·Φ(-u) with u = |x|.
+    u = held(b, intrinsic(b, "llvm.fabs", x), None, 14.5)
+    if has_pieces(x):
+        return b.fsub(replaced(b, x, GELU_LINE), gelu_far_in_pieces(b, u))
+    zero = constant(x.type, -0.0)  # so that the result is -0 where Φ is 0
+    found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), gelu_far(b, u))
+    # The formula says -inf·0 there.
+    return b.select(b.fcmp_ordered("==", x, constant(x.type, -math.inf)), constant(x.type, math.nan), found)
+
+
+def gelu_far_in_pieces(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
+    """u·Φ(-u) = e^(-u²/2)·S(u), with S in pieces and e^(-u²/2) = 2^n·2^(k/16)·e^r."""
+    shift = constant(u.type, SHIFT / 16)
+    shifted = fma(b, b.fmul(u, constant(u.type, -0.5 * math.log2(math.e))), u, shift)
+    whole = b.fsub(shifted, shift)
+    # 2r; sixteenths times the high piece of ln 2 are exact, so u² is never rounded.
+    twice = fma(b, b.fneg(u), u, b.fmul(whole, constant(u.type, -2 * LN2_HIGH)))
+    twice = fma(b, whole, constant(u.type, -2 * LN2_LOW), twice)
+    # e^r - 1 on |r| <= ln2/32: 1e-8 by its series.
+    tail = b.fmul(twice, polynomial(b, twice, (1 / 2, 1 / 8, 1 / 48)))
+    shape = b.fmul(piecewise(b, u, GELU_SCALE, GELU_PIECES), picked(b, ROOTS, bits(b, shifted)))
+    return scaled_up(b, fma(b, shape, tail, shape), whole)
+
+
+def gelu_far(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
+    """u·Φ(-u) = e^(-u²/2)·u·P(q)/(u + 2.5)."""
+    (shape, inverse), decayed = gaussian_tail(b, u)
+    return decayed(b.fmul(shape, b.fmul(inverse, u)))
 
 
 def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[ir.Value, Callable[[ir.Value], ir.Value]]:
@@ -190,18 +230,6 @@ def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[ir.Value, Callable[[ir.
     r = fma(b, lost, minus_half, r)
     power = b.fadd(fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), constant(u.type, 1.0))
     return (polynomial(b, q, GELU), inverse), lambda y: scaled_by(b, b.fmul(y, power), whole, n)
-
-
-@vector(activation.gelu.op)
-def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    # max(x, 0) - u·Φ(-u) with u = |x| and Φ(-u) = e^(-u²/2)·P(q)/(u + 2.5).
-    zero = constant(x.type, 0.0)
-    u = held(b, intrinsic(b, "llvm.fabs", x), None, 14.5)
-    (shape, inverse), decayed = gaussian_tail(b, u)
-    far = decayed(b.fmul(shape, b.fmul(inverse, u)))
-    found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), far)
-    # The formula says -inf·0 there.
-    return b.select(b.fcmp_ordered("==", x, constant(x.type, -math.inf)), constant(x.type, math.nan), found)
 
 
 @vector(gelu_slope.op)

@@ -45,9 +45,7 @@ def _parts(dtype: DType) -> DType:
 
 @condition("elements that registers hold, unless they are only overwritten")
 def is_combined(node: Node) -> bool:
-    # Two numbers that meet are combined as memory holds them, which f16 and bf16 are not in registers.
-    dtype = node.types[0].dtype
-    return _mode(node.op) == "set" or (not dtype.is_narrow and _parts(dtype) in scalar.DTYPES)
+    return _mode(node.op) == "set" or _parts(node.types[0].dtype) in scalar.DTYPES
 
 
 def _mode(op: Any) -> str:
