@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 
 import rlx_core as rlx
+from rlx_core.ir.graph import ops_inside
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.config_reading import load_config
 from rlx_core.plugins import stamp
@@ -181,7 +182,7 @@ def test_the_ops_inside_a_region_have_a_say() -> None:
     regions = [step.node.op for step in found.steps if isinstance(step.node.op, ElementwiseRegion)]
 
     assert regions
-    assert all(len(list(objects._ops(op))) > 1 for op in regions)
+    assert all(len(list(ops_inside(op))) > 1 for op in regions)
 
 
 # -------------------------------------------------------------------------------------------- healing
