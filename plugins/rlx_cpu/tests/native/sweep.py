@@ -2,7 +2,7 @@
 
     python plugins/rlx_cpu/tests/native/sweep.py [function ...] [--isa avx2]
 
-All 2^32 inputs of a function take MINUTES. The exit status is 1 if an error exceeds the function's bound.
+All 2^32 inputs of a function take two minutes of a processor. The exit status is 1 if an error exceeds the function's bound.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ What a call through Python would look up each time (types, places, addresses) is
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from rlx_cpu.profile import watchers
 if TYPE_CHECKING:
     from llvmlite import ir
 
-__all__ = ["Entry", "Given", "Made", "Source", "build"]
+__all__ = ["Awake", "Entry", "Given", "Made", "Source", "build"]
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
@@ -62,6 +62,27 @@ class Source:
 
 
 @frozen(eq=False)
+class Awake:
+    """How threads that happen to be awake help.
+
+    Attributes:
+        control: The pool's control block.
+        threads: How many they are at most, the caller included.
+        start, finish: Addresses of the runtime's functions.
+        steps, table: Addresses of what they run.
+        state: What they remember of a run; the entry's own.
+    """
+
+    control: np.ndarray
+    threads: int
+    start: int
+    finish: int
+    steps: int
+    table: int
+    state: np.ndarray
+
+
+@frozen(eq=False)
 class Entry:
     """Everything that an entry is made of.
 
@@ -74,6 +95,7 @@ class Entry:
         statuses: Four words for each step that reports faults.
         copies: Results that are copied at the end.
         keeps: What must live as long as the entry.
+        awake: Who may help, for `Mode.AWAKE`.
     """
 
     inputs: Sequence[Given]
@@ -85,6 +107,7 @@ class Entry:
     statuses: np.ndarray
     copies: Sequence[Source]
     keeps: tuple[Any, ...]
+    awake: Awake | None = None
 
 
 def build(entry: Entry) -> Callable[..., Any]:
@@ -104,7 +127,7 @@ def build(entry: Entry) -> Callable[..., Any]:
         Word.STATUSES: entry.statuses,
         Word.WATCHED: watchers,
     }
-    numbers: Mapping[Word, int] = {
+    numbers: dict[Word, int] = {
         Word.ARRAY_TYPE: id(np.ndarray),
         Word.NOT_IMPLEMENTED: id(NotImplemented),
         Word.INPUTS: len(entry.inputs),
@@ -117,6 +140,11 @@ def build(entry: Entry) -> Callable[..., Any]:
         Word.FAULT: id(entry.fault),
         Word.WORK: id(entry.work),
     }
+    if entry.awake is not None:
+        awake = entry.awake
+        arrays |= {Word.POOL: awake.control, Word.STATE: awake.state}
+        numbers |= {Word.THREADS: awake.threads, Word.START: awake.start, Word.FINISH: awake.finish}
+        numbers |= {Word.STEPS: awake.steps, Word.TABLE: awake.table}
     words = np.zeros(len(Word), np.int64)
     for which, array in arrays.items():
         words[which] = array.ctypes.data

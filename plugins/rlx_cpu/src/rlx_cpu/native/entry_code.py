@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from llvmlite import ir
 
-from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.entry_words import Mode, Word
 from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, TUPLE_ITEMS
+from rlx_cpu.native.pool_code import BUSY, LINE, WORKERS
 
 __all__ = ["emit_enter"]
 
@@ -184,16 +185,25 @@ class _Enter:
         with b.if_else(self.same(mode, _word(Mode.TINY))) as (held, others):
             with held:
                 self.run_alone()
-            with others, b.if_else(self.same(mode, _word(Mode.ALONE))) as (alone, shared):
-                with alone:
-                    state = b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
-                    self.run_alone()
-                    b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
-                with shared:
-                    done = self.call_object(Word.WORK)
-                    with b.if_then(b.icmp_unsigned("==", done, _NULL), likely=False):
-                        self.fail()
-                    self.decref(done)
+            with others, b.if_else(self.same(mode, _word(Mode.AWAKE))) as (awake, sure):
+                with awake:
+                    self.run_with_who_is_awake()
+                with sure:
+                    self.run_unheld(mode)
+
+    def run_unheld(self, mode: ir.Value) -> None:
+        """All steps, without the interpreter's lock."""
+        b = self.b
+        with b.if_else(self.same(mode, _word(Mode.ALONE))) as (alone, shared):
+            with alone:
+                state = b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
+                self.run_alone()
+                b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
+            with shared:
+                done = self.call_object(Word.WORK)
+                with b.if_then(b.icmp_unsigned("==", done, _NULL), likely=False):
+                    self.fail()
+                self.decref(done)
 
     def fail(self) -> None:
         """An exception is set: the results are dropped, and the caller sees it."""
@@ -208,6 +218,34 @@ class _Enter:
             function, buffers = self.record(_CALL_WORDS)
             run, table = self.b.inttoptr(function, KERNEL.as_pointer()), self.b.inttoptr(buffers, POINTER)
             self.b.call(run, [table, _word(0), _word(1), _word(0)])
+
+    def run_with_who_is_awake(self) -> None:
+        """All steps, with the pool if it is free and a worker of it spins; nobody is woken.
+
+        The interpreter's lock is held from the look at the pool to the end, so no other run can begin in between.
+        """
+        b = self.b
+        pool, threads = self.word(Word.POOL), self.word(Word.THREADS)
+        is_shared = variable(b, I1)
+        b.store(ir.Constant(I1, 0), is_shared, align=1)
+        is_free = self.same(
+            b.load_atomic(b.inttoptr(b.add(pool, _word(BUSY)), POINTER), "seq_cst", 8, typ=I64), _word(0)
+        )
+        with b.if_then(is_free), counted(b, _word(1), threads) as tid:
+            parked = b.inttoptr(b.add(pool, b.add(_word(WORKERS), b.mul(tid, _word(LINE)))), POINTER)
+            is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), _word(0))
+            b.store(b.or_(b.load(is_shared, typ=I1, align=1), is_awake), is_shared, align=1)
+        with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
+            with shared:
+                job = (pool, self.word(Word.STEPS), self.word(Word.CALLS), self.word(Word.TABLE), _word(0))
+                start, finish = (
+                    b.inttoptr(self.word(w), ir.FunctionType(I64, [I64] * n).as_pointer())
+                    for w, n in ((Word.START, 7), (Word.FINISH, 6))
+                )
+                b.call(start, [*job, self.word(Word.STATE), threads])
+                b.call(finish, [*job, threads])
+            with alone:
+                self.run_alone()
 
     # ------------------------------------------------------------------------------------- words
 

@@ -44,6 +44,16 @@ class Word(IntEnum):
     """The object whose call raises the fault that the status words tell of."""
     WORK = auto()
     """The object whose call runs the steps with all threads."""
+    POOL = auto()
+    """Address of the control block of the pool whose threads may be awake; this and the next six for `Mode.AWAKE`."""
+    THREADS = auto()
+    START = auto()
+    """Address of the runtime's function of this name, as the next."""
+    FINISH = auto()
+    STEPS = auto()
+    """Address of the steps as the runtime reads them."""
+    TABLE = auto()
+    STATE = auto()
 
 
 class Mode(IntEnum):
@@ -51,6 +61,8 @@ class Mode(IntEnum):
 
     TINY = 0
     """The caller; the interpreter's lock is held."""
+    AWAKE = auto()
+    """The caller with the threads that are awake, if there are any and the pool is free; the lock is held."""
     ALONE = auto()
     """The caller; the lock is released."""
     SHARED = auto()

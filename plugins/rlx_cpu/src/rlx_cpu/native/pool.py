@@ -7,6 +7,9 @@ its processor, costs the part it has in hand and no more. A step is over when it
 computes does not depend on that. A worker that waited too long marks itself parked and returns to Python, where it sleeps on a
 lock that the next run releases: no system call is made while runs follow one another, and none that only one platform has.
 
+Entries of small programs share with whoever is awake, from native code and with the interpreter's lock held
+(`entry_code.py`): nobody can begin a run meanwhile, so that one word says whether the pool is free.
+
 A pool serves one run at a time. A caller who finds it busy (another thread, or a run inside a run) does the whole work
 itself; results are the same. In a forked child the workers are gone, so the pools are forgotten and made anew.
 """
@@ -19,19 +22,46 @@ import threading
 
 import numpy as np
 
-from rlx_cpu.native.pool_code import HOME, LINE, RECORD_WORDS, STATE_BYTES, STEP_WORDS, WORKERS, can_record, runtime
+from rlx_cpu.native.pool_code import (
+    BUSY,
+    HOME,
+    LINE,
+    RECORD_WORDS,
+    STATE_BYTES,
+    STEP_WORDS,
+    WORKERS,
+    can_record,
+    runtime,
+)
 
-__all__ = ["RECORD_WORDS", "STEP_WORDS", "Pool", "can_record", "pool_for", "run_alone", "runtime"]
+__all__ = [
+    "RECORD_WORDS",
+    "STEP_WORDS",
+    "Pool",
+    "can_record",
+    "control_block",
+    "control_for",
+    "pool_for",
+    "run_alone",
+    "runtime",
+    "state_words",
+]
 
 
 class Pool:
-    """`size` threads, the caller included."""
+    """`size` threads, the caller included.
 
-    def __init__(self, size: int, spin_us: int) -> None:
+    Args:
+        size: How many.
+        spin_us: How long a worker waits for a run before it parks.
+        control: A block of `control_block(size)` that others know already.
+    """
+
+    def __init__(self, size: int, spin_us: int, control: np.ndarray | None = None) -> None:
         assert size > 1, "one thread needs no pool"
         self.size = size
         self._busy = threading.Lock()
-        self._control = _aligned_words(WORKERS + LINE * size)
+        self._control = control_block(size) if control is None else control
         self._homes = self._control[(WORKERS + HOME) // 8 :: LINE // 8]
         self._homes[:] = -1
         self._state = _aligned_words(STATE_BYTES * 256)
@@ -41,6 +71,7 @@ class Pool:
         turns = max(1, int(spin_us * self._runtime.pauses_per_us))
         for tid in range(1, size):
             threading.Thread(target=self._work, args=(tid, turns), name=f"rlx-cpu-{tid}", daemon=True).start()
+        self._control[BUSY // 8] = 0
 
     def _work(self, tid: int, turns: int) -> None:
         work, control, seen = self._runtime.work, self._control.ctypes.data, 0
@@ -59,6 +90,7 @@ class Pool:
             run_alone(steps, count, table, record)
             return
         try:
+            self._control[BUSY // 8] = 1
             if count * STATE_BYTES > self._state.nbytes:
                 self._state = _aligned_words(2 * count * STATE_BYTES)
             runtime, control = self._runtime, self._control.ctypes.data
@@ -67,6 +99,7 @@ class Pool:
                     self._wake(tid)
             runtime.finish(control, steps, count, table, record, self.size)
         finally:
+            self._control[BUSY // 8] = 0
             self._busy.release()
 
     def _wake(self, tid: int) -> None:
@@ -104,10 +137,28 @@ def _aligned_words(nbytes: int) -> np.ndarray:
     return raw[start : start + nbytes].view(np.int64)
 
 
+def control_block(size: int) -> np.ndarray:
+    """The words that a pool's threads share, busy until there are threads."""
+    words = _aligned_words(WORKERS + LINE * size)
+    words[BUSY // 8] = 1
+    return words
+
+
+def state_words(count: int) -> np.ndarray:
+    """Room for the state of so many steps."""
+    return _aligned_words(STATE_BYTES * count)
+
+
 _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
 
 _pools: dict[tuple[int, int], Pool] = {}
+_controls: dict[tuple[int, int], np.ndarray] = {}
 _pools_lock = threading.Lock()
+
+
+def control_for(size: int, spin_us: int) -> np.ndarray:
+    """The control block of `pool_for(size, spin_us)`, whether that exists by now or not."""
+    return _controls.setdefault((size, spin_us), control_block(size))
 
 
 def pool_for(size: int, spin_us: int) -> Pool:
@@ -118,7 +169,7 @@ def pool_for(size: int, spin_us: int) -> Pool:
         with _pools_lock:
             found = _pools.get(key)
             if found is None:
-                found = _pools[key] = Pool(size, spin_us)
+                found = _pools[key] = Pool(size, spin_us, control_for(size, spin_us))
     return found
 
 
@@ -126,6 +177,9 @@ def _forget() -> None:
     """Start over in a forked child: it has the pools' memory and none of their threads."""
     global _pools_lock
     _pools_lock = threading.Lock()
+    for control in _controls.values():
+        control[BUSY // 8] = 1  # entries made before know it, and nobody would come
+    _controls.clear()
     _pools.clear()
 
 

@@ -18,7 +18,18 @@ from rlx_cpu.native.isa import Isa, host_isa
 from rlx_cpu.native.jit import Code, compile_named, new_module
 from rlx_cpu.native.library import addresses
 
-__all__ = ["HOME", "LINE", "RECORD_WORDS", "STATE_BYTES", "STEP_WORDS", "WORKERS", "Runtime", "can_record", "runtime"]
+__all__ = [
+    "BUSY",
+    "HOME",
+    "LINE",
+    "RECORD_WORDS",
+    "STATE_BYTES",
+    "STEP_WORDS",
+    "WORKERS",
+    "Runtime",
+    "can_record",
+    "runtime",
+]
 
 STEP_WORDS: Final = 4
 """Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and whether all threads
@@ -31,6 +42,8 @@ none), when it went on after the barrier."""
 # Byte offsets in the control block; what different threads write is a cache line apart.
 _GENERATION, _GATE, _JOB, WORKERS = 0, 128, 256, 384
 _STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
+BUSY = 64
+"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads. Written and read under the interpreter's lock."""
 LINE = 64
 HOME = 8
 """In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
@@ -56,6 +69,7 @@ class Runtime:
     def __init__(self, code: Code) -> None:
         word = ctypes.c_int64
         self._code = code
+        self.address = code.address
         self.drive = ctypes.CFUNCTYPE(None, *[word] * 7)(code.address("drive"))
         self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
         self.start = ctypes.CFUNCTYPE(word, *[word] * 7)(code.address("start"))

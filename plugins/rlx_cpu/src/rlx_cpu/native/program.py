@@ -22,12 +22,21 @@ from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.entry import Entry, build
+from rlx_cpu.native.entry import Awake, Entry, build
 from rlx_cpu.native.entry_words import Mode
-from rlx_cpu.native.pool import RECORD_WORDS, STEP_WORDS, can_record, pool_for, run_alone
+from rlx_cpu.native.pool import (
+    RECORD_WORDS,
+    STEP_WORDS,
+    can_record,
+    control_for,
+    pool_for,
+    run_alone,
+    runtime,
+    state_words,
+)
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
-from rlx_cpu.native.work import ALONE_US, HELD_US, takes_longer
+from rlx_cpu.native.work import ALONE_US, AWAKE_US, HELD_US, takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
 from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
@@ -42,6 +51,8 @@ class Run:
     words: np.ndarray
     steps: tuple[Step, ...]
     uses_threads: bool
+    has_threaded: bool
+    """Whether threads can share a step, be it worth it or not."""
 
     @property
     def count(self) -> int:
@@ -170,8 +181,9 @@ class NativeProgram(Program):
             following = phases[i + 1][0].emitted.uses_threads if i + 1 < len(phases) else True
             parts = (0 if before else 1) if is_serial else max(each.emitted.parts, threads)
             words[i] = code.address(name), 8 * each.first, parts, following or not is_serial
-        uses_threads = any(s.emitted.uses_threads for s in steps) and takes_longer((s.step for s in steps), ALONE_US)
-        return Run(words, tuple(each.step for each, _ in phases), uses_threads)
+        has_threaded = any(s.emitted.uses_threads for s in steps)
+        uses_threads = has_threaded and takes_longer((s.step for s in steps), ALONE_US)
+        return Run(words, tuple(each.step for each, _ in phases), uses_threads, has_threaded)
 
     def _addresses(self) -> tuple[list[tuple[int, int, int]], dict[int, tuple[np.ndarray, np.ndarray]]]:
         """(word, place of the root, byte offset) of what is filled in once; and per place of what each run brings."""
@@ -215,16 +227,28 @@ class NativeProgram(Program):
             for run in runs:
                 self._steps(run, table, None)
 
+        mode = self._mode(runs)
         return Entry(
-            ends.inputs, ends.outputs, calls, self._mode(runs), work, lambda: self._raise(table), table.status, ends.copies,
-            keeps=(frame, table, self.compiled, ends),
+            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies,
+            keeps=(frame, table, self.compiled, ends, runs),
+            awake=self._awake(runs[0], base) if mode is Mode.AWAKE else None,
         )  # fmt: skip
 
     def _mode(self, runs: Sequence[Run]) -> Mode:
         if any(run.uses_threads for run in runs) and self.compiled.settings.threads > 1:
             return Mode.SHARED
         steps = [step for run in runs for step in dict.fromkeys(run.steps)]
-        return Mode.ALONE if takes_longer(steps, HELD_US) else Mode.TINY
+        if takes_longer(steps, HELD_US):
+            return Mode.ALONE
+        can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
+        return Mode.AWAKE if can_share and takes_longer(steps, AWAKE_US) else Mode.TINY
+
+    def _awake(self, run: Run, table: int) -> Awake:
+        settings, address = self.compiled.settings, runtime().address
+        return Awake(
+            control_for(settings.threads, settings.spin_us), settings.threads, address("start"), address("finish"),
+            run.words.ctypes.data, table, state_words(run.count),
+        )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- running
 

@@ -14,10 +14,13 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_cpu.native import functions
 
-__all__ = ["ALONE_US", "HELD_US", "estimated_us", "takes_longer"]
+__all__ = ["ALONE_US", "AWAKE_US", "HELD_US", "estimated_us", "takes_longer"]
 
 ALONE_US: Final = 25.0
 """Programs that take less are run by their caller alone."""
+
+AWAKE_US: Final = 8.0
+"""Programs that take less are run alone even if other threads are awake: they would gain a tenth, or nothing."""
 
 HELD_US: Final = 25.0
 """Programs that take less keep the interpreter's lock: nobody waits long for it, and giving it up may cost a switch."""
