@@ -16,9 +16,10 @@ from rlx_core.errors import ConfigError, FormatError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
-from rlx_core.pipeline.compile import Compiled, compile_graph, find_target, with_contributed_kernels
+from rlx_core.pipeline.compile import Compiled, compile_graph
 from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.runtime.files import save
 
 __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]

@@ -12,11 +12,11 @@ from attrs import evolve
 
 from rlx_core.cli.session import Session
 from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.compile import find_target, with_contributed_kernels
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.config_reading import load_config
 from rlx_core.pipeline.plan import Plan, resolve_plan
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
+from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import Registry
 
 __all__ = ["configuration_of", "plan", "target_of"]

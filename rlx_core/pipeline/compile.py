@@ -11,44 +11,41 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import attrs
 import numpy as np
 from attrs import evolve, field, frozen
 
-from rlx_core.errors import DeviceError, FormatError
+from rlx_core.errors import FormatError
 from rlx_core.hooks import API_VERSION
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.fingerprint import fingerprint
-from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
+from rlx_core.ir.graph import Graph, leaf_name, nested_graphs, ops_inside
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.serialize import load_plan, save
 from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
-from rlx_core.pipeline.config import Configuration, MemoryConfig, PluginConfig, PrintingConfig
+from rlx_core.pipeline.config import Configuration, MemoryConfig, PluginConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config
 from rlx_core.pipeline.events import Events
-from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.report import Report
-from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with
-from rlx_core.plugins.conditions import TARGET
+from rlx_core.pipeline.showing import show, watch_for
+from rlx_core.pipeline.targets import find_target, with_contributed_kernels
+from rlx_core.plugins import PluginHost, PluginPolicy, Registry, default_host, host_with, package_of, stamp_of
 
-if (
-    TYPE_CHECKING
-):  # what follows is imported where something has to be compiled; a program from the cache needs none of it
+if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
     from rlx_core.passes.fusion_report import FusionReport
-    from rlx_core.passes.runner import PassRun, Watch
+    from rlx_core.passes.runner import PassRun
     from rlx_core.pipeline.dispatch import DispatchReport
     from rlx_core.pipeline.lower import PlanOptions
     from rlx_core.pipeline.plan import Plan
 
-__all__ = ["Compiled", "Config", "ProgramCache", "compile_graph", "find_target"]
+__all__ = ["Compiled", "Config", "ProgramCache", "compile_graph"]
 
 Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
@@ -159,8 +156,12 @@ def compile_graph(
 def find_or_compile(
     job: Job, cache: Callable[[Configuration], ProgramCache] | None
 ) -> tuple[Compiled, Literal["compiled", "memory", "disk"]]:
-    """The result of a job, and where it came from; a new one is kept in the cache."""
-    if cache is None:
+    """The result of a job, and where it came from; a new one is kept in the cache.
+
+    Nothing is kept of a program with ops from a lone file or a notebook: they may mean something else the next time. What
+    other plugins without a stamp have a say in is kept for this process.
+    """
+    if cache is None or job.has_nameless_ops:
         return job.compile(), "compiled"
     source: Literal["compiled", "memory", "disk"] = "memory"
 
@@ -176,7 +177,10 @@ def find_or_compile(
         return job.restore(data)
 
     kept = cache(job.configuration)
-    found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
+    if job.stamp is None:
+        found = kept.get_or_compile(job.key, compile_now)
+    else:
+        found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
     return evolve(found, objects=kept.objects), source
@@ -221,14 +225,28 @@ class Job:
         return resolve_plan(self.configuration, self.registry, self.target)
 
     @cached_property
+    def packages(self) -> frozenset[str]:
+        """The packages of the program's ops: what they decompose into is their code's, whether a plugin offers them or not."""
+        return frozenset(package_of(type(op)) for op in ops_inside(self.graph))
+
+    @cached_property
+    def has_nameless_ops(self) -> bool:
+        """Whether there is an op whose code has no stamp."""
+        return stamp_of(self.packages) is None
+
+    @cached_property
+    def stamp(self) -> str | None:
+        """What stands for all code that has a say in the result; `None` where some of it has no stamp."""
+        return self.host.stamp(self.packages)
+
+    @cached_property
     def key(self) -> str:
         """Hex digest of all of it: the name of the result in caches.
 
         What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
         it resolved to find out.
         """
-        stamp = self.host.stamp()
-        resolved = {"plan": self.plan.hash} if stamp is None else {"plugins": stamp, **settled(self)}
+        resolved = {"plan": self.plan.hash} if self.stamp is None else {"plugins": self.stamp, **settled(self)}
         return fingerprint(
             self.graph,
             context={
@@ -386,44 +404,6 @@ def plan_options(memory: MemoryConfig) -> PlanOptions:
     return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
 
 
-def watch_for(printing: PrintingConfig, events: Events) -> Watch:
-    """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
-    from rlx_core.ir.text import print_graph
-    from rlx_core.passes.runner import Watch
-
-    def show_graph(heading: str, graph: Graph) -> None:
-        print(f"== {heading}\n{print_graph(graph)}")
-
-    return Watch(
-        listeners=(events.on_pass,), show=show_graph, before=frozenset(printing.before), after=frozenset(printing.after)
-    )
-
-
-def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
-    """Print what the configuration asks to see of a compilation."""
-    if printing.verbose:
-        for done in compiled.report.passes:
-            print(f"{done.name:<28} {done.seconds * 1e3:8.2f} ms  {done.nodes_before} -> {done.nodes_after} nodes")
-        print(compiled.report)
-    if printing.dispatch_report:
-        print(compiled.report.dispatch)
-    if printing.fusion_report and compiled.report.fusion is not None:
-        print(compiled.report.fusion)
-    if printing.ir_dump:
-        dump(compiled, Path(printing.ir_dump))
-    return compiled
-
-
-def dump(compiled: Compiled, directory: Path) -> None:
-    """Write the program as it is after the passes, and its plan, under its name."""
-    from rlx_core.ir.text import print_graph
-    from rlx_core.ir.text_lir import print_lir
-
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{compiled.report.name}.mir.txt").write_text(print_graph(compiled.lir.graph))
-    (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))
-
-
 def as_tables(value: Any) -> Any:
     """Records, however deep in tables and sequences, as tables."""
     if attrs.has(type(value)):
@@ -437,46 +417,3 @@ def domains_of(graph: Graph) -> set[str]:
     """The domains of all ops, nested graphs included."""
     found = {node.op.name.partition(".")[0] for node in graph.nodes}
     return found.union(*(domains_of(g) for node in graph.nodes for g in nested_graphs(node.op).values()))
-
-
-def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Registry]:
-    """The backend of a target, and the registry with everybody who extends it.
-
-    Raises:
-        DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
-    """
-    if wanted is None:
-        registry = host.activate_for(TARGET)
-        wanted = preferred_target(registry if registry.backends else host.activate_all())
-    backend = host.load("backends", wanted)
-    registry = host.activate_for_compile(wanted)
-    return wanted, backend() if isinstance(backend, type) else backend, registry
-
-
-def preferred_target(registry: Registry) -> str:
-    """The available target of the highest priority; among equals the first by name.
-
-    Plugins that wait for the condition `target` offer theirs as a default. The others are considered only if nobody does:
-    which of them are active depends on what else the process did, and the choice must not.
-
-    Raises:
-        DeviceError: No backend is installed.
-    """
-    if not registry.backends:
-        raise DeviceError("target: no backend is installed", hint="pip install rlx-cpu; `rlx doctor` says more")
-    offered = [s for s in registry.backends.values() if TARGET in registry.claims["backends", s.name].entry.when]
-    return min(offered or registry.backends.values(), key=lambda spec: (-spec.priority, spec.name)).name
-
-
-def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
-    """The target with the kernels that other plugins bring for it, in a table of its own."""
-    specs = registry.kernels_for(name)
-    if not specs:
-        return target
-
-    def fill(table: KernelTable) -> None:
-        table.merge(target.kernels)
-        for spec in specs:
-            table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
-
-    return evolve(target, kernels=KernelTable(name, fill=fill))

@@ -14,7 +14,7 @@ from rlx_core.plugins.index import Index, cache_directory, installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.plugins.registry import Override, Refusal, Registry
-from rlx_core.plugins.stamp import stamp_of
+from rlx_core.plugins.stamp import package_of, stamp_of
 from rlx_core.plugins.states import Failure, PluginStatus, Provenance, State, Verdict
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "host_with",
     "installed_plugins",
     "named_entry",
+    "package_of",
     "set_default_host",
     "stamp_of",
 ]

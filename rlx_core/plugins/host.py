@@ -121,15 +121,18 @@ class PluginHost:
             self._activate(self.entries)
             return self.registry()
 
-    def stamp(self) -> str | None:
+    def stamp(self, packages: Iterable[str] = ()) -> str | None:
         """What stands for the active plugins in the key of a cache: who they are, and the state of their code.
 
         `None` where that cannot be known without running them: for a plugin that is an object or a lone file.
+
+        Args:
+            packages: Further top-level packages whose code counts.
         """
         with self._lock:
             registry = self.registry()
             active = [entry for entry in self.entries if entry.key in self._collected]
-        code = stamp_of(packages_of(active))
+        code = stamp_of((*packages_of(active), *packages))
         return None if code is None else sha256([registry.hash, code])
 
     def survey(self, load: bool = True) -> list[PluginStatus]:

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from rlx_core.plugins.entry import Origin, PluginEntry
 
-__all__ = ["package_stamp", "packages_of", "stamp_of"]
+__all__ = ["package_of", "package_stamp", "packages_of", "stamp_of"]
 
 IGNORED = frozenset({"__pycache__"})
 
@@ -59,6 +59,11 @@ def files_in(folder: str) -> Iterator[tuple[str, int, int]]:
             else:
                 found = entry.stat()
                 yield entry.path, found.st_size, found.st_mtime_ns
+
+
+def package_of(defined: type) -> str:
+    """The top-level package that a class is defined in."""
+    return defined.__module__.partition(".")[0]
 
 
 def packages_of(entries: Iterable[PluginEntry]) -> Iterator[str]:

@@ -1,16 +1,15 @@
 """Compiled programs kept for the next call and the next process.
 
-Two layers under one key: a cache of the last used in memory, and files on disk. The key says everything that may change
-the result, so an entry is never stale; it can only be missing or damaged, and both mean "compile again".
+Two layers under one key: a cache of the last used in memory, and files on disk. The key (`pipeline.compile.Job.key`) says
+everything that may change the result, so an entry is never stale; it can only be missing or damaged, and both mean
+"compile again".
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,41 +19,9 @@ from rlx_core.pipeline.config import CacheConfig, Configuration
 from rlx_core.pipeline.lru import LruCache
 from rlx_core.runtime.disk import DiskCache, cache_directory
 
-__all__ = ["CompileCache", "cache_key", "default_cache"]
+__all__ = ["CompileCache", "default_cache"]
 
 T = TypeVar("T")
-
-
-def cache_key(fingerprint: str, options: Mapping[str, object], device: str, binding: str = "") -> str:
-    """The name of a compiled program: a hex digest of the program, how and for what it is compiled, and its sizes.
-
-    Args:
-        fingerprint: The program's.
-        options: What the compiler was asked for: numbers, strings, booleans, and lists and mappings of them.
-        device: The device, with every property of it that changes code.
-        binding: Sizes of symbols, as `binding_key` spells them.
-
-    Raises:
-        CacheError: An option is none of these; its text would not tell two values apart.
-    """
-    try:
-        text = json.dumps(
-            {"program": fingerprint, "options": options, "device": device, "binding": binding},
-            sort_keys=True,
-            separators=(",", ":"),
-            default=_as_json,
-        )
-    except TypeError as error:
-        raise CacheError(f"cache: the options cannot be part of a key ({error})") from None
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _as_json(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return {"set": sorted(json.dumps(v, sort_keys=True, default=_as_json) for v in value)}
-    raise TypeError(f"{value!r} is a {type(value).__name__}")
 
 
 class CompileCache:
@@ -82,7 +49,7 @@ class CompileCache:
         """The program for `key`: from memory, else read from disk, else compiled and kept in both.
 
         Args:
-            key: From `cache_key`.
+            key: What names it: a digest, 64 hex digits.
             compile: Makes the program; what it raises is raised here, and nothing is kept.
             to_bytes, from_bytes: How it is written and read; without them it stays in memory only. Whatever `from_bytes`
                 raises counts as damage: the entry is dropped and the program compiled.

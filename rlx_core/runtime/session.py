@@ -19,7 +19,8 @@ from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
-from rlx_core.pipeline.compile import compile_graph, find_target
+from rlx_core.pipeline.compile import compile_graph
+from rlx_core.pipeline.targets import find_target
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable

@@ -66,6 +66,23 @@ CPU_WAYS = (
 """How programs are tried on the target `cpu`. Without passes NumPy runs all of them and native code every fourth."""
 
 
+class Objects:
+    """Machine code by key while one program is tried, so that ways which differ only in running share it."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self._entries.get(key)
+
+    def put(self, key: str, payload: bytes) -> bool:
+        self._entries[key] = payload
+        return True
+
+    def drop(self, key: str, reason: str) -> None:
+        self._entries.pop(key, None)
+
+
 def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
     """The outputs of a compiled program on copies of its arrays."""
     executable = Executable(compiled)
@@ -76,7 +93,8 @@ def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
 def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None) -> Compiled:
     """A program compiled one way; the configuration file is read once for all programs."""
     plugins, configuration = configured(way, host)
-    return compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
+    made = compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
+    return evolve(made, objects=Objects())
 
 
 def repeated(compiled: Compiled, way: Way) -> Compiled:

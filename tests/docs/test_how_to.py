@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 
 import pytest
+
+HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("rlx_cpu", "llvmlite"))
 
 
 @pytest.mark.parametrize("page", ["add-an-op", "add-a-pass", "add-a-backend"])
 def test_the_page_prints_what_it_shows(run_page: Callable[[str], None], page: str) -> None:
     run_page(f"how-to/{page}.md")
+
+
+@pytest.mark.skipif(not HAS_NATIVE_CODE, reason="the page is about native code")
+def test_a_native_kernel_is_added_as_the_page_says(run_page: Callable[[str], None]) -> None:
+    run_page("how-to/add-a-native-kernel.md")

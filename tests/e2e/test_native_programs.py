@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 import rlx_core as rlx
@@ -17,6 +18,8 @@ from rlx_core.ops.dynamic import dynamic_update_slice
 from rlx_core.plugins import PluginHost
 
 pytest.importorskip("llvmlite")
+
+from rlx_cpu.native.sharing import everything_is_shared
 
 HOST = PluginHost([rlx_cpu.plugin])
 CONFIG = {"layer_norm_eps": 1e-12, "num_attention_heads": 4, "num_hidden_layers": 2}
@@ -108,12 +111,37 @@ def decoding(patch: pytest.MonkeyPatch) -> Program:
     return step, (params, cache, np.array([[7]]), np.array(3)), ("cache",)
 
 
-@pytest.mark.parametrize("program", [gpt, mlp, sentences, decoding], ids=lambda p: p.__name__)
+EVERY_PROGRAM = pytest.mark.parametrize("program", [gpt, mlp, sentences, decoding], ids=lambda p: p.__name__)
+
+
+@EVERY_PROGRAM
 def test_every_step_is_native(program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch) -> None:
     function, arguments, donated = program(monkeypatch)
     compiled = rlx.jit(function, donate=donated, host=HOST, target="cpu")
-    compiled(*arguments)
+    with everything_is_shared():  # so that the test below finds the code that it needs
+        compiled(*arguments)
     (executable,) = compiled.executables
 
     left = [f"{s.kernel}({s.node.op.name})" for s in executable.lir.steps if not s.kernel.startswith("native_")]
     assert left == []
+
+
+@EVERY_PROGRAM
+def test_every_program_keeps_to_its_own_memory(
+    program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bits are those of a plain run where freed memory is NaN and canaries lie between all slots, on one thread and on three."""
+    function, arguments, donated = program(monkeypatch)
+
+    def bits(**options: Any) -> list[bytes]:
+        compiled = rlx.jit(function, donate=donated, host=HOST, target="cpu", config={"options": options})
+        found = []
+        for _ in range(2):  # the second run starts from what the first one left in the arena
+            fed = optree.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, arguments)
+            found += [np.asarray(x).tobytes() for x in optree.tree_leaves(compiled(*fed))]
+        return found
+
+    with everything_is_shared():
+        plain = bits(**{"cpu.threads": 1})
+        for threads in (1, 3):
+            assert bits(**{"cpu.poison": True, "cpu.threads": threads}) == plain

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rlx_core.errors import CacheError, FormatError
-from rlx_core.runtime.cache import CompileCache, cache_key
+from rlx_core.runtime.cache import CompileCache
 from rlx_core.runtime.disk import DiskCache, cache_directory
 
 KEY = hashlib.sha256(b"a program").hexdigest()
@@ -30,33 +30,6 @@ def disk(tmp_path: Path) -> DiskCache:
 
 def entry(disk: DiskCache, key: str = KEY) -> Path:
     return disk.directory / f"{key}.rlx"
-
-
-# ---------------------------------------------------------------------------------------------- keys
-
-
-def test_every_part_of_the_key_alone_makes_another_key():
-    base = {"fingerprint": "f", "options": {"level": 1}, "device": "cpu", "binding": "SEQ=8"}
-    variants = [
-        base,
-        {**base, "fingerprint": "g"},
-        {**base, "options": {"level": 2}},
-        {**base, "options": {"level": "1"}},
-        {**base, "options": {"level": 1, "more": []}},
-        {**base, "device": "cpu avx512"},
-        {**base, "binding": "SEQ=16"},
-    ]
-
-    assert len({cache_key(**v) for v in variants}) == len(variants)
-
-
-def test_a_key_does_not_depend_on_the_order_of_options():
-    assert cache_key("f", {"a": 1, "b": {"x", "y"}}, "cpu") == cache_key("f", {"b": {"y", "x"}, "a": 1}, "cpu")
-
-
-def test_an_option_without_a_canonical_form_is_refused():
-    with pytest.raises(CacheError, match="cannot be part of a key"):
-        cache_key("f", {"callback": print}, "cpu")
 
 
 # -------------------------------------------------------------------------------------------- entries

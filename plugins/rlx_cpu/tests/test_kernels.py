@@ -1,16 +1,21 @@
 """Every kernel of the table, on the samples that every op brings along, against the float64 interpreter.
 
 The error model is that of `rlx_core.testing.yardstick`: a few times the error of the same program in NumPy, and a few ulp.
+The samples of one op are one program, so that they are compiled together; each is judged by its own yardstick.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx_cpu.plugin
-from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.graph import Builder, Graph, as_results, building
+from rlx_core.ir.op import operand_names
 from rlx_core.ops import standard_ops
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost
@@ -18,35 +23,69 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.yardstick import yardstick
 from rlx_cpu.kernels import kernels
+from rlx_cpu.native.isa import available
+from rlx_cpu.native.sharing import everything_is_shared
 
 HOST = PluginHost([rlx_cpu.plugin])
-TIERS = ("native", "numpy")
-
 CASES = [p for p in programs(standard_ops()) if p.is_static]
 
 NOT_REACHED_BY_SAMPLES: dict[str, str] = {}
 """Kernel → why no sample of any op reaches it."""
 
+TOGETHER = 40  # samples: what fails is found in a program that can still be read
 
-def compiled(program: Program, tier: str) -> Executable:
+
+def batches() -> Iterator[list[Program]]:
+    """The samples of each op, in groups."""
+    for op in standard_ops():
+        found = [p for p in CASES if p.op is op]
+        for first in range(0, len(found), TOGETHER):
+            yield found[first : first + TOGETHER]
+
+
+BATCHES = list(batches())
+
+
+def together(samples: Sequence[Program]) -> Graph:
+    """One program that calls the op once for each sample."""
+    builder = Builder("law")
+    results: list[Any] = []
+    with building(builder):
+        for number, program in enumerate(samples):
+            case = program.case
+            names = operand_names(case.op, len(case.sample.types))
+            operands = [
+                None if t is None else builder.input(f"s{number}_{n}", t)
+                for n, t in zip(names, case.sample.types, strict=True)
+            ]
+            results += as_results(case.op(**case.sample.attributes)(*operands))
+    return builder.finish(results)
+
+
+WAYS = {isa.name: {"cpu.isa": isa.name, "cpu.threads": 2} for isa in available()} | {"numpy": {"cpu.tier": "numpy"}}
+"""The NumPy tier, and native code on every instruction set that this machine has, narrower ones forced."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", range(len(BATCHES)), ids=lambda n: f"{BATCHES[n][0].op.name}-{n}")
+def test_every_sample_agrees_with_the_interpreter_whatever_the_strides(number: int, way: str) -> None:
+    samples = BATCHES[number]
+    drawn = [dict(zip(p.graph.input_types, p.draw(), strict=True)) for p in samples]
+    fed = {f"s{i}_{name}": array for i, arrays in enumerate(drawn) for name, array in arrays.items()}
     # No rewriting, so that each op meets its own kernel.
-    config = {"use": "none", "options": {"cpu.tier": tier}}
-    return Executable(compile_graph(program.graph, target="cpu", host=HOST, config=config))
+    config = {"use": "none", "options": WAYS[way]}
+    with everything_is_shared() if way != "numpy" else nullcontext():
+        executable = Executable(compile_graph(together(samples), target="cpu", host=HOST, config=config))
+        results = executable.run(fed)
 
+    found = iter(results)
+    for program, arrays in zip(samples, drawn, strict=True):
+        own = [next(found) for _ in program.graph.outputs]
+        wrong = yardstick(program.graph, arrays).complaint(own)  # dtypes and shapes as well
+        assert wrong is None, f"{program}: {wrong}"
 
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("program", CASES, ids=str)
-def test_every_sample_agrees_with_the_interpreter_whatever_the_strides(program: Program, tier: str) -> None:
-    arrays = program.draw()
-    executable = compiled(program, tier)
-    found = executable.run(dict(zip(program.graph.input_types, arrays, strict=True)))
-
-    for array, output in zip(found, program.graph.outputs, strict=True):
-        assert TensorType(dtype(array.dtype), array.shape) == output.type
-    assert yardstick(program.graph, dict(zip(program.graph.input_types, arrays, strict=True))).complaint(found) is None
-
-    again = executable.run(dict(zip(program.graph.input_types, map(strided, arrays), strict=True)))
-    for a, b in zip(again, found, strict=True):
+    again = executable.run({name: strided(array) for name, array in fed.items()})
+    for a, b in zip(again, results, strict=True):
         np.testing.assert_array_equal(a, b)
 
 

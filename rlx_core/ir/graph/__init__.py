@@ -6,7 +6,7 @@ HIR and MIR share this structure: a HIR graph is one in which some ops are block
 
 from rlx_core.ir.graph.builder import Builder, ambient_builder, as_results, building, decomposition, infer
 from rlx_core.ir.graph.leaves import Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import Graph, ValueMap, leaf_name, nested_graphs
+from rlx_core.ir.graph.program import Graph, ValueMap, leaf_name, nested_graphs, ops_inside
 from rlx_core.ir.graph.values import OPERATORS, Node, Value, operator
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "literal",
     "nested_graphs",
     "operator",
+    "ops_inside",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+import attrs
 from attrs import frozen
 
 from rlx_core.errors import UnknownNameError, nearest
@@ -15,7 +16,7 @@ from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs"]
+__all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside"]
 
 ValueMap = Mapping[Value, Value]
 """Old value → new value, which every transformation returns."""
@@ -127,3 +128,20 @@ def leaf_name(value: Value) -> str:
 def nested_graphs(op: Op) -> dict[str, Graph]:
     """The graphs among an op's attributes, by attribute name."""
     return {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
+
+
+def ops_inside(value: Any) -> Iterator[Op]:
+    """A graph's ops, and all ops among their attributes: in nested graphs, in records, in tuples."""
+    if isinstance(value, Op):
+        yield value
+        for attribute in value.attributes().values():
+            yield from ops_inside(attribute)
+    elif isinstance(value, Graph):
+        for node in value.nodes:
+            yield from ops_inside(node.op)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from ops_inside(each)
+    elif attrs.has(type(value)):
+        for each in attrs.asdict(value, recurse=False).values():
+            yield from ops_inside(each)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_cpu.native.attention import attention
 from rlx_cpu.native.attention_backward import attention_backward
@@ -17,20 +18,39 @@ from .harness import kernel
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 
 
+BF16 = dtype("bf16").numpy
+EVERY_FLOAT = pytest.mark.parametrize("of", [np.float32, np.float64, np.float16, BF16], ids=lambda of: np.dtype(of).name)
+
+
+def in_registers(*arrays: np.ndarray | None) -> list[np.ndarray | None]:
+    """What kernels compute with: halves are f32."""
+    return [x if x is None or x.dtype == bool else x.astype(dtype(x.dtype).accumulator.numpy) for x in arrays]
+
+
+def rounding(of: Any, exact: np.ndarray) -> np.ndarray:
+    """What storing a result in halves may cost: half an ulp, of the smallest normal number at least; nothing for floats."""
+    kind = dtype(of)
+    if not kind.is_narrow:
+        return np.zeros(exact.shape)
+    unit, least = {"f16": (2.0**-11, 2.0**-14), "bf16": (2.0**-8, 2.0**-126)}[kind.name]
+    return unit * (1 + 2.0**-8) * np.maximum(np.abs(exact), least)
+
+
 def check(isa: Isa, op: Attention, *operands: np.ndarray | None) -> np.ndarray:
     """The kernel's result, after comparing it with the op's meaning in float64."""
     wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in operands]
     with np.errstate(all="ignore"):
         exact = np.asarray(op(*wide))
-        single = np.asarray(op(*operands))
+        single = np.asarray(op(*in_registers(*operands)))
     made = kernel(attention, op, operands, isa)
     (found,) = made(*operands)
     assert found.shape == exact.shape
     assert np.array_equal(np.isnan(found), np.isnan(exact))
     scale = np.nanmax(np.abs(exact), initial=0.0)
     # Four times NumPy's error, and 16 ulp: weights, their total and the sum over values are each a few ulp off.
-    bound = 4 * np.nanmax(np.abs(single - exact), initial=0.0) + 16 * np.finfo(found.dtype).eps * max(scale, 1.0)
-    assert np.nanmax(np.abs(found - exact), initial=0.0) <= bound
+    bound = 4 * np.nanmax(np.abs(single - exact), initial=0.0) + 16 * np.finfo(single.dtype).eps * max(scale, 1.0)
+    error = np.abs(found.astype(exact.dtype) - exact)
+    assert np.nanmax(error - rounding(found.dtype, exact), initial=0.0) <= bound
     for threads in (2, 3):
         assert np.array_equal(made(*operands, threads=threads)[0], found, equal_nan=True), "threads change no bit"
     return found
@@ -59,7 +79,7 @@ def operands(
 
 @EVERY_ISA
 @pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
-@pytest.mark.parametrize("of", [np.float32, np.float64])
+@EVERY_FLOAT
 def test_every_layout_agrees_with_float64(isa: Isa, layout: str, of: Any) -> None:
     op = Attention(num_heads=3, head_dim=8, layout=layout)
     check(isa, op, *operands(op, 2, 17, 33, of=of))
@@ -163,6 +183,22 @@ def test_a_few_queries_read_keys_where_they_lie(isa: Isa, queries: int, features
 
 
 @EVERY_ISA
+@pytest.mark.parametrize("of", [np.float16, BF16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("queries", [1, 12, 70])
+def test_halves_are_widened_masked_and_rounded_once(isa: Isa, of: Any, queries: int) -> None:
+    """Few queries and many, several blocks of keys, strided operands, masks and biases of either width."""
+    rng = np.random.default_rng(5)
+    op = Attention(num_heads=4, num_kv_heads=2, head_dim=8, mask_kind="causal", attn_logit_softcap=1.5, empty_row="uniform")
+    q = rng.standard_normal((2, queries, 32)).astype(of)
+    packed = rng.standard_normal((2, 1100, 32)).astype(of)
+    mask = rng.random((2, 1, queries, 1100)).astype(of)
+    bias = rng.standard_normal((4, 1, 1100)).astype(np.float32 if queries == 12 else of)
+    check(isa, op, q, packed[..., :16], packed[..., 16:], mask, bias)
+    apart = np.repeat(packed, 2, axis=-1)[..., ::2]
+    check(isa, op, q, apart[..., :16], apart[..., 16:], mask >= 0.5)
+
+
+@EVERY_ISA
 @pytest.mark.parametrize("kv_heads", [1, 2, 6])
 def test_heads_share_keys_in_groups(isa: Isa, kv_heads: int) -> None:
     op = Attention(num_heads=6, num_kv_heads=kv_heads, head_dim=8, mask_kind="causal", layout="bhsd")
@@ -221,15 +257,16 @@ def check_backward(isa: Isa, op: Attention, *given: np.ndarray | None) -> tuple[
     wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in inputs]
     with np.errstate(all="ignore"):
         exact = [np.asarray(x) for x in back(*wide)]
-        single = [np.asarray(x) for x in back(*inputs)]
+        single = [np.asarray(x) for x in back(*in_registers(*inputs))]
     made = kernel(attention_backward, back, inputs, isa)
     found = made(*inputs)
     for one, e, s in zip(found, exact, single, strict=True):
         assert one.shape == e.shape
         assert np.array_equal(np.isnan(one), np.isnan(e))
         scale = max(np.nanmax(np.abs(e), initial=0.0), 1.0)
-        bound = 4 * np.nanmax(np.abs(s - e), initial=0.0) + 32 * np.finfo(one.dtype).eps * scale
-        assert np.nanmax(np.abs(one - e), initial=0.0) <= bound
+        bound = 4 * np.nanmax(np.abs(s - e), initial=0.0) + 32 * np.finfo(s.dtype).eps * scale
+        error = np.abs(one.astype(e.dtype) - e)
+        assert np.nanmax(error - rounding(one.dtype, e), initial=0.0) <= bound
     for threads in (2, 3):
         again = made(*inputs, threads=threads)
         assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(again, found, strict=True))
@@ -238,7 +275,7 @@ def check_backward(isa: Isa, op: Attention, *given: np.ndarray | None) -> tuple[
 
 @EVERY_ISA
 @pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
-@pytest.mark.parametrize("of", [np.float32, np.float64])
+@EVERY_FLOAT
 def test_cotangents_in_every_layout_agree_with_float64(isa: Isa, layout: str, of: Any) -> None:
     op = Attention(num_heads=3, head_dim=8, layout=layout)
     check_backward(isa, op, *operands(op, 2, 17, 33, of=of))
@@ -287,6 +324,37 @@ def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
     mask = np.random.default_rng(4).random((2, 1, 5, 20)) >= 0.3
     mask[0, 0, 2] = False
     check_backward(isa, op, *operands(op, 2, 5, 20), mask.astype(of))
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("shape", broadcasts(2, 4, 9, 37), ids=str)
+@pytest.mark.parametrize("of", [np.float32, BF16], ids=["f32", "bf16"])
+def test_the_cotangent_of_a_bias_is_summed_where_it_was_broadcast(isa: Isa, shape: tuple[int, ...], of: Any) -> None:
+    rng = np.random.default_rng(6)
+    op = Attention(num_heads=4, num_kv_heads=2, head_dim=8, attn_logit_softcap=1.5, mask_kind="causal")
+    bias = rng.standard_normal(shape).astype(of)
+    mask = rng.random((2, 37)) >= 0.3
+    check_backward(isa, op, *operands(op, 2, 9, 37, of=of), mask, bias)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("of", [np.float16, BF16], ids=["f16", "bf16"])
+def test_cotangents_of_halves_in_segments_and_in_bits_apart(isa: Isa, of: Any) -> None:
+    """Few key heads, so that segments add up dk and dv apart; a wide bias of halves' accumulator; strided operands."""
+    rng = np.random.default_rng(7)
+    op = Attention(num_heads=2, num_kv_heads=1, head_dim=8)
+    q, k, v = operands(op, 1, 130, 150, of=of)
+    bias = rng.standard_normal((2, 130, 150)).astype(np.float32)
+    check_backward(isa, op, q, k, v, None, bias)
+    check_backward(isa, op, *(np.repeat(x, 2, axis=-1)[..., ::2] for x in (q, k, v)))
+
+
+@EVERY_ISA
+def test_the_cotangent_of_a_bias_on_nothing_is_zero(isa: Isa) -> None:
+    op = Attention(num_heads=2, head_dim=4)
+    for sizes in ((0, 2, 3), (1, 0, 3), (1, 3, 0)):
+        found = check_backward(isa, op, *operands(op, *sizes), None, np.ones((2, 1, sizes[2]), np.float32))
+        assert all((x == 0).all() for x in found)
 
 
 @EVERY_ISA

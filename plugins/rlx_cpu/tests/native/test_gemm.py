@@ -11,15 +11,18 @@ import pytest
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from rlx_core.ir.dtypes import dtype, f32, f64
+from rlx_core.ir.dtypes import dtype, f32, f64, i32, i64
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused import FusedMatMulBiasAct
+from rlx_core.ops.fused_matmul_add import FusedMatMulAdd
 from rlx_core.ops.linalg import MatMul
 from rlx_cpu.native.contract import Layout, Place
 from rlx_cpu.native.epilogue import Epilogue, Operand, add, multiply, scale
 from rlx_cpu.native.gemm import emit_product, matmul, matmul_bias_activation
+from rlx_cpu.native.gemm_add import matmul_add
+from rlx_cpu.native.gemm_integer import integer_matmul
 from rlx_cpu.native.gemm_tiles import NARROW, TILES, blocks, cut
-from rlx_cpu.native.isa import ISAS, Isa, available
+from rlx_cpu.native.isa import ISAS, Isa, available, named
 from rlx_cpu.native.jit import compile_module, new_module
 from rlx_cpu.native.simd import Simd, pointer_at
 
@@ -43,7 +46,7 @@ def check(made: Kernel, *operands: np.ndarray, exact: np.ndarray, single: np.nda
     (found,) = made(*operands)
     assert found.shape == exact.shape
     assert np.abs(found - exact).max(initial=0.0) <= error_bound(single, exact)
-    for threads in (2, 5):
+    for threads in (2, 3, 5):
         assert np.array_equal(made(*operands, threads=threads)[0], found), "threads change no bit"
 
 
@@ -241,6 +244,162 @@ def test_one_element_off_is_no_fault() -> None:
     a, b = memory[1 : 1 + 15 * 30].reshape(15, 30), memory[1 : 1 + 30 * 50].reshape(30, 50)
     made = kernel(matmul, MatMul(), [a, b], available()[0])
     check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=a @ b)
+
+
+# ------------------------------------------------------------------------------- halves and integers
+
+HALVES = pytest.mark.parametrize("of", ["f16", "bf16"])
+HALF_SIZES = [(17, 33, 31), (130, 50, 1101), (1, 100, 64), (300, 20, 32), (3, 4, 0), (0, 3, 2), (5, 0, 3), (9, 47, 1)]
+LAYOUTS = [(False, False, False), (False, False, True), (True, True, False), (False, True, False), (True, False, True)]
+
+
+def check_halves(made: Kernel, *operands: np.ndarray, exact: np.ndarray, single: np.ndarray) -> None:
+    """f32 sums and one rounding of the result: the error of f32 NumPy on the same halves, and half an ulp.
+
+    `vdpbf16ps` adds two exact products to an f32 sum with a rounding each, as the sequential f32 sum does; it takes subnormals
+    for zeros (Intel's instruction set reference, volume 2, "VDPBF16PS"), which normal operands do not notice.
+    """
+    (found,) = made(*operands)
+    unit = {"f16": 2.0**-11, "bf16": 2.0**-8}[dtype(found.dtype).name]
+    bound = error_bound(single, exact) + unit * (1 + 2.0**-8) * np.abs(exact)
+    assert (np.abs(found.astype(np.float64) - exact) <= bound).all()
+    assert np.array_equal(made(*operands, threads=3)[0].view(np.uint16), found.view(np.uint16)), "threads change no bit"
+
+
+@EVERY_ISA
+@HALVES
+def test_products_of_halves_are_sums_of_floats_rounded_once(isa: Isa, of: str) -> None:
+    """Odd numbers of halves, several blocks of K, any layout, bound and not."""
+    rng = np.random.default_rng(11)
+    for (m, n, k), (a_transposed, b_transposed, is_bound) in product(HALF_SIZES, LAYOUTS):
+        a = random(rng, (m, k), dtype(of).numpy, is_transposed=a_transposed)
+        b = random(rng, (k, n), dtype(of).numpy, is_transposed=b_transposed)
+        made = kernel(matmul, MatMul(), [a, b], isa, bound=(1,) if is_bound else ())
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        check_halves(made, a, b, exact=exact, single=a.astype(np.float32) @ b.astype(np.float32))
+
+
+@EVERY_ISA
+@HALVES
+@pytest.mark.parametrize("view", VIEWS)
+def test_strided_halves_are_read_where_they_lie(isa: Isa, of: str, view: str) -> None:
+    rng = np.random.default_rng(12)
+    a = VIEWS[view](random(rng, (23, 29), dtype(of).numpy))
+    b = VIEWS[view](random(rng, (23, 29), dtype(of).numpy)).T[: a.shape[1]]
+    a = a[:, : b.shape[0]]
+    for bound in ((), (1,)):
+        made = kernel(matmul, MatMul(), [a, b], isa, bound=bound)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        check_halves(made, a, b, exact=exact, single=a.astype(np.float32) @ b.astype(np.float32))
+
+
+@EVERY_ISA
+@HALVES
+@pytest.mark.parametrize(("a_shape", "b_shape"), BATCHES, ids=str)
+def test_batches_of_halves_broadcast(isa: Isa, of: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(13)
+    a, b = random(rng, a_shape, dtype(of).numpy), random(rng, b_shape, dtype(of).numpy)
+    for bound in ((), (1,)):
+        made = kernel(matmul, MatMul(), [a, b], isa, bound=bound)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        check_halves(made, a, b, exact=exact, single=a.astype(np.float32) @ b.astype(np.float32))
+
+
+@EVERY_ISA
+@HALVES
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+def test_what_follows_a_product_of_halves_sees_its_f32_sums(isa: Isa, of: str, activation: str | None) -> None:
+    """One rounding at the end, not one after the sums and one after the bias."""
+    rng = np.random.default_rng(14)
+    op = FusedMatMulBiasAct(activation=activation)
+    for m, n, k in ((17, 50, 33), (3, 5, 0), (40, 33, 1200)):
+        x, w = (random(rng, shape, dtype(of).numpy) for shape in ((m, k), (k, n)))
+        w = (w / np.sqrt(max(k, 1))).astype(w.dtype)
+        bias = random(rng, (n,), dtype(of).numpy)
+        made = kernel(matmul_bias_activation, op, [x, w, bias], isa, bound=(1, 2))
+        exact, single = (np.asarray(op(*(v.astype(t) for v in (x, w, bias)))) for t in (np.float64, np.float32))
+        # 8 ulp of f32 and slopes of at most 1.13 for the function itself, as for f32.
+        (found,) = made(x, w, bias)
+        unit = {"f16": 2.0**-11, "bf16": 2.0**-8}[of]
+        limit = 2 * error_bound(single, exact) + 8 * 2.0**-23 + unit * (1 + 2.0**-8) * np.abs(exact)
+        # Below the smallest normal f16 an ulp is 2^-24.
+        assert (np.abs(found.astype(np.float64) - exact) <= limit + 2.0**-25).all()
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("of", ["f16", "bf16", "f32"])
+def test_a_residual_is_added_to_sums_of_several_blocks(isa: Isa, of: str) -> None:
+    """Partial sums wait apart: the result may be the residual's own bytes."""
+    rng = np.random.default_rng(15)
+    op = FusedMatMulAdd(scale=-0.5)
+    x, w = (random(rng, shape, dtype(of).numpy) for shape in ((21, 2300), (2300, 35)))
+    residual = random(rng, (21, 35), dtype(of).numpy)
+    made = kernel(matmul_add, op, [x, w, residual], isa)
+    exact, single = (np.asarray(op(*(v.astype(t) for v in (x, w, residual)))) for t in (np.float64, np.float32))
+    if of == "f32":
+        check(made, x, w, residual, exact=exact, single=single)
+    else:
+        check_halves(made, x, w, residual, exact=exact, single=single)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize(("of", "wider"), [("f16", f32), ("bf16", f32), ("f32", f64)])
+def test_sums_may_be_kept_in_a_wider_dtype(isa: Isa, of: str, wider: Any) -> None:
+    rng = np.random.default_rng(16)
+    a, b = (random(rng, shape, dtype(of).numpy) for shape in ((19, 41), (41, 23)))
+    made = kernel(matmul, MatMul(acc_dtype=wider), [a, b], isa)
+    single = a.astype(wider.numpy) @ b.astype(wider.numpy)
+    check(made, a, b, exact=a.astype(np.float64) @ b.astype(np.float64), single=single)
+
+
+@EVERY_ISA
+def test_infinities_and_nans_of_halves_stay_in_their_rows(isa: Isa) -> None:
+    """The zero that completes an odd number of halves meets no element of the next row."""
+    for of in ("f16", "bf16"):
+        a = np.ones((9, 5), dtype(of).numpy)
+        a[3, 0], a[4, 0] = np.nan, np.inf
+        b = np.full((5, 19), 2, dtype(of).numpy)
+        for bound in ((), (1,)):
+            found = kernel(matmul, MatMul(), [a, b], isa, bound=bound)(a, b)[0].astype(np.float32)
+            assert np.isnan(found[3]).all()
+            assert np.isposinf(found[4]).all()
+            assert (np.delete(found, (3, 4), 0) == 10).all()
+
+
+@pytest.mark.parametrize("isa", [i for i in available() if i.has_avx512], ids=lambda isa: isa.name)
+def test_pairs_are_multiplied_by_the_instruction_where_the_set_has_it(isa: Isa) -> None:
+    a, b = (np.zeros(shape, dtype("bf16").numpy) for shape in ((64, 64), (64, 96)))
+    assert ("vdpbf16ps" in kernel(matmul, MatMul(), [a, b], isa, bound=(1,)).assembly) == isa.multiplies_bf16
+    assert not named("avx512").multiplies_bf16
+
+
+INTEGER_DTYPES = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("of", INTEGER_DTYPES)
+def test_integer_products_wrap_in_their_own_width(isa: Isa, of: str) -> None:
+    rng = np.random.default_rng(17)
+    of_numpy = dtype(of).numpy
+    limits = np.iinfo(of_numpy)
+    for m, n, k, is_transposed in ((5, 70, 9, False), (4, 64, 300, True), (1, 3, 2, True), (0, 3, 2, False), (2, 3, 0, False)):
+        a, b = (rng.integers(limits.min, limits.max, shape, of_numpy, endpoint=True) for shape in ((m, k), (n, k)))
+        b = b.T if is_transposed else np.ascontiguousarray(b.T)
+        made = kernel(integer_matmul, MatMul(), [a, b], isa)
+        with np.errstate(over="ignore"):
+            expected = a @ b
+        for threads in (1, 3):
+            assert np.array_equal(made(a, b, threads=threads)[0], expected)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize(("of", "wider"), [("i8", i32), ("u8", i32), ("i32", i64)])
+def test_integer_products_may_be_summed_in_a_wider_dtype(isa: Isa, of: str, wider: Any) -> None:
+    rng = np.random.default_rng(18)
+    limits = np.iinfo(dtype(of).numpy)
+    a, b = (rng.integers(limits.min, limits.max, shape, dtype(of).numpy) for shape in ((2, 3, 9, 31), (3, 31, 21)))
+    (found,) = kernel(integer_matmul, MatMul(acc_dtype=wider), [a, b], isa)(a, b)
+    assert np.array_equal(found, a.astype(wider.numpy) @ b.astype(wider.numpy))
 
 
 # ------------------------------------------------------------------------------------------ choices

@@ -75,9 +75,11 @@ def test_elements_of_every_dtype_move(form: str, name: str) -> None:
 
 
 def extents() -> Iterator[tuple[int, int]]:
-    for n in (1, 3, 4, 7, 16, 17, 33, 64):
-        for m in (1, 5, 8, 16, 31, 48):
-            yield n, m
+    """Below, at and above the sides of squares, each beside a few others."""
+    sides = (1, 3, 4, 7, 8, 16, 17, 31, 33, 64)
+    for i, n in enumerate(sides):
+        for step in (0, 3, 7):
+            yield n, sides[(i + step) % len(sides)]
 
 
 @pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
@@ -87,11 +89,11 @@ def test_transpositions_reach_the_edges_of_squares(isa: Isa) -> None:
         agrees(emit_move, Transpose((0, 2, 1)), [filled((2, *shape), "u8")], isa)
 
 
-@pytest.mark.parametrize("lo", [-3, -1, 0, 1, 2, 9])
-@pytest.mark.parametrize("hi", [-2, 0, 3, 11])
+@pytest.mark.parametrize("lo", [-3, -1, 0, 1, 9])
+@pytest.mark.parametrize("hi", [-2, 0, 11])
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
 def test_pads_of_any_width_agree_with_numpy(mode: Any, lo: int, hi: int) -> None:
-    for n in (1, 2, 3, 5):
+    for n in (1, 2, 5):
         if n + lo + hi >= 0:
             agrees(emit_move, Pad((lo,), (hi,), mode=mode), [filled((n,))])
             if mode == "constant":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 
 import rlx_core as rlx
+from rlx_core.ir.graph import ops_inside
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.config_reading import load_config
 from rlx_core.plugins import stamp
@@ -181,7 +182,7 @@ def test_the_ops_inside_a_region_have_a_say() -> None:
     regions = [step.node.op for step in found.steps if isinstance(step.node.op, ElementwiseRegion)]
 
     assert regions
-    assert all(len(list(objects._ops(op))) > 1 for op in regions)
+    assert all(len(list(ops_inside(op))) > 1 for op in regions)
 
 
 # -------------------------------------------------------------------------------------------- healing
@@ -227,19 +228,57 @@ def test_an_entry_that_turns_out_to_be_something_else_is_made_again(
     assert run(tmp_path)[2] == "cached"
 
 
+def test_a_payload_cut_at_any_length_is_removed(tmp_path: Path, afresh: Callable[[], None]) -> None:
+    """With the right checksum, so that only what an entry says of itself tells; code is never linked from such a one."""
+    run(tmp_path)
+    store, key = entry_of(tmp_path)
+    payload = store.get(key)
+    assert payload is not None
+    isa = available()[0]
+    said = json.loads(payload[8 : 8 + int.from_bytes(payload[:8], "little")])
+    count, head = len(said["functions"]), len(payload) - sum(said["objects"])
+    for length in (*range(head + 64), *range(head + 64, len(payload), 101), len(payload) - 1):
+        held = Held(payload[:length])
+
+        assert objects._read(held, key, count, isa) is None, length
+        assert held.dropped == [key], length
+
+
+class Held:
+    """A store of one entry."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.dropped: list[str] = []
+
+    def get(self, key: str) -> bytes | None:
+        return self.payload
+
+    def put(self, key: str, payload: bytes) -> bool:
+        return False
+
+    def drop(self, key: str, reason: str) -> None:
+        self.dropped.append(key)
+
+
 @pytest.mark.parametrize("kind", ["programs", "objects"])
-def test_a_flipped_bit_anywhere_in_a_file_heals(tmp_path: Path, afresh: Callable[[], None], kind: str) -> None:
+def test_a_file_cut_or_flipped_anywhere_that_means_something_heals(
+    tmp_path: Path, afresh: Callable[[], None], kind: str
+) -> None:
+    """In each word of the header, where the head and what follows it begin, and at the end."""
     expected = run(tmp_path)[0]
-    for number in range(12):
-        (path, *_) = sorted((tmp_path / kind).glob("*.rlx"), key=lambda p: -p.stat().st_size)
-        data = bytearray(path.read_bytes())
-        place = int.from_bytes(hashlib.sha256(bytes([number])).digest()[:4]) % (8 * len(data))
-        data[place // 8] ^= 1 << place % 8
-        path.write_bytes(bytes(data))
+    (path, *_) = sorted((tmp_path / kind).glob("*.rlx"), key=lambda p: -p.stat().st_size)
+    whole = path.read_bytes()
+    places = sorted({*range(0, 96, 12), len(whole) // 3, len(whole) // 2, len(whole) - 1})
+    flipped = [whole[:n] + bytes([whole[n] ^ 1 << n % 8]) + whole[n + 1 :] for n in places]
+    for damaged in [*flipped, *(whole[:n] for n in places), whole + b"\0", b"\0" * len(whole)]:
+        path.write_bytes(damaged)
         afresh()
-        assert run(tmp_path)[0].tobytes() == expected.tobytes()
-    afresh()
-    assert run(tmp_path)[1:] == ("disk", "cached")
+        found, *sources = run(tmp_path)
+
+        assert found.tobytes() == expected.tobytes()
+        assert sources == (["compiled", "cached"] if kind == "programs" else ["disk", "compiled"])
+        assert path.read_bytes() == whole, "healed"
 
 
 def test_emitters_are_known_by_the_names_of_their_rows() -> None:

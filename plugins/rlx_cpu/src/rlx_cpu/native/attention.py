@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from llvmlite import ir
 
 from rlx_core.ir.graph import Node
@@ -24,6 +24,7 @@ from rlx_cpu.native.attention_parts import (
     Logits,
     Rows,
     aligned,
+    copy_rows,
     fitting_dtypes,
     least,
     number,
@@ -33,12 +34,13 @@ from rlx_cpu.native.attention_parts import (
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.build import I1, I32, I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout
-from rlx_cpu.native.epilogue import Epilogue
-from rlx_cpu.native.gemm import by_size, start_of
+from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
+from rlx_cpu.native.stored import Stored
 from rlx_cpu.native.table import native
+from rlx_cpu.native.words import Words
 
 __all__ = ["attention"]
 
@@ -52,14 +54,14 @@ Kernels = dict[tuple[int, int], ir.Function]
 """Microkernels by rows and vectors."""
 
 
-@native.register(Attention, dtypes="f32 f64 bool", when=fitting_dtypes)
+@native.register(Attention, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes)
 def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of keys with an online softmax."""
     op = node.op
     assert isinstance(op, Attention), "registered for it alone"
     problem = AttentionProblem.of(op, layout, isa)
-    simd = Simd(module, isa, problem.dtype)
-    return _Forward(op, problem, layout, simd, name).emit()
+    words = Words(Stored(Simd(module, isa, problem.dtype), layout.results[0].type.dtype))
+    return _Forward(op, problem, layout, words, name).emit()
 
 
 @frozen(eq=False)
@@ -76,6 +78,7 @@ class _Tile:
     sums: ir.Value
     maxima: ir.Value
     totals: ir.Value
+    queries: ir.Value
 
 
 @frozen(eq=False)
@@ -83,8 +86,17 @@ class _Forward:
     op: Attention
     problem: AttentionProblem
     layout: Layout
-    simd: Simd
+    words: Words
     name: str
+
+    @property
+    def simd(self) -> Simd:
+        return self.words.simd
+
+    @property
+    def stored(self) -> Stored:
+        """The elements of q, k, v and the result."""
+        return self.words.stored
 
     # ------------------------------------------------------------------------------------- memory
 
@@ -96,23 +108,29 @@ class _Forward:
     @property
     def reads_keys(self) -> bool:
         """Whether keys are read where they lie: for so few queries, transposing them would be most of the work."""
-        p, itemsize = self.problem, self.simd.itemsize
+        p, itemsize = self.problem, self.stored.itemsize
         both = self._strides(0, p.heads), self._strides(1, p.kv_heads)
         return p.queries <= FEW_QUERIES and all(at.feature == itemsize for at in both)
 
     @property
     def values(self) -> ByPosition:
         p = self.problem
-        return ByPosition(self.simd, self._strides(2, p.kv_heads), p.keys, p.width, p.outputs)
+        return ByPosition(self.words, self._strides(2, p.kv_heads), p.keys, p.width, p.outputs)
 
     @property
-    def tile_nbytes(self) -> tuple[int, int, int, int]:
-        """Bytes of a tile's scores, its sums, its rows' maxima and their totals."""
+    def tile_nbytes(self) -> tuple[int, ...]:
+        """Bytes of a tile's scores, its sums, its rows' maxima, their totals, and of its queries if they are made words."""
         p, rows = self.problem, self.problem.rows.size
         itemsize = self.simd.itemsize
         wide = (p.block_columns, p.output_columns)
         a, b = (aligned(rows * columns * itemsize) for columns in wide)
-        return a, b, aligned(rows * itemsize), aligned(rows * itemsize)
+        queries = aligned(rows * p.features * itemsize) if self.copies_queries else 0
+        return a, b, aligned(rows * itemsize), aligned(rows * itemsize), queries
+
+    @property
+    def copies_queries(self) -> bool:
+        """Whether a tile's queries are widened before its products."""
+        return not (self.stored.is_same or self.reads_keys)
 
     @property
     def workspace(self) -> int:
@@ -153,7 +171,7 @@ class _Forward:
         out_at = HeadStrides.of(self.layout.results[0], self.op.layout, p.heads)
         packed_values = offset(b, own, self.keys_nbytes)
         tile_memory = [offset(b, packed_values, self.values.nbytes)]
-        for nbytes in self.tile_nbytes[:3]:
+        for nbytes in self.tile_nbytes[:-1]:
             tile_memory.append(offset(b, tile_memory[-1], nbytes))
         logits = Logits(self.op, p, self.layout, simd, 3, buffers)
         held = b.alloca(I64)
@@ -169,7 +187,7 @@ class _Forward:
             with b.if_then(b.icmp_signed("!=", b.load(held, typ=I64, align=8), which)):
                 if not self.reads_keys:
                     by = (k_at.feature, k_at.position)
-                    pack_head(b, simd, keys, by, own, p.panels, p.features, p.keys)
+                    pack_head(b, self.words, keys, by, own, p.panels, p.features, p.keys)
                 self.values.ready(b, values, packed_values)
                 b.store(which, held, align=8)
             values = values if self.values.is_direct else packed_values
@@ -195,23 +213,22 @@ class _Forward:
     def _microkernels(self) -> tuple[Kernels, Kernels]:
         """The products that make scores and that sum values, for every height and width that occurs."""
         p, simd = self.problem, self.simd
-        q, v = self._strides(0, p.heads), self.values
+        q, v, plain = self._strides(0, p.heads), self.values, Words.plain(simd)
         row = p.block_columns * simd.itemsize
+        queries = (p.features * simd.itemsize, simd.itemsize) if self.copies_queries else (q.position, q.feature)
         scores, values = {}, {}
         for rows in p.rows.sizes:
             for vectors in () if self.reads_keys else p.panels.sizes:
                 scores[rows, vectors] = Microkernel(
-                    simd=simd, rows=rows, vectors=vectors, a_strides=(q.position, q.feature),
-                    b_stride=vectors * simd.nbytes, b_align=simd.nbytes, c_strides=(row, simd.itemsize), columns=None,
-                    masks_b=False, accumulates=False, sharers=0, epilogue=_nothing,
+                    words=plain, rows=rows, vectors=vectors, a_strides=queries, b_stride=vectors * simd.nbytes,
+                    b_align=simd.nbytes, result=plain.stored, c_strides=(row, simd.itemsize),
                 ).emit(f"{self.name}.scores{rows}x{vectors}")  # fmt: skip
             for vectors in p.outputs.sizes:
                 values[rows, vectors] = Microkernel(
-                    simd=simd, rows=rows, vectors=vectors, a_strides=(row, simd.itemsize),
-                    b_stride=v.stride(vectors), b_align=v.align,
+                    words=self.words, rows=rows, vectors=vectors, a_strides=(row, simd.itemsize),
+                    b_stride=v.stride(vectors), b_align=v.align, makes_words=v.makes_words, result=plain.stored,
                     c_strides=(p.output_columns * simd.itemsize, simd.itemsize),
-                    columns=p.width if v.is_partial else None, masks_b=v.is_partial, accumulates=p.blocks > 1, sharers=0,
-                    epilogue=_nothing,
+                    columns=p.width if v.is_partial else None, masks_b=v.is_partial, accumulates=p.blocks > 1,
                 ).emit(f"{self.name}.values{rows}x{vectors}")  # fmt: skip
         return scores, values
 
@@ -225,6 +242,9 @@ class _Forward:
             b.store(ir.Constant(simd.element, 0.0), offset(b, tile.totals, (row, simd.itemsize)), align=simd.itemsize)
             with counting(b, 0, p.output_columns, simd.lanes) as column:
                 simd.store(b, simd.zero, self._sum(b, tile, row, column), align=simd.nbytes)
+        if self.copies_queries:
+            copy_rows(b, self.words, tile.q, self._strides(0, p.heads), tile.queries, tile.rows, p.features)
+            tile = evolve(tile, q=tile.queries)
         low, high = logits.visible(b, tile.at.first, tile.rows)
         with counting(b, 0, p.panels.pieces, p.block) as panel:
             block_end = b.add(panel, index(p.block))
@@ -266,7 +286,7 @@ class _Forward:
                 # Sums start at zero in memory, so no block is treated as the first.
                 b.call(
                     values[vectors],
-                    [tile.scores, there, place, there, count, false, true, index(0), index(0), column, logits.buffers],
+                    [tile.scores, there, place, there, there, count, false, true, index(0), index(0), column, logits.buffers],
                 )
 
     def _score_panels(
@@ -289,7 +309,7 @@ class _Forward:
                 place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
                 for vectors in by_size(b, p.panels, panel):
                     sizes = [index(p.features), true, true, index(0), index(0), column]
-                    b.call(scores[vectors], [tile.q, packed, place, packed, *sizes, logits.buffers])
+                    b.call(scores[vectors], [tile.q, packed, place, packed, packed, *sizes, logits.buffers])
 
     def _dot_products(self, b: ir.IRBuilder, tile: _Tile, first_key: ir.Value, end: ir.Value) -> None:
         """The same from keys where they lie: a vector of keys at a time, each with an accumulator along the features."""
@@ -309,11 +329,11 @@ class _Forward:
             sums = [register(b, simd, simd.zero) for _ in rows]
 
             def add(feature: ir.Value, mask: ir.Value | None, query: ir.Value = query, rows: Any = rows) -> None:
-                at = times(b, feature, simd.itemsize)
-                factor = simd.load(b, offset(b, query, at), mask)
+                at = times(b, feature, self.stored.itemsize)
+                factor = self.stored.load(b, offset(b, query, at), mask)
                 for total, key in zip(sums, rows, strict=True):
                     so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
-                    found = simd.multiply_add(b, factor, simd.load(b, offset(b, key, at), mask), so_far)
+                    found = simd.multiply_add(b, factor, self.stored.load(b, offset(b, key, at), mask), so_far)
                     b.store(found, total, align=simd.itemsize)
 
             for total in sums:
@@ -382,10 +402,10 @@ class _Forward:
             with counting(b, 0, p.output_columns, simd.lanes) as column:
                 value = b.fmul(simd.load(b, self._sum(b, tile, row, column), align=simd.nbytes), factor)
                 place = offset(b, tile.out, (row, at.position), (column, at.feature))
-                if at.feature == simd.itemsize:
-                    simd.store(b, value, place, simd.below(b, column, p.width) if p.width % simd.lanes else None)
+                if at.feature == self.stored.itemsize:
+                    self.stored.store(b, value, place, simd.below(b, column, p.width) if p.width % simd.lanes else None)
                 else:
-                    simd.store_spread(b, value, place, at.feature, b.sub(index(p.width), column))
+                    self.stored.store_spread(b, value, place, at.feature, b.sub(index(p.width), column))
 
     def _add_values(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value) -> None:
         """The sum of all values, as the sum of a row that sees none of them."""
@@ -400,7 +420,7 @@ class _Forward:
                     column = times(b, b.add(start, index(j)), simd.lanes)
                     mask = simd.below(b, column, p.width) if values.is_partial else None
                     place = self._sum(b, tile, row, column)
-                    value = simd.load(b, offset(b, line, j * simd.nbytes), mask)
+                    value = values.vector(b, line, j, mask)
                     simd.store(b, b.fadd(simd.load(b, place, align=simd.nbytes), value), place, align=simd.nbytes)
 
     def _sum(self, b: ir.IRBuilder, tile: _Tile, row: ir.Value, column: ir.Value) -> ir.Value:
@@ -409,7 +429,3 @@ class _Forward:
 
     def _exp(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         return functions.call(b, activation.exp.op, self.problem.dtype, (x,))
-
-
-def _nothing(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
-    return Epilogue()

@@ -19,10 +19,12 @@ from rlx_cpu.native import functions
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides, ScoresStrides
 from rlx_cpu.native.build import I8, I32, variable
 from rlx_cpu.native.contract import ALIGNMENT, Layout, Place
-from rlx_cpu.native.gemm import by_size, start_of
+from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_tiles import Cut
-from rlx_cpu.native.packing import pack_panel
+from rlx_cpu.native.packing import copy_row, pack_panel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, times
+from rlx_cpu.native.stored import Stored
+from rlx_cpu.native.words import Words
 
 __all__ = [
     "SERIAL_PRODUCTS",
@@ -30,6 +32,7 @@ __all__ = [
     "Logits",
     "Rows",
     "aligned",
+    "copy_rows",
     "fitting_dtypes",
     "least",
     "most",
@@ -42,11 +45,11 @@ SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""
 
 
-@condition("operands of one dtype, and a mask of bool or that dtype")
+@condition("a mask and a bias of bool, or of a dtype that is computed with as the operands' is")
 def fitting_dtypes(node: Node) -> bool:
     q = node.operands[0]
     assert q is not None, "queries are required"
-    return q.dtype is not bool_ and all(v.dtype is q.dtype or v.dtype is bool_ for v in node.present())
+    return all(v.dtype is bool_ or v.dtype.accumulator is q.dtype.accumulator for v in node.present())
 
 
 @frozen(eq=False)
@@ -107,17 +110,17 @@ class Logits:
         inside = simd.below(b, key, p.keys) if p.keys % simd.lanes else None
         if bias is not None:
             at = ScoresStrides.of(bias, is_mask=False)
-            z = b.fadd(z, self._load(b, rows, self.mask + 1, at, (query, key), simd.element, simd.itemsize))
+            z = b.fadd(z, self._load(b, rows, self.mask + 1, at, (query, key), Stored(simd, bias.type.dtype)))
         shown = [] if inside is None else [inside]
         if op.mask_kind in ("causal", "sliding_window"):
             shown += self._positions_shown(b, query, key)
         if mask is not None:
             at = ScoresStrides.of(mask, is_mask=True)
             if mask.type.dtype is bool_:
-                found = self._load(b, rows, self.mask, at, (query, key), I8, 1)
+                found = self._load(b, rows, self.mask, at, (query, key), None)
                 shown.append(b.icmp_unsigned("!=", found, ir.Constant(found.type, [0] * simd.lanes)))
             else:
-                found = self._load(b, rows, self.mask, at, (query, key), simd.element, simd.itemsize)
+                found = self._load(b, rows, self.mask, at, (query, key), Stored(simd, mask.type.dtype))
                 shown.append(b.fcmp_ordered(">=", found, simd.constant(0.5)))
         for visible in shown:
             z = b.select(visible, z, simd.constant(-inf))
@@ -144,24 +147,30 @@ class Logits:
         operand: int,
         at: ScoresStrides,
         place: tuple[ir.Value, ir.Value],
-        element: ir.Type,
-        itemsize: int,
+        stored: Stored | None,
     ) -> ir.Value:
-        """A vector of a mask or bias; keys beyond the last repeat the last."""
+        """A vector of a mask or bias, of bytes if it is not `stored` floats; keys beyond the last repeat the last."""
         p, simd = self.problem, self.simd
+        itemsize = 1 if stored is None else stored.itemsize
+
+        def one(at: ir.Value) -> ir.Value:
+            return b.load(at, typ=I8, align=1) if stored is None else stored.load_scalar(b, at)
+
         query, key = place
         start = offset(
             b, pointer_at(b, self.buffers, operand), (rows.batch, at.batch), (rows.head, at.head), (query, at.query)
         )
         if at.key == 0:
-            return simd.splat(b, b.load(start, typ=element, align=itemsize))
+            return simd.splat(b, one(start))
         if at.key == itemsize and p.keys % simd.lanes == 0:
-            return b.load(offset(b, start, (key, at.key)), typ=ir.VectorType(element, simd.lanes), align=itemsize)
-        value: ir.Value = ir.Constant(ir.VectorType(element, simd.lanes), ir.Undefined)
+            place_of_key = offset(b, start, (key, at.key))
+            if stored is not None:
+                return stored.load(b, place_of_key)
+            return b.load(place_of_key, typ=ir.VectorType(I8, simd.lanes), align=1)
+        value: ir.Value = ir.Constant(ir.VectorType(I8 if stored is None else simd.element, simd.lanes), ir.Undefined)
         for lane in range(simd.lanes):
             nearest = least(b, b.add(key, index(lane)), index(p.keys - 1))
-            found = b.load(offset(b, start, (nearest, at.key)), typ=element, align=itemsize)
-            value = b.insert_element(value, found, ir.Constant(I32, lane))
+            value = b.insert_element(value, one(offset(b, start, (nearest, at.key))), ir.Constant(I32, lane))
         return value
 
 
@@ -170,18 +179,34 @@ class ByPosition:
     """A head's `[positions, features]` as the right side of a product: in place if features are contiguous, else packed.
 
     Attributes:
+        words: The elements in memory and in registers.
         panels: Its features in vectors.
     """
 
-    simd: Simd
+    words: Words
     strides: HeadStrides
     positions: int
     features: int
     panels: Cut
 
     @property
+    def simd(self) -> Simd:
+        return self.words.simd
+
+    @property
     def is_direct(self) -> bool:
-        return self.strides.feature == self.simd.itemsize
+        return self.strides.feature == self.words.stored.itemsize
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether elements are widened when a product reads them."""
+        return self.is_direct and not self.words.stored.is_same
+
+    def vector(self, b: ir.IRBuilder, line: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
+        """Vector `j` of a panel's row."""
+        if self.is_direct:
+            return self.words.stored.load(b, offset(b, line, j * self.words.stored.nbytes), mask)
+        return self.simd.load(b, offset(b, line, j * self.simd.nbytes), mask)
 
     @property
     def nbytes(self) -> int:
@@ -204,14 +229,14 @@ class ByPosition:
 
     @property
     def align(self) -> int:
-        return self.simd.itemsize if self.is_direct else self.simd.nbytes
+        return self.words.stored.itemsize if self.is_direct else self.simd.nbytes
 
     def ready(self, b: ir.IRBuilder, head: ir.Value, memory: ir.Value) -> ir.Value:
         """The head where products read it; packed into `memory` if need be."""
         if self.is_direct:
             return head
         by = (self.strides.position, self.strides.feature)
-        pack_head(b, self.simd, head, by, memory, self.panels, self.positions, self.features)
+        pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features)
         return memory
 
     def panel(self, b: ir.IRBuilder, head: ir.Value, start: ir.Value, position: ir.Value, vectors: int) -> ir.Value:
@@ -224,7 +249,7 @@ class ByPosition:
 
 def pack_head(
     b: ir.IRBuilder,
-    simd: Simd,
+    words: Words,
     source: ir.Value,
     strides: tuple[int, int],
     packed: ir.Value,
@@ -235,13 +260,22 @@ def pack_head(
     """A matrix `[depth, columns]` with any strides as panels."""
     with counting(b, 0, panels.pieces) as panel:
         first = start_of(b, panels, panel)
-        column = times(b, first, simd.lanes)
-        place = offset(b, packed, (first, simd.nbytes * depth))
+        column = times(b, first, words.simd.lanes)
+        place = offset(b, packed, (first, words.nbytes * depth))
         for vectors in by_size(b, panels, panel):
             pack_panel(
-                b, simd, offset(b, source, (column, strides[1])), place,
+                b, words, offset(b, source, (column, strides[1])), place,
                 depth=depth, vectors=vectors, strides=strides, column=column, columns=columns,
             )  # fmt: skip
+
+
+def copy_rows(
+    b: ir.IRBuilder, words: Words, source: ir.Value, at: HeadStrides, place: ir.Value, rows: int | ir.Value, features: int
+) -> None:
+    """Rows of a head as dense rows of words."""
+    with counting(b, 0, rows) as row:
+        left, line = offset(b, source, (row, at.position)), offset(b, place, (row, features * words.itemsize))
+        copy_row(b, words, left, line, index(0), index(features), by_k=at.feature)
 
 
 def number(simd: Simd, value: float) -> ir.Constant:

@@ -73,6 +73,7 @@ class AttentionProblem:
     """One attention, with sizes known.
 
     Attributes:
+        dtype: Of scores and sums.
         rows: Row tiles over the queries of a head.
         panels: Panels over its keys, in vectors.
         block: Panels of a block of keys.
@@ -107,7 +108,7 @@ class AttentionProblem:
         queries, keys = shape[axis], k.type.static_shape[axis]
         is_packed = op.layout == "bsd"
         width = v.type.static_shape[-1] // (op.kv_heads if is_packed else 1)
-        dtype = q.type.dtype
+        dtype = q.type.dtype.accumulator
         lanes = isa.lanes(dtype)
         tile = tile_for(max(queries, 1), max(keys, 1), lanes, isa.registers)
         rows = cut(queries, tile.rows)

@@ -22,6 +22,7 @@ from rlx_cpu.native import functions, scalar
 from rlx_cpu.native.build import I32, constant, register_type
 from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.simd import Simd, index, offset, times
+from rlx_cpu.native.stored import Stored
 
 __all__ = [
     "Epilogue",
@@ -127,20 +128,22 @@ class Epilogue:
 
 @frozen(eq=False)
 class Operand:
-    """A tensor that a stage reads: a pointer, and strides in bytes for a row and a column."""
+    """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'."""
 
     pointer: ir.Value
     by_row: int = 0
     by_column: int = 0
+    dtype: DType | None = None
 
     def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
         """The elements at a spot; broadcast along what has no stride."""
+        stored = Stored(simd, self.dtype or simd.dtype)
         place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
-        if self.by_column == simd.itemsize:
-            return simd.load(b, place, spot.mask)
+        if self.by_column == stored.itemsize:
+            return stored.load(b, place, spot.mask)
         if self.by_column == 0:
-            return simd.splat(b, simd.load_scalar(b, place))
-        return _spread(b, simd, place, self.by_column, spot)
+            return simd.splat(b, stored.load_scalar(b, place))
+        return _spread(b, stored, place, self.by_column, spot)
 
 
 def add(simd: Simd, operand: Operand) -> Stage:
@@ -163,13 +166,14 @@ def activation(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Stage:
     return lambda b, value, spot: function(b, value)
 
 
-def _spread(b: ir.IRBuilder, simd: Simd, place: ir.Value, stride: int, spot: Spot) -> ir.Value:
+def _spread(b: ir.IRBuilder, stored: Stored, place: ir.Value, stride: int, spot: Spot) -> ir.Value:
     """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
+    simd = stored.simd
     value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
     for lane in range(simd.lanes):
         where = ir.Constant(I32, lane)
         step: ir.Value = index(lane * stride)
         if spot.mask is not None:
             step = b.select(b.extract_element(spot.mask, where), step, index(0))
-        value = b.insert_element(value, simd.load_scalar(b, offset(b, place, step)), where)
+        value = b.insert_element(value, stored.load_scalar(b, offset(b, place, step)), where)
     return value

@@ -1,7 +1,7 @@
 """Products that are added to something, as native kernels: the scale and the sum are stages of the epilogue.
 
-The result may lie in the bytes of what is added, because each element of it is read right before it is written. That holds as
-long as no partial sums wait in the result, so a product that is blocked along K is none of these.
+The result may lie in the bytes of what is added, because each element of it is read right before it is written, and partial
+sums wait elsewhere.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.fused_matmul_add import FusedMatMulAdd
-from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.epilogue import Epilogue, Operand, Spot, Stage, add, scale
 from rlx_cpu.native.gemm import emit_product
-from rlx_cpu.native.gemm_tiles import DEPTH_NBYTES
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.problem import Product
 from rlx_cpu.native.simd import Simd, index, offset, pointer_at, times
@@ -25,15 +23,7 @@ from rlx_cpu.native.table import native
 __all__ = ["matmul_add"]
 
 
-@condition("a sum short enough to be finished in one go")
-def is_unblocked(node: Node) -> bool:
-    x = node.operands[0]
-    assert x is not None, "a product has two operands"
-    depth = x.shape[-1]
-    return isinstance(depth, int) and depth * x.dtype.itemsize <= DEPTH_NBYTES
-
-
-@native.register(FusedMatMulAdd, dtypes="f32 f64", when=is_unblocked, in_place=(2,))
+@native.register(FusedMatMulAdd, dtypes="f16 bf16 f32 f64", in_place=(2,))
 def matmul_add(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, the scaled sums added to what is there."""
     op, (a, b, residual) = node.op, layout.operands
@@ -45,7 +35,7 @@ def matmul_add(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
         stages = Epilogue() if op.scale == 1.0 else Epilogue((scale(simd, op.scale),))
         return stages.then(added(simd, residual, pointer_at(b, buffers, 2), rows))
 
-    return emit_product(module, layout, isa, name, epilogue)
+    return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
 
 
 def added(simd: Simd, residual: Place, pointer: ir.Value, rows: int) -> Stage:
@@ -59,7 +49,7 @@ def added(simd: Simd, residual: Place, pointer: ir.Value, rows: int) -> Stage:
         number = b.add(times(b, spot.batch, rows), spot.row)
         place = offset(b, pointer, row_offset(b, number, shape, strides))
         here = Spot(spot.batch, index(0), spot.column, spot.mask)
-        return add(simd, Operand(place, by_column=by_column))(b, value, here)
+        return add(simd, Operand(place, by_column=by_column, dtype=residual.type.dtype))(b, value, here)
 
     return stage
 

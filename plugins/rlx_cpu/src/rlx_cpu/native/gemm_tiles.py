@@ -148,13 +148,11 @@ def tile_for(m: int, n: int, lanes: int, registers: int) -> TileShape:
     return next((t for t in TILES[key] if m > t.rows // 2), TILES[key][-1])
 
 
-def blocks(
-    batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, splits_depth: bool = True, packs_rows: bool = False
-) -> Blocks:
+def blocks(batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, packs_rows: bool = False) -> Blocks:
     """Tiles, panels and items of `batch` products `[m, k] @ [k, n]`.
 
     Args:
-        splits_depth: Whether partial sums may wait in the result, so that K can be blocked.
+        k: In words, each as long as an element of `dtype`.
         packs_rows: Whether A is packed for every item, which wants items that are wide.
     """
     lanes = isa.lanes(dtype)
@@ -163,7 +161,7 @@ def blocks(
     panels = cut(-(-n // lanes), tile.vectors)
     most = DEPTH_NBYTES // dtype.itemsize
     depth = k
-    if splits_depth and k > most:
+    if k > most:
         even = -(-k // -(-k // most))
         depth = -(-even // UNROLL) * UNROLL
     row_nbytes = max(1, depth * rows.size * dtype.itemsize)

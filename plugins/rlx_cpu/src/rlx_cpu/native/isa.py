@@ -47,8 +47,9 @@ class Isa:
         return self.vector_bytes // dtype.itemsize
 
     @property
-    def has_avx512(self) -> bool:
-        return self.vector_bytes == 64
+    def multiplies_bf16(self) -> bool:
+        """Whether one instruction multiplies two pairs of bfloat16 and adds both products to an f32."""
+        return "avx512bf16" in self.needs
 
     @property
     def converts_f16(self) -> bool:
@@ -64,9 +65,11 @@ class Isa:
 
 
 _X86_PAUSE: Final = "llvm.x86.sse2.pause"
+_AVX512: Final = ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", "f16c")
 
 ISAS: Final = (
-    Isa("avx512", "x86_64", 64, 32, ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", "f16c"), (), _X86_PAUSE),
+    Isa("avx512bf16", "x86_64", 64, 32, (*_AVX512, "avx512bf16"), (), _X86_PAUSE),
+    Isa("avx512", "x86_64", 64, 32, _AVX512, ("avx512bf16",), _X86_PAUSE),
     Isa("avx2", "x86_64", 32, 16, ("avx2", "fma", "f16c"), ("avx512*", "evex512", "avx10*"), _X86_PAUSE),
     Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None),
     # What every 64-bit x86 has: no fused product, so `fma` is emulated by LLVM where accuracy asks for it.

@@ -1,6 +1,6 @@
 """The inner loop of every product: a tile of sums that stays in registers while k runs.
 
-For each k, one vector load for every column vector of B, one broadcast for every row of A, and a fused product for every
+For each word of k, one vector load for every column vector of B, one broadcast for every row of A, and a fused product for every
 pair. Everything that the loop needs to know (strides, sizes, what follows the last k) is fixed when it is emitted.
 """
 
@@ -15,6 +15,8 @@ from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
 from rlx_cpu.native.epilogue import Epilogue, Spot
 from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.simd import Simd, counting, index, offset
+from rlx_cpu.native.stored import Stored
+from rlx_cpu.native.words import Words
 
 __all__ = ["Microkernel"]
 
@@ -24,49 +26,64 @@ CACHE_LINE = 64
 """Bytes."""
 
 
+def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+    """Sums are results."""
+    return Epilogue()
+
+
 @frozen(eq=False)
 class Microkernel:
     """A function that multiplies one tile: `c[rows, columns] = epilogue(a[rows, k] @ b[k, columns])`.
 
     Attributes:
-        simd: The element type and the lanes.
+        words: What is multiplied, and the lanes; A is words already.
         rows: Rows of the tile.
         vectors: Column vectors of the tile.
-        a_strides: Bytes from a row of A to the next, and from a k to the next.
-        b_stride: Bytes from a k of B to the next; columns are contiguous.
+        a_strides: Bytes from a row of A to the next, and from a word to the next.
+        b_stride: Bytes from a word of B to the next along k; columns are contiguous.
         b_align: What is known of B's alignment, in bytes.
+        result: How C holds its elements.
         c_strides: Bytes from a row of C to the next, and from a column to the next.
         columns: Columns of the whole result, where the last vector of a tile may reach beyond them.
         masks_b: Whether B itself ends there, rather than being filled up with zeros.
-        accumulates: Whether K comes in several blocks, with partial sums waiting in C.
+        makes_words: Whether B's elements become words when they are loaded.
+        accumulates: Whether K comes in several blocks.
+        sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
         sharers: How many tiles read a panel, where they are so few that fetching the next one is what takes the time: each
             then asks for its share of it. 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
 
-    simd: Simd
+    words: Words
     rows: int
     vectors: int
     a_strides: tuple[int, int]
     b_stride: int
     b_align: int
+    result: Stored
     c_strides: tuple[int, int]
-    columns: int | None
-    masks_b: bool
-    accumulates: bool
-    sharers: int
-    epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
+    columns: int | None = None
+    masks_b: bool = False
+    makes_words: bool = False
+    accumulates: bool = False
+    sums_stride: int | None = None
+    sharers: int = 0
+    epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
+
+    @property
+    def simd(self) -> Simd:
+        return self.words.simd
 
     def emit(self, name: str) -> ir.Function:
-        """Add `void name(a, b, c, next, k, is_first, is_last, batch, row, column, buffers)` to the module.
+        """Add `void name(a, b, c, sums, next, k, is_first, is_last, batch, row, column, buffers)` to the module.
 
-        `next` is where this tile's share of the next panel starts, `k` how many steps this call takes; `row` and `column`
-        say where the tile lies in the result.
+        `sums` is where partial sums wait, if not in C; `next` where this tile's share of the next panel starts, `k` how many
+        words this call takes; `row` and `column` say where the tile lies in the result.
         """
-        operands = [POINTER, POINTER, POINTER, POINTER, I64, I1, I1, I64, I64, I64, POINTER]
+        operands = [POINTER, POINTER, POINTER, POINTER, POINTER, I64, I1, I1, I64, I64, I64, POINTER]
         function = ir.Function(self.simd.module, ir.FunctionType(VOID, operands), name)
         function.linkage = "internal"
-        names = ("a", "b", "c", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
+        names = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
         for argument, known in zip(function.args, names, strict=True):
             argument.name = known
         for pointer in function.args[:3]:
@@ -77,14 +94,15 @@ class Microkernel:
     # ------------------------------------------------------------------------------------- the body
 
     def _build(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
-        a, panel, c, following, depth, is_first, is_last, batch, row, column, buffers = arguments
+        a, panel, c, partial_sums, following, depth, is_first, is_last, batch, row, column, buffers = arguments
         scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
         scratch.align = self.simd.nbytes
         starts = [b.add(column, index(j * self.simd.lanes)) for j in range(self.vectors)]
         masks: list[ir.Value | None] = [None] * self.vectors
         if self.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.columns)
-        sums = self._initial(b, c, is_first, masks)
+        waiting = c if self.sums_stride is None else partial_sums
+        sums = self._initial(b, waiting, is_first, masks)
         sums = self._products(b, (a, panel, following), depth, sums, masks if self.masks_b else [None] * self.vectors)
         if not self.accumulates:
             self._finish(b, c, sums, scratch, (batch, row), starts, masks, buffers)
@@ -95,11 +113,11 @@ class Microkernel:
                 with partial:
                     for i, line in enumerate(sums):
                         for j, value in enumerate(line):
-                            self.simd.store(b, value, self._place(b, c, i, j), masks[j])
+                            self.simd.store(b, value, *self._waiting(b, waiting, i, j, masks))
         b.ret_void()
 
-    def _initial(self, b: ir.IRBuilder, c: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
-        """Zeros, or what earlier blocks of k left in C."""
+    def _initial(self, b: ir.IRBuilder, waiting: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
+        """Zeros, or what earlier blocks of k left."""
         zeros: Sums = [[self.simd.zero] * self.vectors for _ in range(self.rows)]
         if not self.accumulates:
             return zeros
@@ -108,7 +126,7 @@ class Microkernel:
         b.cbranch(is_first, ready, again)
         b.position_at_end(again)
         found = [
-            [self.simd.load(b, self._place(b, c, i, j), masks[j]) for j in range(self.vectors)]
+            [self.simd.load(b, *self._waiting(b, waiting, i, j, masks)) for j in range(self.vectors)]
             for i in range(self.rows)
         ]
         b.branch(ready)
@@ -179,14 +197,20 @@ class Microkernel:
 
     def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]) -> None:
         """One k: the outer product of a column of A and a row of B."""
-        simd = self.simd
-        line = [
-            simd.load(b, offset(b, panel, j * simd.nbytes), masks[j], align=self.b_align) for j in range(self.vectors)
-        ]
+        simd, words = self.simd, self.words
+        line = [self._right(b, panel, j, masks[j]) for j in range(self.vectors)]
         for i in range(self.rows):
-            factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0])))
+            factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0]), words.align))
             for j, value in enumerate(line):
-                sums[i][j] = simd.multiply_add(b, factor, value, sums[i][j])
+                sums[i][j] = words.multiply_add(b, factor, value, sums[i][j])
+
+    def _right(self, b: ir.IRBuilder, panel: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
+        """A vector of words of B."""
+        if not self.makes_words:
+            return self.simd.load(b, offset(b, panel, j * self.simd.nbytes), mask, align=self.b_align)
+        words = self.words
+        place = offset(b, panel, j * words.stored.nbytes)
+        return words.across(b, place, self.b_stride // words.per_word, mask, self.b_align)
 
     # ------------------------------------------------------------------------------------- the result
 
@@ -233,12 +257,20 @@ class Microkernel:
     def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
         return offset(b, c, i * self.c_strides[0] + j * self.simd.lanes * self.c_strides[1])
 
+    def _waiting(
+        self, b: ir.IRBuilder, sums: ir.Value, i: int, j: int, masks: list[ir.Value | None]
+    ) -> tuple[ir.Value, ir.Value | None]:
+        """Where a vector of partial sums waits, and which lanes there are."""
+        if self.sums_stride is None:
+            return self._place(b, sums, i, j), masks[j]
+        return offset(b, sums, i * self.sums_stride + j * self.simd.nbytes), None
+
     def _store(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, start: ir.Value, mask: ir.Value | None) -> None:
-        if self.c_strides[1] == self.simd.itemsize:
-            self.simd.store(b, value, place, mask)
+        if self.c_strides[1] == self.result.itemsize:
+            self.result.store(b, value, place, mask)
             return
         count = None if mask is None else b.sub(index(self.columns or 0), start)
-        self.simd.store_spread(b, value, place, self.c_strides[1], count)
+        self.result.store_spread(b, value, place, self.c_strides[1], count)
 
 
 def _merge(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -17,10 +17,9 @@ import attrs
 from attrs import frozen
 
 from rlx_core.ir.attributes import Encoder, literal_bytes
-from rlx_core.ir.graph import Graph, Literal, Node
-from rlx_core.ir.op import Op
+from rlx_core.ir.graph import Literal, Node, ops_inside
 from rlx_core.pipeline.backend import ObjectStore
-from rlx_core.plugins import stamp_of
+from rlx_core.plugins import package_of, stamp_of
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Pack, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.jit import Code, generate, link, machine_words, object_cache
@@ -91,8 +90,7 @@ def _made(count: int, isa: Isa, emit: Emitting) -> tuple[Library, list[bytes]]:
 
 def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
     """The name of some functions together; `None` if an op is not from a package, so that its code has no stamp."""
-    packages = {type(op).__module__.partition(".")[0] for each in functions for op in _ops(each.node.op)}
-    stamp = stamp_of({*CORE, *packages})
+    stamp = stamp_of({*CORE, *(package_of(type(op)) for each in functions for op in ops_inside(each.node.op))})
     if stamp is None:
         return None
     encoder = Encoder(_digest, keeps_names=False)
@@ -115,23 +113,6 @@ def _digest(value: Literal) -> str:
 def _place(place: Place) -> list[Any]:
     literal = None if place.literal is None else place.literal.hex()
     return [repr(place.type), list(place.strides), place.is_bound, literal]
-
-
-def _ops(value: Any) -> Iterator[Op]:
-    """An op and all ops among its attributes: in nested graphs, in records, in tuples."""
-    if isinstance(value, Op):
-        yield value
-        for attribute in value.attributes().values():
-            yield from _ops(attribute)
-    elif isinstance(value, Graph):
-        for node in value.nodes:
-            yield from _ops(node.op)
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _ops(each)
-    elif attrs.has(type(value)):
-        for each in attrs.asdict(value, recurse=False).values():
-            yield from _ops(each)
 
 
 # ------------------------------------------------------------------------------------------- entries

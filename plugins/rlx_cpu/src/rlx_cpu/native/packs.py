@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["FORMS", "Form", "panels"]
+__all__ = ["FORMS", "Form", "pairs", "panels"]
 
 Form = Callable[[np.ndarray, tuple[int, ...], np.ndarray], None]
 """Rearranges an operand by some numbers into bytes, all of which it writes."""
@@ -38,5 +38,19 @@ def panels(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None
         first += width
 
 
-FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels})
+def pairs(matrix: np.ndarray, widths: tuple[int, ...], out: np.ndarray) -> None:
+    """`[..., k, n]` of 16-bit elements as panels of 32-bit words, each with two neighbours along k; an odd last one meets 0.
+
+    Args:
+        matrix: As for `panels`; the other arguments too.
+    """
+    k, n = matrix.shape[-2:]
+    words = np.zeros((*matrix.shape[:-2], -(-k // 2), n, 2), np.uint16)
+    bits = matrix.view(np.uint16)
+    words[..., 0] = bits[..., 0::2, :]
+    words[..., : k // 2, :, 1] = bits[..., 1::2, :]
+    panels(words.view(np.uint32)[..., 0], widths, out)
+
+
+FORMS: Final[Mapping[str, Form]] = MappingProxyType({"panels": panels, "pairs": pairs})
 """Every form by its name."""

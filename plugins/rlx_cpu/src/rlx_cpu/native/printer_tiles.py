@@ -6,15 +6,14 @@ a cache line has elements is turned at once; the kernel then reads its lanes fro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from attrs import frozen
 from llvmlite import ir
 
 from rlx_core.codegen.loops import Load
-from rlx_cpu.native.build import I32, I64, address, counted, memory_type, scaled
+from rlx_cpu.native.build import I64, address, counted, memory_type, scaled
 from rlx_cpu.native.printer_memory import Memory, prefetch
 from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.simd import transposed
 
 __all__ = ["Tiles"]
 
@@ -90,18 +89,3 @@ class Tiles:
         type = memory_type(load.dtype, self.shape.lanes)
         found = self.builder.load(self._cell(number, *at.tile), typ=type, align=load.dtype.itemsize)
         return self.memory.to_register(load.dtype, found)
-
-
-def transposed(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """As many vectors as each has elements, as a matrix, transposed: log₂ rounds of interleaving."""
-    count = len(rows)
-    half = count // 2
-    kind = ir.VectorType(I32, count)
-    pairs = [(i, count + i) for i in range(count)]
-    low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
-    high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
-    vectors = list(rows)
-    for _ in range(count.bit_length() - 1):
-        # Interleaving row i with row i + half rotates the bits of every element's address by one.
-        vectors = [b.shuffle_vector(vectors[i], vectors[i + half], which) for i in range(half) for which in (low, high)]
-    return vectors

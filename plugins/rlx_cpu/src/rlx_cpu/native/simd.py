@@ -95,6 +95,7 @@ class Simd:
 
     def __init__(self, module: ir.Module, isa: Isa, dtype: DType) -> None:
         self.module = module
+        self.isa = isa
         self.dtype = dtype
         self.itemsize = dtype.itemsize
         self.lanes = isa.lanes(dtype)
@@ -130,8 +131,8 @@ class Simd:
 
     # ------------------------------------------------------------------------------------- memory
 
-    def load_scalar(self, b: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
-        return b.load(pointer, typ=self.element, align=self.itemsize)
+    def load_scalar(self, b: ir.IRBuilder, pointer: ir.Value, align: int = 0) -> ir.Value:
+        return b.load(pointer, typ=self.element, align=align or self.itemsize)
 
     def load(self, b: ir.IRBuilder, pointer: ir.Value, mask: ir.Value | None = None, align: int = 0) -> ir.Value:
         """Consecutive elements; 0 in lanes that the mask hides, which are not touched.

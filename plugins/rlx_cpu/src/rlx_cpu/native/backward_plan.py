@@ -1,0 +1,196 @@
+"""What attention backward decides before any code is made: strides of operands and results, blocks, segments, scratch memory."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from llvmlite import ir
+
+from rlx_core.ops.attention import AttentionBackward
+from rlx_cpu.native.attention_parts import ByPosition, Logits, aligned
+from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES, AttentionProblem, HeadStrides
+from rlx_cpu.native.contract import Layout, Place
+from rlx_cpu.native.gemm_tiles import Cut, cut
+from rlx_cpu.native.simd import Simd
+from rlx_cpu.native.stored import Stored
+from rlx_cpu.native.words import Words
+
+__all__ = ["BIAS", "DBIAS", "DY", "MASK", "BackwardPlan", "Head", "K", "Q", "V"]
+
+BLOCK_NBYTES = 1 << 17
+"""Bytes of a block of weights, at most, unless one tile has more."""
+
+SEGMENT_PRODUCTS = 1 << 18
+"""Fused products below which an item is not cut: adding the segments up would take as long."""
+
+Q, K, V, DY, MASK, BIAS = range(6)
+"""Operands."""
+
+DBIAS = 3
+"""The result after dq, dk and dv."""
+
+
+@frozen(eq=False)
+class Head:
+    """What the code of one query head is built from: its operands, results and the thread's memory.
+
+    Attributes:
+        dw: Where the head's cotangents of logits go, if a bias wants them.
+    """
+
+    batch: ir.Value
+    head: ir.Value
+    q: ir.Value
+    dy: ir.Value
+    dq: ir.Value
+    q_ready: ir.Value
+    dy_ready: ir.Value
+    k_ready: ir.Value
+    logits: Logits
+    memory: dict[str, ir.Value]
+    dw: ir.Value | None
+
+
+@frozen(eq=False)
+class BackwardPlan:
+    """The choices for one op and layout."""
+
+    op: AttentionBackward
+    problem: AttentionProblem
+    layout: Layout
+    words: Words
+
+    @property
+    def simd(self) -> Simd:
+        return self.words.simd
+
+    @property
+    def stored(self) -> Stored:
+        """The elements of q, k, v and their cotangents."""
+        return self.words.stored
+
+    @property
+    def bias(self) -> Place | None:
+        """The bias, if there is one: then it has a cotangent too."""
+        return self.layout.operands[BIAS] if len(self.layout.operands) > BIAS else None
+
+    def operand(self, position: int) -> HeadStrides:
+        place = self.layout.operands[position]
+        assert place is not None, "q, k, v and dy are required"
+        heads = self.problem.heads if position in (Q, DY) else self.problem.kv_heads
+        return HeadStrides.of(place, self.op.layout, heads)
+
+    def result(self, position: int) -> HeadStrides:
+        heads = self.problem.heads if position == Q else self.problem.kv_heads
+        return HeadStrides.of(self.layout.results[position], self.op.layout, heads)
+
+    def right(self, position: int) -> ByPosition:
+        """An operand as the right side of a product over positions."""
+        p = self.problem
+        positions = p.queries if position in (Q, DY) else p.keys
+        features = p.width if position in (V, DY) else p.features
+        panels = cut(-(-features // p.lanes), p.outputs.size)
+        return ByPosition(self.words, self.operand(position), positions, features, panels)
+
+    def left(self, position: int) -> tuple[int, int]:
+        """Bytes from a row to the next and a feature to the next, where q or dy is the left side."""
+        if self.stored.is_same:
+            at = self.operand(position)
+            return at.position, at.feature
+        features = self.problem.features if position == Q else self.problem.width
+        return features * self.simd.itemsize, self.simd.itemsize
+
+    @property
+    def group(self) -> int:
+        """Row tiles of a block of queries."""
+        tile_nbytes = max(1, self.problem.rows.size * self.row_nbytes)
+        return max(1, min(TILES, BLOCK_NBYTES // tile_nbytes, self.problem.rows.pieces))
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row of weights: all keys, whole vectors."""
+        return self.problem.key_columns * self.simd.itemsize
+
+    @property
+    def key_rows(self) -> Cut:
+        """Row tiles of dk and dv."""
+        return cut(self.problem.keys, self.problem.rows.size)
+
+    @property
+    def items(self) -> int:
+        return self.problem.batch * self.problem.kv_heads
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of queries of a head."""
+        return -(-self.problem.rows.pieces // self.group)
+
+    @property
+    def products(self) -> int:
+        """Fused products in all."""
+        p = self.problem
+        return 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
+
+    @property
+    def segments(self) -> int:
+        """Into how many parts an item is cut."""
+        if self.items >= FEWEST_PARTS or self.products < SEGMENT_PRODUCTS:
+            return 1
+        blocks = self.problem.heads // self.problem.kv_heads * self.blocks
+        return max(1, min(blocks, -(-FEWEST_PARTS // self.items)))
+
+    def is_uniform(self, logits: Logits) -> bool:
+        """Whether a row without a visible key spreads its weight over all of them."""
+        return self.op.empty_row == "uniform" and logits.may_hide
+
+    # -------------------------------------------------------------------------------------- memory
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """Bytes in which a segment adds up dk and dv."""
+        keys, itemsize = self.problem.keys, self.simd.itemsize
+        columns = {"dk": self.right(Q).columns, "dv": self.right(DY).columns}
+        return {name: aligned(keys * count * itemsize) for name, count in columns.items()}
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of each part of a thread's workspace."""
+        p, itemsize = self.problem, self.simd.itemsize
+        rows = p.rows.size * self.group
+        block = rows * self.row_nbytes
+        has_cap = self.op.attn_logit_softcap is not None
+        widened = 0 if self.stored.is_same else rows * itemsize
+        sizes = {
+            "keys": p.key_columns * p.features * itemsize,
+            "values": p.key_columns * p.width * itemsize,
+            "weights": block,
+            "slopes": block if has_cap else 0,
+            "du": block,
+            **(self.sums if self.segments == 1 else {}),
+            "q": self.right(Q).nbytes,
+            "dy": self.right(DY).nbytes,
+            "k": self.right(K).nbytes,
+            "q_rows": widened * p.features,
+            "dy_rows": widened * p.width,
+        }
+        return {name: aligned(nbytes) for name, nbytes in sizes.items()}
+
+    @property
+    def own(self) -> int:
+        """Bytes of a thread's workspace."""
+        return sum(self.memory.values())
+
+    @property
+    def segment_sums(self) -> int:
+        """Bytes in which all segments add up dk and dv, if there are several."""
+        return self.items * self.segments * sum(self.sums.values()) if self.segments > 1 else 0
+
+    @property
+    def logits_nbytes(self) -> int:
+        """Bytes of the cotangents of a head's logits."""
+        return self.problem.queries * self.row_nbytes
+
+    @property
+    def shared(self) -> int:
+        """Bytes of what one phase leaves to the next: sums of segments, and cotangents of all logits for a bias."""
+        p = self.problem
+        return self.segment_sums + (p.batch * p.heads * self.logits_nbytes if self.bias is not None else 0)

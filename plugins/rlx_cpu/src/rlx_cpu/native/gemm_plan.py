@@ -1,0 +1,221 @@
+"""What a product decides before any code is made: where A and B are read from, how much scratch memory that takes, how many parts.
+
+B is packed ahead when it is bound, by all threads together before the product when several items will read it, by each for
+itself when batches are many, and read in place otherwise. A is read in place if its elements along k are neighbours and words
+as they lie; rows that only have to become words (f16, say) are copied, and a transposed A is packed by tiles.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import frozen
+
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS
+from rlx_cpu.native.gemm_tiles import FEWEST_TILES, Blocks, blocks
+from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.problem import Product
+from rlx_cpu.native.stored import Stored
+from rlx_cpu.native.words import Words
+
+__all__ = ["SERIAL_PRODUCTS", "TILE_GAP", "Plan"]
+
+Panels = Literal["ahead", "shared", "packed", "direct"]
+"""Where panels of B come from: packed when it was bound, by all threads before, by each thread for itself, or not packed."""
+
+Rows = Literal["direct", "copied", "packed"]
+"""What A's rows are read from: where they lie, rows of words, or tiles `[k, rows]`."""
+
+TILE_GAP = ALIGNMENT
+"""Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
+
+DIRECT_TILES = 16
+"""Row tiles up to which B is read where it lies: packing pays only once its cost is spread over more of them."""
+
+SHARED_NBYTES = 1 << 24
+"""Bytes up to which an operand is packed for all threads at once, which takes as much memory again."""
+
+PART_PRODUCTS = 1 << 19
+"""Fused products of a part: some 10 µs, a hundred times what claiming it costs."""
+
+SERIAL_PRODUCTS = 1 << 15
+"""Below so many fused products (a few µs) waking another thread costs more than it saves."""
+
+
+@frozen(eq=False)
+class Plan:
+    """The choices for one product; lengths along k are in words.
+
+    Attributes:
+        words: What the inner loop multiplies.
+        is_bound: Whether B is the same in every run.
+        keeps_result: Whether C is not to be written before a sum is complete: the epilogue reads what lies in its bytes.
+    """
+
+    product: Product
+    words: Words
+    isa: Isa
+    is_bound: bool
+    keeps_result: bool
+
+    @property
+    def result(self) -> Stored:
+        return Stored(self.words.simd, self.product.dtype)
+
+    @property
+    def k(self) -> int:
+        """Words along k."""
+        return self.words.count(self.product.k)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the last word along k is whole."""
+        return self.product.k % self.words.per_word == 0
+
+    @property
+    def rows(self) -> Rows:
+        p, words = self.product, self.words
+        is_row_major = p.a.by_column == words.stored.itemsize
+        if p.k == 0 or (is_row_major and words.in_memory and self.is_even):
+            return "direct"
+        return "copied" if is_row_major else "packed"
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether A is packed once for all, rather than for every item."""
+        p = self.product
+        return self.rows != "direct" and p.entries * p.m * self.k * self.words.itemsize <= SHARED_NBYTES
+
+    @property
+    def owns_rows(self) -> bool:
+        """Whether A is packed for every item."""
+        return self.rows != "direct" and not self.shares_rows
+
+    @property
+    def blocks(self) -> Blocks:
+        p = self.product
+        return blocks(p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa, packs_rows=self.owns_rows)
+
+    @property
+    def panels(self) -> Panels:
+        """Where the inner loop finds B."""
+        p, tiles = self.product, self.blocks
+        if p.k == 0:
+            return "direct"  # nothing is read
+        if self.is_bound:
+            return "ahead"
+        is_row_major = p.b.by_column == self.words.stored.itemsize
+        if tiles.rows.pieces <= DIRECT_TILES and is_row_major and self.is_even:
+            return "direct"
+        is_small = p.b_entries * self.packed_nbytes <= SHARED_NBYTES
+        return "shared" if is_small and tiles.row_items > 1 else "packed"
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether B's elements become words in the inner loop: where it lies, and in panels of 16 bits made ahead."""
+        words = self.words
+        return not words.stored.is_same and (self.panels == "direct" or (self.panels == "ahead" and not words.is_pair))
+
+    @property
+    def vector_nbytes(self) -> int:
+        """Bytes of a vector of B in a panel."""
+        return self.words.stored.nbytes if self.makes_words else self.words.nbytes
+
+    @property
+    def packed_nbytes(self) -> int:
+        """Bytes of one matrix B in panels."""
+        tiles, itemsize = self.blocks, self.words.itemsize
+        if self.is_bound and not self.words.is_pair:
+            itemsize = self.words.stored.itemsize
+        return tiles.columns * self.k * itemsize
+
+    @property
+    def form(self) -> str:
+        """How a bound B is packed."""
+        return "pairs" if self.words.is_pair else "panels"
+
+    @property
+    def sharers(self) -> int:
+        """How many tiles read a panel that streams by; 0 where there are enough of them to hide its coming."""
+        tiles = self.blocks
+        is_stream = self.panels == "ahead" and tiles.rows.pieces == tiles.row_tiles <= FEWEST_TILES
+        return tiles.row_tiles if is_stream and tiles.panel_group == 1 else 0
+
+    # -------------------------------------------------------------------------------------- memory
+
+    @property
+    def own_panels(self) -> int:
+        """Bytes of a thread's own packed panels: the widest group, over all of K."""
+        if self.panels != "packed":
+            return 0
+        return _aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
+
+    @property
+    def own_rows(self) -> int:
+        """Bytes of a thread's own packed rows: one item's tiles over one block of K."""
+        if not self.owns_rows:
+            return 0
+        tiles = self.blocks
+        return _aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
+
+    @property
+    def parks_sums(self) -> bool:
+        """Whether partial sums wait apart: in the result they would be rounded, lie spread out, or hide what is still read."""
+        is_fit = self.result.is_same and self.product.c.by_column == self.result.itemsize
+        return self.blocks.depth < self.k and (self.keeps_result or not is_fit)
+
+    @property
+    def tile_sums(self) -> int:
+        """Bytes of a tile's partial sums."""
+        return self.blocks.rows.size * self.blocks.panels.size * self.words.nbytes
+
+    @property
+    def own_sums(self) -> int:
+        """Bytes of an item's partial sums."""
+        return self.blocks.row_tiles * self.blocks.panel_group * self.tile_sums if self.parks_sums else 0
+
+    @property
+    def own(self) -> int:
+        """Bytes of a thread's memory: panels, rows, sums."""
+        return self.own_panels + self.own_rows + self.own_sums
+
+    @property
+    def shared_panels(self) -> int:
+        """Bytes of all matrices B in panels, where they are packed together."""
+        return _aligned(self.product.b_entries * self.packed_nbytes) if self.panels == "shared" else 0
+
+    @property
+    def entry_rows(self) -> int:
+        """Bytes of one packed A."""
+        return _aligned(self.product.m * self.k * self.words.itemsize + self.blocks.rows.pieces * TILE_GAP)
+
+    @property
+    def shared_rows(self) -> int:
+        """Bytes of all packed A together, where they are packed together."""
+        return self.product.entries * self.entry_rows if self.shares_rows else 0
+
+    @property
+    def shared(self) -> int:
+        """Bytes of the memory that all threads share: panels, rows."""
+        return self.shared_panels + self.shared_rows
+
+    # ---------------------------------------------------------------------------------------- work
+
+    @property
+    def items(self) -> int:
+        return self.product.entries * self.blocks.panel_items * self.blocks.row_items
+
+    @property
+    def products(self) -> int:
+        """Fused products in all."""
+        p = self.product
+        return p.m * p.n * p.k * p.entries
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts a product is cut."""
+        return max(1, min(MOST_PARTS, self.items, self.products // PART_PRODUCTS))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

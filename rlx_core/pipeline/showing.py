@@ -1,0 +1,54 @@
+"""What `[printing]` in a configuration shows of a compilation, while it runs and afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlx_core.ir.graph import Graph
+from rlx_core.pipeline.config import PrintingConfig
+from rlx_core.pipeline.events import Events
+
+if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` imports this module
+    from rlx_core.passes.runner import Watch
+    from rlx_core.pipeline.compile import Compiled
+
+__all__ = ["show", "watch_for"]
+
+
+def watch_for(printing: PrintingConfig, events: Events) -> Watch:
+    """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
+    from rlx_core.ir.text import print_graph
+    from rlx_core.passes.runner import Watch
+
+    def show_graph(heading: str, graph: Graph) -> None:
+        print(f"== {heading}\n{print_graph(graph)}")
+
+    return Watch(
+        listeners=(events.on_pass,), show=show_graph, before=frozenset(printing.before), after=frozenset(printing.after)
+    )
+
+
+def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
+    """Print what the configuration asks to see of a compilation."""
+    if printing.verbose:
+        for done in compiled.report.passes:
+            print(f"{done.name:<28} {done.seconds * 1e3:8.2f} ms  {done.nodes_before} -> {done.nodes_after} nodes")
+        print(compiled.report)
+    if printing.dispatch_report:
+        print(compiled.report.dispatch)
+    if printing.fusion_report and compiled.report.fusion is not None:
+        print(compiled.report.fusion)
+    if printing.ir_dump:
+        dump(compiled, Path(printing.ir_dump))
+    return compiled
+
+
+def dump(compiled: Compiled, directory: Path) -> None:
+    """Write the program as it is after the passes, and its plan, under its name."""
+    from rlx_core.ir.text import print_graph
+    from rlx_core.ir.text_lir import print_lir
+
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{compiled.report.name}.mir.txt").write_text(print_graph(compiled.lir.graph))
+    (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))
