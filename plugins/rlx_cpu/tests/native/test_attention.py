@@ -19,7 +19,9 @@ EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name
 
 
 BF16 = dtype("bf16").numpy
-EVERY_FLOAT = pytest.mark.parametrize("of", [np.float32, np.float64, np.float16, BF16], ids=lambda of: np.dtype(of).name)
+EVERY_FLOAT = pytest.mark.parametrize(
+    "of", [np.float32, np.float64, np.float16, BF16], ids=lambda of: np.dtype(of).name
+)
 
 
 def in_registers(*arrays: np.ndarray | None) -> list[np.ndarray | None]:
@@ -188,7 +190,9 @@ def test_a_few_queries_read_keys_where_they_lie(isa: Isa, queries: int, features
 def test_halves_are_widened_masked_and_rounded_once(isa: Isa, of: Any, queries: int) -> None:
     """Few queries and many, several blocks of keys, strided operands, masks and biases of either width."""
     rng = np.random.default_rng(5)
-    op = Attention(num_heads=4, num_kv_heads=2, head_dim=8, mask_kind="causal", attn_logit_softcap=1.5, empty_row="uniform")
+    op = Attention(
+        num_heads=4, num_kv_heads=2, head_dim=8, mask_kind="causal", attn_logit_softcap=1.5, empty_row="uniform"
+    )
     q = rng.standard_normal((2, queries, 32)).astype(of)
     packed = rng.standard_normal((2, 1100, 32)).astype(of)
     mask = rng.random((2, 1, queries, 1100)).astype(of)

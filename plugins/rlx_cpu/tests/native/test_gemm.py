@@ -382,7 +382,13 @@ def test_integer_products_wrap_in_their_own_width(isa: Isa, of: str) -> None:
     rng = np.random.default_rng(17)
     of_numpy = dtype(of).numpy
     limits = np.iinfo(of_numpy)
-    for m, n, k, is_transposed in ((5, 70, 9, False), (4, 64, 300, True), (1, 3, 2, True), (0, 3, 2, False), (2, 3, 0, False)):
+    for m, n, k, is_transposed in (
+        (5, 70, 9, False),
+        (4, 64, 300, True),
+        (1, 3, 2, True),
+        (0, 3, 2, False),
+        (2, 3, 0, False),
+    ):
         a, b = (rng.integers(limits.min, limits.max, shape, of_numpy, endpoint=True) for shape in ((m, k), (n, k)))
         b = b.T if is_transposed else np.ascontiguousarray(b.T)
         made = kernel(integer_matmul, MatMul(), [a, b], isa)

@@ -286,7 +286,20 @@ class _Forward:
                 # Sums start at zero in memory, so no block is treated as the first.
                 b.call(
                     values[vectors],
-                    [tile.scores, there, place, there, there, count, false, true, index(0), index(0), column, logits.buffers],
+                    [
+                        tile.scores,
+                        there,
+                        place,
+                        there,
+                        there,
+                        count,
+                        false,
+                        true,
+                        index(0),
+                        index(0),
+                        column,
+                        logits.buffers,
+                    ],
                 )
 
     def _score_panels(

@@ -270,7 +270,13 @@ def pack_head(
 
 
 def copy_rows(
-    b: ir.IRBuilder, words: Words, source: ir.Value, at: HeadStrides, place: ir.Value, rows: int | ir.Value, features: int
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    at: HeadStrides,
+    place: ir.Value,
+    rows: int | ir.Value,
+    features: int,
 ) -> None:
     """Rows of a head as dense rows of words."""
     with counting(b, 0, rows) as row:

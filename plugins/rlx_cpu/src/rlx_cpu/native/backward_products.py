@@ -88,9 +88,7 @@ class Products:
 
                 self._call(b, "dq", (p.rows, tile), (right.panels, panel), a, panel_at, place, end)
 
-    def add(
-        self, b: ir.IRBuilder, head: Head, name: str, first: ir.Value, count: ir.Value, end: ir.Value
-    ) -> None:
+    def add(self, b: ir.IRBuilder, head: Head, name: str, first: ir.Value, count: ir.Value, end: ir.Value) -> None:
         """Add the product of a block's transpose with rows of q or dy to dk or dv, for keys before `end`.
 
         Args:

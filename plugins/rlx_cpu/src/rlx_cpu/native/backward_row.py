@@ -16,12 +16,12 @@ from rlx_cpu.native.simd import counting, index, offset, times
 __all__ = ["differentiate_row"]
 
 
-def differentiate_row(b: ir.IRBuilder, plan: BackwardPlan, head: Head, rows: Rows, row: ir.Value, end: ir.Value) -> None:
+def differentiate_row(
+    b: ir.IRBuilder, plan: BackwardPlan, head: Head, rows: Rows, row: ir.Value, end: ir.Value
+) -> None:
     """u into p, dp into du, and dw where a bias wants it; all 0 from `end` on."""
     simd, op, logits, problem = plan.simd, plan.op, head.logits, plan.problem
-    weights, du, slopes = (
-        offset(b, head.memory[name], (row, plan.row_nbytes)) for name in ("weights", "du", "slopes")
-    )
+    weights, du, slopes = (offset(b, head.memory[name], (row, plan.row_nbytes)) for name in ("weights", "du", "slopes"))
     dw = None if head.dw is None else offset(b, head.dw, (b.add(rows.first, row), plan.row_nbytes))
 
     def over(body: Callable[[ir.Value, ir.Value], None]) -> None:

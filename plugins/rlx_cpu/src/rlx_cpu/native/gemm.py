@@ -29,7 +29,6 @@ __all__ = ["emit_product", "matmul", "matmul_bias_activation"]
 HALVES_AND_FLOATS = "f16 bf16 f32 f64"
 
 
-
 def sums_dtype(result: DType) -> DType:
     """The dtype of the sums behind a result."""
     return result.accumulator
