@@ -2,7 +2,8 @@
 
 The unit is one cheap operation on one element, about 0.05 ns of a core with wide vectors. The model knows where a value is
 computed (at every point, or once a row), what is dear, and what a step costs before it does anything. It does not know
-caches: a load costs the same wherever it comes from, so merging kernels that share one looks right, and never by much.
+caches: a load costs the same wherever it comes from, so merging kernels that share one looks right, and never by much. It
+compares kernels and is no time: how long a step takes, at most, is a question for the backend that runs it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def test_a_product_that_others_read_stays(widen: Callable[..., Any]) -> None:
         assert_equal_numbers(before, after)
 
 
-SIZES = [(6, 4, 5), (1, 1, 1), (33, 17, 70), (128, 512, 96), (5, 0, 3)]
+SIZES = [(6, 4, 5), (1, 1, 1), (33, 17, 70), (128, 512, 96), (40, 1024, 24), (5, 0, 3)]
 
 
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)
@@ -99,9 +99,11 @@ def test_native_residuals_may_be_strided_and_batched() -> None:
     assert "rlx.fused_matmul_add" in [s.node.op.name for s in fused.executables[0].lir.steps]
 
 
-def test_a_sum_that_waits_in_the_result_is_not_fused() -> None:
-    """Beyond 512 float32 a product keeps partial sums in its result, where the residual may lie."""
-    x, w, r = (np.ones(s, np.float32) for s in ((8, 1024), (1024, 8), (8, 8)))
-    step = rlx.jit(lambda x, w, r: r + x @ w)
-    np.testing.assert_array_equal(step(x, w, r), 1025.0)
-    assert "rlx.fused_matmul_add" not in [s.node.op.name for s in step.executables[0].lir.steps]
+def test_a_sum_in_several_blocks_is_stepped_in_place_too() -> None:
+    """Beyond 1024 float32 partial sums wait for the next block, which must not be where the residual lies."""
+    x, w, r = (np.ones(s, np.float32) for s in ((8, 2100), (2100, 8), (8, 8)))
+    step = rlx.jit(lambda x, w, r: r + x @ w, donate=("r",))
+    np.testing.assert_array_equal(step(x, w, r), 2101.0)
+    (only,) = step.executables[0].lir.steps
+    assert only.node.op.name == "rlx.fused_matmul_add"
+    assert only.in_place

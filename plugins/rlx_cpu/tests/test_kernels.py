@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs
-from rlx_core.testing.yardstick import yardstick
+from rlx_core.testing.yardstick import Yardstick, yardstick
 from rlx_cpu.kernels import kernels
 from rlx_cpu.native.isa import available
 from rlx_cpu.native.sharing import everything_is_shared
@@ -62,6 +63,14 @@ def together(samples: Sequence[Program]) -> Graph:
     return builder.finish(results)
 
 
+@lru_cache(maxsize=2)
+def batch(number: int) -> tuple[Graph, list[dict[str, np.ndarray]], list[Yardstick]]:
+    """The program of a batch, and for each sample its arrays and what they have to give; all ways ask for it in a row."""
+    samples = BATCHES[number]
+    drawn = [dict(zip(p.graph.input_types, p.draw(), strict=True)) for p in samples]
+    return together(samples), drawn, [yardstick(p.graph, a) for p, a in zip(samples, drawn, strict=True)]
+
+
 WAYS = {isa.name: {"cpu.isa": isa.name, "cpu.threads": 2} for isa in available()} | {"numpy": {"cpu.tier": "numpy"}}
 """The NumPy tier, and native code on every instruction set that this machine has, narrower ones forced."""
 
@@ -69,19 +78,17 @@ WAYS = {isa.name: {"cpu.isa": isa.name, "cpu.threads": 2} for isa in available()
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", range(len(BATCHES)), ids=lambda n: f"{BATCHES[n][0].op.name}-{n}")
 def test_every_sample_agrees_with_the_interpreter_whatever_the_strides(number: int, way: str) -> None:
-    samples = BATCHES[number]
-    drawn = [dict(zip(p.graph.input_types, p.draw(), strict=True)) for p in samples]
+    graph, drawn, judges = batch(number)
     fed = {f"s{i}_{name}": array for i, arrays in enumerate(drawn) for name, array in arrays.items()}
     # No rewriting, so that each op meets its own kernel.
     config = {"use": "none", "options": WAYS[way]}
     with everything_is_shared() if way != "numpy" else nullcontext():
-        executable = Executable(compile_graph(together(samples), target="cpu", host=HOST, config=config))
+        executable = Executable(compile_graph(graph, target="cpu", host=HOST, config=config))
         results = executable.run(fed)
 
     found = iter(results)
-    for program, arrays in zip(samples, drawn, strict=True):
-        own = [next(found) for _ in program.graph.outputs]
-        wrong = yardstick(program.graph, arrays).complaint(own)  # dtypes and shapes as well
+    for program, judge in zip(BATCHES[number], judges, strict=True):
+        wrong = judge.complaint([next(found) for _ in judge.outputs])  # dtypes and shapes as well
         assert wrong is None, f"{program}: {wrong}"
 
     again = executable.run({name: strided(array) for name, array in fed.items()})

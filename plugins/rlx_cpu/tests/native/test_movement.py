@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
 from rlx_core.ops.rearrange import Diagonal, Repeat, Roll, Tile
 from rlx_core.ops.structural import Expand, Reshape, Transpose
 from rlx_core.testing.cases import Program, programs
+from rlx_cpu.native.boxes import Axis, Box
 from rlx_cpu.native.isa import Isa, available
-from rlx_cpu.native.movement import emit_move
+from rlx_cpu.native.movement import emit_move, prepared
 from rlx_cpu.native.tilings import TILINGS
 
 SAMPLES = [p for p in programs(tuple(TILINGS)) if p.is_static]
@@ -98,6 +100,17 @@ def test_pads_of_any_width_agree_with_numpy(mode: Any, lo: int, hi: int) -> None
             agrees(emit_move, Pad((lo,), (hi,), mode=mode), [filled((n,))])
             if mode == "constant":
                 agrees(emit_move, Pad((lo,), (hi + 2 * n,), (2,)), [filled((n,)), np.array(7, "f4")])
+
+
+@pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+@pytest.mark.parametrize("name", ["u8", "f16", "f32", "f64"])
+def test_a_transposition_of_two_axes_is_shared_out_in_bands(name: str, isa: Isa) -> None:
+    for shape in ((192, 260), (300, 135), (64, 700), (700, 65)):
+        agrees(emit_move, Transpose((1, 0)), [filled(shape, name)], isa)
+    whole = Box((Axis(300, 4 * 200, 4), Axis(200, 4, 4 * 300)))
+    bands = [band for band, _ in prepared(whole, 4)]
+    assert sum(band.size for band in bands) == whole.size
+    assert sum(prod(a.count for a in band.axes[:-2]) for band in bands) == 5, "four of 64 rows, and 44 more"
 
 
 def test_work_larger_than_a_unit_is_shared_out_whole() -> None:

@@ -103,7 +103,7 @@ def test_a_pool_is_made_once_for_each_number_of_threads() -> None:
         ({"cpu.threads": -1}, "cpu.threads: must be at least 1, not -1"),
         ({"cpu.threads": 0}, "cpu.threads: must be at least 1, not 0"),
         ({"cpu.spin": -5}, "cpu.spin: must be at least 0 microseconds, not -5"),
-        ({"cpu.isa": "avx1024"}, "cpu.isa: 'avx1024' is none of auto, avx512, avx2, neon, sse2"),
+        ({"cpu.isa": "avx1024"}, "cpu.isa: 'avx1024' is none of auto, avx512bf16, avx512, avx2, neon, sse2"),
         ({"cpu.tier": "gpu"}, "cpu.tier: 'gpu' is none of auto, native, numpy"),
         ({"cpu.tier": "numpy", "cpu.isa": "avx2"}, "cpu.isa: avx2 needs native code, and there is none"),
     ],

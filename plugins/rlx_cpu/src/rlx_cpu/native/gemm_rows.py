@@ -7,14 +7,16 @@ from llvmlite import ir
 
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_plan import TILE_GAP, Plan
-from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.packing import copy_row, pack_rows
 from rlx_cpu.native.simd import counting, index, offset, times
 
 __all__ = ["PACKED_STEPS", "PackedRows", "row_strides"]
 
-PACKED_STEPS = 32
+PACKED_STEPS = 64
 """Words along K that are packed of A in one go; a multiple of what a cache line of halves holds."""
+
+PACKED_ROUND = 16
+"""Words along K that are packed of a tile before the next tile: each has its own page, which so many stores are worth finding."""
 
 
 def row_strides(plan: Plan, rows: int) -> tuple[int, int]:
@@ -69,8 +71,8 @@ class PackedRows:
         # The last word of an odd k is made alone.
         is_odd = b.icmp_signed("==", self._step(b, high), index(self.plan.k)) if not self.plan.is_even else None
         whole = high if is_odd is None else b.select(is_odd, b.sub(high, index(1)), high)
-        even = b.add(low, b.and_(b.sub(whole, low), index(-UNROLL)))
-        for start, end, steps in ((low, even, UNROLL), (even, whole, 1)):
+        even = b.add(low, b.and_(b.sub(whole, low), index(-PACKED_ROUND)))
+        for start, end, steps in ((low, even, PACKED_ROUND), (even, whole, 1)):
             with counting(b, start, end, steps) as k, counting(b, *tiles) as tile:
                 self._pack_steps(b, tile, k, steps)
         if is_odd is not None:

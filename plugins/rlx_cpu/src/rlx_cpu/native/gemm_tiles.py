@@ -42,7 +42,7 @@ NARROW: Final[dict[int, dict[int, TileShape]]] = {
     16: {1: TileShape(10, 1), 2: TileShape(6, 2)},
 }
 
-DEPTH_NBYTES: Final = 2048
+DEPTH_NBYTES: Final = 4096
 """Bytes of one row of A in a cache block: a tile of A and its panel of B then stay in the nearest two caches."""
 
 BLOCK_NBYTES: Final = 1 << 18

@@ -5,7 +5,7 @@ The boxes' outer axes are units of a few kilobytes, counted through all boxes; e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -17,7 +17,7 @@ from rlx_cpu.native.boxes import Axis, Box, simplified, split
 from rlx_cpu.native.build import I64, POINTER, VOID, address
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.mover import Mover, in_loop_order, is_transposed
+from rlx_cpu.native.mover import SIDE, Mover, in_loop_order, is_transposed
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.table import native
 from rlx_cpu.native.tilings import TILINGS, boxes_of
@@ -86,7 +86,16 @@ def prepared(box: Box, itemsize: int) -> list[tuple[Box, int]]:
     last = box.axes[-1]
     block = UNIT // itemsize
     pieces = split(box, block) if last.count > 2 * block and last.to == itemsize else (box,)
-    return [(evolve(p, axes=in_loop_order(p.axes, itemsize)), itemsize) for p in pieces]
+    ordered = [evolve(p, axes=in_loop_order(p.axes, itemsize)) for p in pieces]
+    return [(band, itemsize) for p in ordered for band in in_bands(p, itemsize)]
+
+
+def in_bands(box: Box, itemsize: int) -> Iterable[Box]:
+    """A transposition of two axes alone as one of many bands of its result, so that threads can share it out."""
+    if not is_transposed(box.axes, itemsize) or box.size * itemsize <= UNIT or box.axes[-2].count <= SIDE:
+        return (box,)
+    *outer, last = box.axes
+    return [evolve(band, axes=(*band.axes, last)) for band in split(evolve(box, axes=tuple(outer)), SIDE)]
 
 
 def unit_axes(box: Box, itemsize: int) -> int:

@@ -18,10 +18,13 @@ from rlx_cpu.native.build import I8, I64, VOID, address, declare, splat
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.simd import counting, index, offset, transposed
 
-__all__ = ["Mover", "in_loop_order", "is_transposed"]
+__all__ = ["SIDE", "Mover", "in_loop_order", "is_transposed"]
 
 SMALLEST_SQUARE = 4
 """Elements along both sides from which a transposition in registers pays."""
+
+SIDE = 64
+"""Elements along both sides of a tile of squares: a cache line of the smallest."""
 
 UNROLL = 4
 """Elements that one pass moves where they are moved one by one."""
@@ -177,21 +180,36 @@ class Mover:
         lanes = self.lanes
         while lanes > min(down.count, along.count):
             lanes //= 2
-        with counting(b, 0, down.count // lanes * lanes, lanes) as i:
-            to_i, source_i = self._at(to, i, down.to), self._at(source, i, down.source)
-            with counting(b, 0, along.count // lanes * lanes, lanes) as j:
-                self._transpose(self._at(to_i, j, along.to), self._at(source_i, j, along.source), down, along, lanes)
+        high, wide = (axis.count // lanes * lanes for axis in (down, along))
+        # Squares go together: a cache line is used up while it is near, and so is what is known of its page.
+        side = max(lanes, SIDE)
+        with counting(b, 0, high, side) as top, counting(b, 0, wide, side) as left:
+            bottom, right = (self._until(first, side, end) for first, end in ((top, high), (left, wide)))
+            with counting(b, top, bottom, lanes) as i:
+                to_i, source_i = self._at(to, i, down.to), self._at(source, i, down.source)
+                with counting(b, left, right, lanes) as j:
+                    self._transpose(
+                        self._at(to_i, j, along.to), self._at(source_i, j, along.source), down, along, lanes
+                    )
         # What squares do not reach: a strip at the end of either axis.
-        right, below = along.count % lanes, down.count % lanes
-        if right:
-            start = along.count - right
-            strip = Axis(right, along.to, along.source)
+        beside, below = along.count % lanes, down.count % lanes
+        if beside:
+            start = along.count - beside
+            strip = Axis(beside, along.to, along.source)
             corner = address(b, to, start * along.to), address(b, source, start * along.source)
             self._strip(*corner, Axis(down.count - below, down.to, down.source), strip)
         if below:
             start = down.count - below
             corner = address(b, to, start * down.to), address(b, source, start * down.source)
             self._strip(*corner, Axis(below, down.to, down.source), along)
+
+    def _until(self, first: ir.Value, side: int, end: int) -> ir.Value:
+        """Where a tile of `side` that begins at `first` ends: at `end` at the latest."""
+        b = self.builder
+        if end % side == 0:
+            return b.add(first, index(side))
+        after = b.add(first, index(side))
+        return b.select(b.icmp_signed("<", after, index(end)), after, index(end))
 
     def _strip(self, to: ir.Value, source: ir.Value, down: Axis, along: Axis) -> None:
         outer, inner = (down, along) if down.count <= along.count else (along, down)
