@@ -147,7 +147,8 @@ def main() -> None:
             flops = {"peak": peak.flops * threads, **dict.fromkeys(("rlx", "numpy", "bf16"), 2 * m * n * k)}
             speed = {name: flops[name] / t / 1e9 for name, t in found.items()}
             print(
-                f"{threads:7} {m:5} {n:5} {k:5} {speed['peak']:7.0f} {speed['rlx']:7.0f} {speed['numpy']:7.0f} {speed['bf16']:7.0f} "
+                f"{threads:7} {m:5} {n:5} {k:5} {speed['peak']:7.0f} {speed['rlx']:7.0f} {speed['numpy']:7.0f} "
+                f"{speed['bf16']:7.0f} "
                 f"{speed['rlx'] / speed['peak']:9.2f} {speed['rlx'] / speed['numpy']:9.2f} "
                 f"{speed['bf16'] / speed['rlx']:9.2f}",
                 flush=True,
