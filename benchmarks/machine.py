@@ -62,18 +62,17 @@ def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
         other.result()
 
 
-def peak(threads: int) -> Limit | None:
+def peak(threads: int, rounds: int = ROUNDS) -> Limit | None:
     """Multiply-adds in registers alone, float32; `None` where llvmlite is not installed."""
     found = multiply_adds()
     if found is None:
         return None
-    function, flops, _ = found
+    function, flops_a_round, _ = found
     out = [np.zeros(64, np.float32) for _ in range(threads)]
-    parts = [partial(function, each.ctypes.data, ROUNDS) for each in out]
+    parts = [partial(function, each.ctypes.data, rounds) for each in out]
     keep = (out, found)  # the buffers and the code live as long as the program
-    return Limit(
-        "peak", Program(partial(side_by_side, parts), lambda: list(keep[0])), 1e-9 * flops * threads, "GFLOP/s"
-    )
+    amount = 1e-9 * flops_a_round * rounds * threads
+    return Limit("peak", Program(partial(side_by_side, parts), lambda: list(keep[0])), amount, "GFLOP/s")
 
 
 def copy(threads: int) -> Limit:
@@ -84,7 +83,7 @@ def copy(threads: int) -> Limit:
 
 @cache
 def multiply_adds() -> tuple[Callable[[int, int], None], float, Any] | None:
-    """The loop as a function of a buffer and a number of rounds, what `ROUNDS` of them amount to, and what keeps it alive."""
+    """The loop as a function of a buffer and a number of rounds, the operations of a round, and what keeps it alive."""
     try:
         from llvmlite import binding
     except ImportError:
@@ -99,7 +98,7 @@ def multiply_adds() -> tuple[Callable[[int, int], None], float, Any] | None:
     engine = binding.create_mcjit_compiler(binding.parse_assembly(fma_loop(lanes, chains)), machine)
     engine.finalize_object()
     made = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("peak"))
-    return made, 2.0 * lanes * chains * ROUNDS, engine
+    return made, 2.0 * lanes * chains, engine
 
 
 def fma_loop(lanes: int, chains: int) -> str:
