@@ -1,6 +1,6 @@
 """All native kernels: importing this module fills the table."""
 
-from rlx_cpu.native import (
+from rlx_cpu.native import (  # noqa: F401  each registers its kernels
     attention,
     attention_backward,
     cumulative,
@@ -21,24 +21,4 @@ from rlx_cpu.native import (
 )
 from rlx_cpu.native.table import native
 
-__all__ = ["FAMILIES", "native"]
-
-FAMILIES = (
-    attention,
-    attention_backward,
-    cumulative,
-    gather,
-    gemm,
-    gemm_add,
-    gemm_integer,
-    loops,
-    math,
-    movement,
-    positions,
-    rope,
-    scatter,
-    wide_circular,
-    wide_error,
-    wide_exponential,
-    windows,
-)
+__all__ = ["native"]
