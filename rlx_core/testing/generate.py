@@ -277,6 +277,8 @@ class Growth:
         fed = {name: operands[name].array for name in graph.input_types}
         errors = {n: o.error if isinstance(o, Known) else 0.0 for n, o in operands.items() if n in fed}
         exact = interpret(graph, fed, mode="wide")
+        if any(turned(a, b) for a, b in zip(interpret(graph, fed, mode="wide", rounded=kept), exact, strict=True)):
+            return None  # values that differ in float64 are equal where they are kept, so a choice among them turns
         floats = {t.dtype for t in types if t.dtype.is_differentiable}
         moves_only = len(floats) == 1 and all(n.op.category == "movement" or n.is_leaf for n in graph.nodes)
         spread = [0.0] * len(exact)
@@ -286,12 +288,13 @@ class Growth:
                 for n, a in fed.items()
             }
             for i, (a, b) in enumerate(zip(interpret(graph, moved, mode="wide"), exact, strict=True)):
-                if a.dtype.kind in "biu":
-                    if not np.array_equal(a, b):
-                        return None
-                elif not np.isfinite(a).all():
+                if turned(a, b):
                     return None
-                elif a.size:
+                if a.dtype.kind in "biu":
+                    continue
+                if not np.isfinite(a).all():
+                    return None
+                if a.size:
                     spread[i] = max(spread[i], float(np.abs(a - b).max()) / TURNING)
         found: list[tuple[np.ndarray, float]] = []
         for value, array, moved_by in zip(graph.outputs, exact, spread, strict=True):
@@ -334,6 +337,16 @@ class Growth:
                 found[name] = fitting[0] if fitting else None
                 taken.update(fitting[:1])
         return found
+
+
+def kept(value: Value, array: np.ndarray) -> np.ndarray:
+    """The array as it is after its dtype has held it."""
+    return array.astype(value.dtype.numpy).astype(array.dtype) if value.dtype.is_differentiable else array
+
+
+def turned(found: np.ndarray, exact: np.ndarray) -> bool:
+    """Whether a choice (of an index, say) came out otherwise."""
+    return exact.dtype.kind in "biu" and not np.array_equal(found, exact)
 
 
 def is_accepted(op: type[Op], sample: Sample) -> bool:
