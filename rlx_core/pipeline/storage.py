@@ -144,7 +144,7 @@ class Reuse:
     def _take_over(self, index: int, node: Node, kernel: Kernel) -> None:
         taken: dict[int, int] = {}
         for number, result in enumerate(node.results if kernel.is_generated else node.results[:1]):
-            if result in self.aliases or not result.type.nbytes or _is_reduced_beside_others(node, result):
+            if result in self.aliases or not result.type.nbytes:
                 continue
             for position in kernel.in_place:
                 operand = node.operands[position] if position < len(node.operands) else None
@@ -223,9 +223,3 @@ class Reuse:
             for value in node.present():
                 found[self.root_of(value)] = index
         return found
-
-
-def _is_reduced_beside_others(node: Node, result: Value) -> bool:
-    """Whether a result is smaller than what its kernel walks, and not the only one: it may be stored before another has read."""
-    values = (*node.present(), *node.results)
-    return len(node.results) > 1 and int(result.type.size) < max(int(v.type.size) for v in values)

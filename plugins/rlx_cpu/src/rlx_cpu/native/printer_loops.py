@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field
 from llvmlite import ir
 
-from rlx_core.codegen.loops import Kernel, Reduce, Store, operands_of
+from rlx_core.codegen.loops import Kernel, Reduce, operands_of
 from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
 from rlx_cpu.native.contract import ALIGNMENT
@@ -83,9 +83,15 @@ class Loops:
         last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), count), threads)
         return counted(b, first, last)
 
-    def store(self, store: Store, at: At, known: dict[int, ir.Value]) -> None:
-        """Write a value that is known, or can be, to its result."""
-        self.memory.store(store, at, self.values.value(store.value, at, known))
+    def store(self, numbers: Sequence[int], at: At, known: dict[int, ir.Value]) -> None:
+        """Write values that are known, or can be, to their results.
+
+        Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.
+        """
+        stores = [self.kernel.stores[number] for number in numbers]
+        values = [self.values.value(store.value, at, known) for store in stores]
+        for store, value in zip(stores, values, strict=True):
+            self.memory.store(store, at, value)
 
     # ----------------------------------------------------------------------------------- one unit
 
@@ -198,17 +204,13 @@ class Loops:
         if len(ats) > 1 or self.shape.strip > 1:
             (nest,) = self.shape.plan.nests
             for at, known in zip(ats, self.reduce_strip(nest, ats), strict=True):
-                self._finish_with(at, known)
+                self.store(self.shape.plan.finish, at, known)
             return
         (at,) = ats
         for nest in self.shape.plan.nests:
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
-        self._finish_with(at, self.values.fixed)
-
-    def _finish_with(self, at: At, known: dict[int, ir.Value]) -> None:
-        for number in self.shape.plan.finish:
-            self.store(self.kernel.stores[number], at, known)
+        self.store(self.shape.plan.finish, at, self.values.fixed)
 
     def reduce_strip(self, nest: Nest, ats: Sequence[At]) -> list[dict[int, ir.Value]]:
         """The reductions of several vectors of rows in one loop over the row: what is known at each afterwards."""
@@ -283,7 +285,7 @@ class Loops:
                     type = register_type(reduce.dtype) if shape.is_in_row else self._register(number)
                     place = which * shape.strip + k
                     self.values.fixed[number] = self.partials.total(unit, place, reduce, type)
-                self._finish_with(at, self.values.fixed)
+                self.store(self.shape.plan.finish, at, self.values.fixed)
 
         self.unit(unit, body)
 
@@ -421,12 +423,7 @@ class Loops:
             assert isinstance(reduce, Reduce), "totals are of reductions"
             value = self._lifted(reduce.arg, self.values.value(reduce.arg, at, here), at)
             self._accumulate(reduce, variables[which % len(variables)], value, at)
-        # Every value before any store: a result may lie in the bytes of an operand that another result still needs.
-        stores = [self.kernel.stores[s] for s in nest.stores]
-        for store in stores:
-            self.values.value(store.value, at, here)
-        for store in stores:
-            self.store(store, at, here)
+        self.store(nest.stores, at, here)
 
     # --------------------------------------------------------------------------------- reductions
 
