@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
+from callers import side_by_side
 from entries import entry_of, jitted, long_program, opened, program
 
 import rlx_core as rlx
@@ -97,19 +98,13 @@ def test_programs_of_all_lengths_share_one_pool_from_many_threads() -> None:
     config = {"options": {"cpu.threads": 2, "cpu.spin": 50}}
     long, short = jitted(long_program, config=config), jitted(middling, config=config)
     square, line = RNG.standard_normal((256, 256)).astype("f4"), RNG.standard_normal(16384).astype("f4")
-    wanted = {False: np.copy(opened(long, square)(square)), True: np.copy(opened(short, line)(line))}
-    wrong: list[bool] = []
+    long_wanted, short_wanted = np.copy(opened(long, square)(square)), np.copy(opened(short, line)(line))
 
-    def calls(is_short: bool) -> None:
-        run, x = (short, line) if is_short else (long, square)
-        wrong.extend(is_short for _ in range(100) if not np.array_equal(run(x), wanted[is_short]))
+    def calls(run: Any, x: np.ndarray, wanted: np.ndarray) -> bool:
+        return all(np.array_equal(run(x), wanted) for _ in range(100))
 
-    callers = [threading.Thread(target=calls, args=(n % 2 == 0,)) for n in range(6)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    assert not wrong
+    both = [partial(calls, long, square, long_wanted), partial(calls, short, line, short_wanted)]
+    assert all(side_by_side(*both * 3))
 
 
 def test_no_more_steps_are_looked_at_than_it_takes_to_know() -> None:
