@@ -27,7 +27,7 @@ from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_ze
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, as_axes, as_shape, expand, reshape, sum_axes
+from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, reshape, sum_axes
 
 
 class Movement(Op):
@@ -81,8 +81,7 @@ class Narrow(Movement):
         after = x.shape[axis] - self.start - self.length * self.step + (self.step - 1)
         return (pad_axis(g, axis, self.start, after, self.step - 1),)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = along_axis_batch
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         axis = normalize_axis(self.axis, x.rank)
@@ -159,9 +158,7 @@ class Concat(Op):
             return ZERO
         return self(*(tangent_or_zeros(s, v) for s, v in zip(t, x, strict=True)))
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        whole = all_batched(size, x, is_batched)
-        return evolve(self, axis=normalize_axis(self.axis, whole[0].ndim - 1) + 1)(*whole)
+    batch = along_axis_batch
 
     def parts(self, *x: TensorType) -> tuple[tuple[int, Strides], ...]:
         axis = normalize_axis(self.axis, x[0].rank)
