@@ -21,7 +21,15 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides, dense_strides
-from rlx_core.ir.types import TensorType, expect_rank, expect_shape, normalize_axes, normalize_axis, same_dim
+from rlx_core.ir.types import (
+    TensorType,
+    expect_dtype_of,
+    expect_rank,
+    expect_shape,
+    normalize_axes,
+    normalize_axis,
+    same_dim,
+)
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import scatter_add
@@ -231,8 +239,7 @@ class Pad(Op):
             raise ShapeError(f"between must be at least 0, not {list(gaps)}")
         if value is not None:
             expect_shape("value", value, ())
-            if value.dtype is not x.dtype:
-                raise DtypeError(f"value must be {x.dtype} like x, not {value.dtype}")
+            expect_dtype_of("value", value, "x", x)
         if self.mode != "constant" and (value is not None or any(gaps)):
             raise ShapeError(f"mode {self.mode} takes neither a value nor cells between")
         return x.with_shape(self._padded(i, n, gaps[i]) for i, n in enumerate(x.shape))

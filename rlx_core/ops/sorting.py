@@ -18,7 +18,7 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i6
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_axis, same_dim
+from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, normalize_axis, same_dim
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
@@ -235,8 +235,7 @@ class SearchSorted(Op):
         expect_rank("sorted", sorted, 1)
         expect_dtype("sorted", sorted, ORDERED, "real or bool")
         expect_index_dtype(self.index_dtype)
-        if v.dtype is not sorted.dtype:
-            raise DtypeError(f"v must be {sorted.dtype} like sorted, not {v.dtype}")
+        expect_dtype_of("v", v, "sorted", sorted)
         if sorted.rank > 1:
             expect_rank("v", v, sorted.rank, sorted.rank)
             for k, (a, b) in enumerate(zip(sorted.shape[:-1], v.shape[:-1], strict=True)):
