@@ -17,12 +17,11 @@ import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which
 from rlx_core.errors import Fact, MissingRuleError, UnknownNameError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import (
+    Argument,
     Builder,
     Constant,
     Graph,
-    Input,
     Node,
-    Param,
     Value,
     as_results,
     building,
@@ -226,7 +225,7 @@ def pruned(graph: Graph, outputs: Sequence[Value], *, name: str | None = None, w
     dropped = set(without)
     values: dict[Value, Value] = {}
     for node in graph.nodes:
-        is_fed = isinstance(node.op, Input | Param) and node.op.label not in dropped
+        is_fed = isinstance(node.op, Argument) and node.op.label not in dropped
         if node.index in live or is_fed:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
