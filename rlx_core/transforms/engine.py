@@ -14,7 +14,7 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 
 import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which rules are written with
-from rlx_core.errors import Fact, MissingRuleError, UnknownNameError
+from rlx_core.errors import DtypeError, Fact, MissingRuleError, UnknownNameError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import (
     Argument,
@@ -35,7 +35,7 @@ from rlx_core.ir.rules import Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.structural import expand
 
-__all__ = ["STANDARD", "Engine", "dependents", "find_value", "fresh_name", "live_nodes", "zeros"]
+__all__ = ["STANDARD", "Engine", "dependents", "differentiable", "find_value", "fresh_name", "live_nodes", "zeros"]
 
 _METHODS: Final[Mapping[Kind, str]] = {
     "vjp": "vjp(self, g, {operands}, *, y)",
@@ -198,6 +198,25 @@ def find_value(graph: Graph, handle: str | Value) -> Value:
         Fact("value", handle.type, node.origin.source),
         hint="carry it through the value map of the pass that made this graph, or use its name",
     )
+
+
+def differentiable(graph: Graph, handle: str | Value, transformation: str, derivative: str) -> Value:
+    """The value that a handle names, which must have derivatives.
+
+    Args:
+        transformation: Who asks (`grad`), and `derivative`, what for (`gradient`): for the error.
+
+    Raises:
+        DtypeError: It holds integers or booleans. And see `find_value`.
+    """
+    value = find_value(graph, handle)
+    if not value.dtype.is_differentiable:
+        name = handle if isinstance(handle, str) else repr(handle)
+        raise DtypeError(
+            f"{transformation}: {name} is {value.type}; {value.dtype} has no {derivative}",
+            Fact("value", value.type, value.node.origin.source),
+        )
+    return value
 
 
 def fresh_name(taken: Iterable[str], name: str) -> str:
