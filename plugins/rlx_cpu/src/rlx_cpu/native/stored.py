@@ -104,6 +104,15 @@ class Stored:
             with b.if_then(b.icmp_signed("<", index(lane), count)):
                 b.store(element, there, align=self.itemsize)
 
+    def store_row(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: int
+    ) -> None:
+        """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
+        if stride != self.itemsize:
+            self.store_spread(b, value, place, stride, b.sub(index(size), column))
+            return
+        self.store(b, value, place, self.simd.below(b, column, size) if size % self.simd.lanes else None)
+
     # -------------------------------------------------------------------------------- conversions
 
     @property
