@@ -12,7 +12,7 @@ from typing import Literal
 from attrs import frozen
 
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS
-from rlx_cpu.native.gemm_tiles import FEWEST_TILES, Blocks, blocks
+from rlx_cpu.native.gemm_tiles import Blocks, blocks
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.problem import Product
 from rlx_cpu.native.stored import Stored
@@ -37,6 +37,9 @@ SHARED_NBYTES = 1 << 24
 
 PART_PRODUCTS = 1 << 19
 """Fused products of a part: some 10 µs, a hundred times what claiming it costs."""
+
+MOST_SHARERS = 12
+"""Tiles that share the prefetching of a panel at most: a round of the inner loop then asks for one line, and none twice."""
 
 SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""
@@ -136,10 +139,8 @@ class Plan:
 
     @property
     def sharers(self) -> int:
-        """How many tiles read a panel that streams by; 0 where there are enough of them to hide its coming."""
-        tiles = self.blocks
-        is_stream = self.panels == "ahead" and tiles.rows.pieces == tiles.row_tiles <= FEWEST_TILES
-        return tiles.row_tiles if is_stream and tiles.panel_group == 1 else 0
+        """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
+        return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in ("ahead", "shared") else 0
 
     # -------------------------------------------------------------------------------------- memory
 

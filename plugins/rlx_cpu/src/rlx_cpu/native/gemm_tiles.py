@@ -42,11 +42,12 @@ NARROW: Final[dict[int, dict[int, TileShape]]] = {
     16: {1: TileShape(10, 1), 2: TileShape(6, 2)},
 }
 
-DEPTH_NBYTES: Final = 4096
-"""Bytes of one row of A in a cache block: a tile of A and its panel of B then stay in the nearest two caches."""
+DEPTH_NBYTES: Final = 2048
+"""Bytes of one row of A in a cache block: a tile of A then stays in the nearest cache, and a panel of B in the next."""
 
-BLOCK_NBYTES: Final = 1 << 18
-"""Bytes of A, or of a group of panels, in a cache block: a quarter of a second-level cache of today."""
+BLOCK_NBYTES: Final = 1 << 19
+"""Bytes of A, or of a group of panels, in a cache block: half of a second-level cache of 1 MiB. The further caches of large
+processors are slow, so what a block saves of them counts more than what its size costs in the second."""
 
 ITEMS: Final = 32
 """At least so many items, where there is enough work, so that any small number of threads has equal shares."""

@@ -49,8 +49,7 @@ class Microkernel:
         makes_words: Whether B's elements become words when they are loaded.
         accumulates: Whether K comes in several blocks.
         sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
-        sharers: How many tiles read a panel, where they are so few that fetching the next one is what takes the time: each
-            then asks for its share of it. 0 for no prefetching.
+        sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
 
