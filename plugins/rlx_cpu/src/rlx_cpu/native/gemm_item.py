@@ -96,13 +96,15 @@ class Item:
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
 
     def _coming(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
-        """Where the panel is that is read after this one: the next of the item, the first of the next block, or another item's."""
+        """Where the panel is that is read next: one of the item, the first of its next block, or another item's."""
         first, end = self.panel_range
         after = b.add(panel, index(1))
         is_next = b.icmp_signed("<", after, end)
         k1 = b.select(is_next, k0, b.add(k0, count))
         is_block = b.icmp_signed("<", k1, index(self.plan.k))
-        return self._panel(b, b.select(is_next, after, b.select(is_block, first, end)), b.select(is_block, k1, index(0)))[0]
+        return self._panel(
+            b, b.select(is_next, after, b.select(is_block, first, end)), b.select(is_block, k1, index(0))
+        )[0]
 
     def _share_of(self, b: ir.IRBuilder, coming: ir.Value, tile: ir.Value, count: ir.Value, vectors: int) -> ir.Value:
         """What a tile asks for of the panel that comes next."""

@@ -12,7 +12,7 @@ from typing import Literal
 from attrs import frozen
 
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS
-from rlx_cpu.native.gemm_tiles import Blocks, blocks
+from rlx_cpu.native.gemm_tiles import PACKED_GROUP, Blocks, Cut, blocks, tiles_of
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.problem import Product
 from rlx_cpu.native.stored import Stored
@@ -85,33 +85,44 @@ class Plan:
 
     @property
     def shares_rows(self) -> bool:
-        """Whether A is packed once for all, rather than for every item."""
-        p = self.product
-        return self.rows != "direct" and p.entries * p.m * self.k * self.words.itemsize <= SHARED_NBYTES
+        """Whether A is packed once for all, before the product."""
+        return self.rows != "direct" and not self.owns_rows
 
     @property
     def owns_rows(self) -> bool:
-        """Whether A is packed for every item."""
-        return self.rows != "direct" and not self.shares_rows
+        """Whether A is packed by every item, which then has it near: where all panels are one group, or for want of room."""
+        p = self.product
+        nbytes = p.entries * p.m * self.k * self.words.itemsize
+        return self.rows != "direct" and (self.tiles[1].pieces <= PACKED_GROUP or nbytes > SHARED_NBYTES)
+
+    @property
+    def tiles(self) -> tuple[Cut, Cut]:
+        """Tiles down M, panels across N."""
+        return tiles_of(self.product.m, self.product.n, self.words.simd.dtype, self.isa)
+
+    @property
+    def packs_panels(self) -> bool:
+        """Whether B is packed in every run; where it lies in rows and few tiles read it, that does not pay."""
+        is_row_major = self.product.b.by_column == self.words.stored.itemsize
+        is_direct = self.tiles[0].pieces <= DIRECT_TILES and is_row_major and self.is_even
+        return self.product.k > 0 and not self.is_bound and not is_direct
 
     @property
     def blocks(self) -> Blocks:
         p = self.product
-        return blocks(p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa, packs_rows=self.owns_rows)
+        return blocks(
+            p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa,
+            packs_rows=self.owns_rows, packs_panels=self.packs_panels,
+        )  # fmt: skip
 
     @property
     def panels(self) -> Panels:
         """Where the inner loop finds B."""
-        p, tiles = self.product, self.blocks
-        if p.k == 0:
-            return "direct"  # nothing is read
-        if self.is_bound:
-            return "ahead"
-        is_row_major = p.b.by_column == self.words.stored.itemsize
-        if tiles.rows.pieces <= DIRECT_TILES and is_row_major and self.is_even:
-            return "direct"
+        p = self.product
+        if not self.packs_panels:
+            return "ahead" if self.is_bound and p.k else "direct"
         is_small = p.b_entries * self.packed_nbytes <= SHARED_NBYTES
-        return "shared" if is_small and tiles.row_items > 1 else "packed"
+        return "shared" if is_small and self.blocks.row_items > 1 else "packed"
 
     @property
     def makes_words(self) -> bool:
