@@ -22,7 +22,7 @@ from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.entry import Awake, Entry, build
+from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import (
     RECORD_WORDS,
@@ -231,7 +231,7 @@ class NativeProgram(Program):
         return Entry(
             ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies,
             keeps=(frame, table, self.compiled, ends, runs),
-            awake=self._awake(runs[0], base) if mode is Mode.AWAKE else None,
+            team=self._team(runs[0], base) if mode in (Mode.AWAKE, Mode.SHARED) else None,
         )  # fmt: skip
 
     def _mode(self, runs: Sequence[Run]) -> Mode:
@@ -243,11 +243,12 @@ class NativeProgram(Program):
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
         return Mode.AWAKE if can_share and takes_longer(steps, AWAKE_US) else Mode.TINY
 
-    def _awake(self, run: Run, table: int) -> Awake:
-        settings, address = self.compiled.settings, runtime().address
-        return Awake(
-            control_for(settings.threads, settings.spin_us), settings.threads, address("start"), address("finish"),
-            run.words.ctypes.data, table, state_words(run.count),
+    def _team(self, run: Run, table: int) -> Team:
+        threads, spin_us = self.compiled.settings.threads, self.compiled.settings.spin_us
+        start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
+        return Team(
+            control_for(threads, spin_us), threads, start, finish, leave,
+            run.words.ctypes.data, table, state_words(run.count), lambda: pool_for(threads, spin_us).wake(),
         )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- running
