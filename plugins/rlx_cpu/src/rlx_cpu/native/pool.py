@@ -32,6 +32,7 @@ from rlx_cpu.native.pool_code import (
     WORKERS,
     can_record,
     runtime,
+    runtime_code,
 )
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "pool_for",
     "run_alone",
     "runtime",
+    "runtime_code",
     "state_words",
 ]
 

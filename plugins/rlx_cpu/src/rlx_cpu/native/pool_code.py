@@ -85,11 +85,17 @@ class Runtime:
 
 
 @cache
-def runtime() -> Runtime:
-    """The runtime module, compiled once a process."""
+def runtime_code() -> Code:
+    """The code of the runtime module, made once a process; in the background, so this may be called long before it is needed."""
     isa = host_isa()
     assert isa is not None, "the native tier is used only where an instruction set is known"
-    return Runtime(compile_named("runtime", lambda: runtime_module(isa), isa))
+    return compile_named("runtime", lambda: runtime_module(isa), isa)
+
+
+@cache
+def runtime() -> Runtime:
+    """The runtime module."""
+    return Runtime(runtime_code())
 
 
 def runtime_module(isa: Isa) -> ir.Module:

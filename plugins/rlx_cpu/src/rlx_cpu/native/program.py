@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -90,7 +91,6 @@ class NativeProgram(Program):
         order = [v for node in lir.graph.nodes for v in node.results]
         output = empty if guard is None else guard.output
         self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read}, output)
-        self._parts = self._split()
         self._static, self._per_run = self._addresses()
 
     # ------------------------------------------------------------------------------------ public
@@ -115,6 +115,7 @@ class NativeProgram(Program):
                     else:
                         with profile.timing(part.step):
                             part.run(frame.arrays)
+            self.compiled.settle()
             return frames.deliver(frame)
         finally:
             frames.give_back(version, frame)
@@ -155,7 +156,9 @@ class NativeProgram(Program):
 
     # ---------------------------------------------------------------------------------- building
 
-    def _split(self) -> list[Run | Instruction]:
+    @cached_property
+    def _parts(self) -> list[Run | Instruction]:
+        """What runs in order. Made when it is needed first, because that is when the code must be there."""
         steps = list(enumerate(self._frames.lir.steps))
         parts: list[Run | Instruction] = []
         # In poison mode memory is looked at after every step, so each is a run of its own.
