@@ -29,8 +29,9 @@ Rows = Literal["direct", "copied", "packed"]
 TILE_GAP = ALIGNMENT
 """Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
 
-DIRECT_TILES = 16
-"""Row tiles up to which B is read where it lies: packing pays only once its cost is spread over more of them."""
+DIRECT_NBYTES = 1 << 24
+"""Bytes that all row tiles together may read of a B that stays where it lies. Packing it pays where many tiles share its cost,
+and where it is too large for a near cache."""
 
 SHARED_NBYTES = 1 << 24
 """Bytes up to which an operand is packed for all threads at once, which takes as much memory again."""
@@ -102,9 +103,10 @@ class Plan:
 
     @property
     def packs_panels(self) -> bool:
-        """Whether B is packed in every run; where it lies in rows and few tiles read it, that does not pay."""
-        is_row_major = self.product.b.by_column == self.words.stored.itemsize
-        is_direct = self.tiles[0].pieces <= DIRECT_TILES and is_row_major and self.is_even
+        """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
+        p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
+        is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= DIRECT_NBYTES
+        is_direct = is_near and p.b.by_column == itemsize and self.is_even
         return self.product.k > 0 and not self.is_bound and not is_direct
 
     @property
