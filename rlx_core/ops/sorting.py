@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -19,11 +18,11 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i6
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_axis, same_dim
+from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, normalize_axis, same_dim
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
-from rlx_core.ops.structural import all_batched, reshape
+from rlx_core.ops.structural import all_batched, along_axis_batch, reshape
 
 ORDERED = (bool_, *INTEGERS, *FLOATS)
 
@@ -96,8 +95,7 @@ class Sort(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
         return _forth(t[0], x, y[1], self.axis), ZERO
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = along_axis_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -198,8 +196,7 @@ class TopK(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
         return _forth(t[0], x, y[1], self.axis), ZERO
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = along_axis_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -238,8 +235,7 @@ class SearchSorted(Op):
         expect_rank("sorted", sorted, 1)
         expect_dtype("sorted", sorted, ORDERED, "real or bool")
         expect_index_dtype(self.index_dtype)
-        if v.dtype is not sorted.dtype:
-            raise DtypeError(f"v must be {sorted.dtype} like sorted, not {v.dtype}")
+        expect_dtype_of("v", v, "sorted", sorted)
         if sorted.rank > 1:
             expect_rank("v", v, sorted.rank, sorted.rank)
             for k, (a, b) in enumerate(zip(sorted.shape[:-1], v.shape[:-1], strict=True)):

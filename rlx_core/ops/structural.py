@@ -394,6 +394,12 @@ def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> li
     return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
 
 
+def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """The batching rule of an op along one `axis`: every operand has the batch axis in front, so the op's own moves up by one."""
+    whole = all_batched(size, x, is_batched)
+    return evolve(op, axis=normalize_axis(op.axis, whole[0].ndim - 1) + 1)(*whole)
+
+
 @define_op
 class Conjugate(Op):
     """The complex conjugate."""

@@ -11,7 +11,7 @@ import pytest
 
 import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Builder, Graph, Input, Literal, Param, Value, as_results
+from rlx_core.ir.graph import Argument, Builder, Graph, Literal, Value, as_results
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import dense_strides
@@ -68,7 +68,7 @@ class Execution:
         self.leaves: dict[Value, np.ndarray] = {}
         donated = {e.name for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated}
         for node in lir.graph.nodes:
-            if isinstance(node.op, Input | Param):
+            if isinstance(node.op, Argument):
                 array = np.ascontiguousarray(feeds[node.op.label]).copy().reshape(node.type.static_shape)
                 array.flags.writeable = node.op.label in donated
                 self.leaves[node.result] = array

@@ -13,7 +13,7 @@ from attrs import define, field
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError
 from rlx_core.ir.dims import Guard, collecting_guards
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph.leaves import Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import Graph
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
@@ -112,7 +112,7 @@ class Builder:
             types = self._infer(op, given, name, origin)
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
-        if isinstance(op, Input | Param):
+        if isinstance(op, Argument):
             self._leaf_names.add(op.label)
         return node.results
 
