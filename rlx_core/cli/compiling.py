@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from attrs import frozen
 from rlx_core.cli.plan import configuration_of
 from rlx_core.cli.program import from_op, program_from
 from rlx_core.cli.session import Session
-from rlx_core.errors import ConfigError, FormatError
+from rlx_core.errors import ConfigError
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
@@ -20,7 +18,7 @@ from rlx_core.pipeline.compile import Compiled, compile_graph
 from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
-from rlx_core.runtime.files import save
+from rlx_core.runtime.files import save, writing
 
 __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
 
@@ -58,7 +56,7 @@ def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | N
     planned = plan_of(session, asked, module)
     text = emit(planned, level, step or None)
     if out is not None:
-        with writing(out):
+        with writing("compile", out):
             out.write_text(text, encoding="utf-8")
     return Emitted(module.name, planned.target.name, level, text, out)
 
@@ -79,7 +77,7 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
     made = made_of(session, asked, module)
     lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
     if out is not None:
-        with writing(out):
+        with writing("compile", out):
             save(out, Module.of_lir(lir), host=session.host)
     return made.report_for(lir)
 
@@ -141,19 +139,6 @@ def binding(words: tuple[str, ...]) -> DimBinding:
             raise ConfigError(f"--bind {word}: wanted SYMBOL=SIZE, such as n=8")
         sizes[name] = int(size)
     return DimBinding.of(**sizes)
-
-
-@contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """Write a file inside.
-
-    Raises:
-        FormatError: It cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise FormatError(f"compile: {out} cannot be written ({error.strerror})") from None
 
 
 # --------------------------------------------------------------------------------------------------- output

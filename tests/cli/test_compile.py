@@ -147,7 +147,7 @@ def test_text_of_a_graph_is_compiled(rlx, compiling) -> None:
         ((*SOFTMAX, "--emit", "lir", "--bind", "n"), "--bind n: wanted SYMBOL=SIZE"),
         (("--op", "sofmax f32[4]", "--emit", "mir"), "did you mean `rlx.softmax`?"),
         (("--op", "matmul f32[4,5] f32[6,7]", "--emit", "mir"), "ShapeError: matmul"),
-        (("model.py:predict", "f32[4]", "--emit", "mir"), "predict does not take 1 arguments"),
+        (("model.py:predict", "f32[4]", "--emit", "mir"), "signature  predict(x, w, b)"),
         (("model.py:prdict", "--emit", "mir"), "did you mean `predict`?"),
         (("model.py:WIDTH", "--emit", "mir"), "model.py has no function WIDTH"),
         (("nowhere.py:f", "--emit", "mir"), "nowhere.py cannot be imported"),
