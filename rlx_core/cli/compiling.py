@@ -12,8 +12,9 @@ from rlx_core.cli.plan import configuration_of
 from rlx_core.cli.program import from_op, program_from
 from rlx_core.cli.session import Session
 from rlx_core.errors import ConfigError
-from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.bind import named_binding
 from rlx_core.ir.graph import Graph
+from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module, Stage
 from rlx_core.pipeline.compile import Compiled, compile_graph
 from rlx_core.pipeline.emission import Planned, emit
@@ -76,7 +77,7 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
             f"compile: {asked.program} is compiled already", hint="print it with --emit, or with rlx show"
         )
     made = made_of(session, asked, module)
-    lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
+    lir = planned(made, asked, module)
     if out is not None:
         with writing("compile", out):
             save(out, Module.of_lir(lir), host=session.host)
@@ -123,23 +124,31 @@ def plan_of(session: Session, asked: Asked, module: Module) -> Planned:
         target = with_contributed_kernels(backend.target_for(options), registry, name)
         return Planned(module.lir, backend, target)
     made = made_of(session, asked, module)
-    lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
-    return Planned(lir, made.backend, made.target, graph_of(module))
+    return Planned(planned(made, asked, module), made.backend, made.target, graph_of(module))
 
 
-def binding(words: tuple[str, ...]) -> DimBinding:
+def planned(made: Compiled, asked: Asked, module: Module) -> Lir:
+    """The plan of a compiled program, for the sizes that were named.
+
+    Raises:
+        ConfigError, UnknownNameError, BindingError: A symbol and its size are not what they should be.
+    """
+    return made.specialize(named_binding(graph_of(module), sizes(asked.bind))) if asked.bind else made.lir
+
+
+def sizes(words: tuple[str, ...]) -> dict[str, int]:
     """`n=8` as sizes.
 
     Raises:
-        ConfigError, BindingError: It is no name and size.
+        ConfigError: It is no name and size.
     """
-    sizes: dict[str, int] = {}
+    found: dict[str, int] = {}
     for word in words:
         name, equals, size = word.partition("=")
         if not equals or not size.isdecimal() or not name.isidentifier():
             raise ConfigError(f"--bind {word}: wanted SYMBOL=SIZE, such as n=8")
-        sizes[name] = int(size)
-    return DimBinding.of(**sizes)
+        found[name] = int(size)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------- output

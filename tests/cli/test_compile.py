@@ -145,6 +145,7 @@ def test_text_of_a_graph_is_compiled(rlx, compiling) -> None:
         ((*SOFTMAX, "--emit", "hir", "--step", "0"), "hir has none"),
         ((*SOFTMAX, "--step", "0"), "nothing is printed without --emit"),
         ((*SOFTMAX, "--emit", "lir", "--bind", "n"), "--bind n: wanted SYMBOL=SIZE"),
+        ((*SOFTMAX, "--emit", "lir", "--bind", "n=3"), "softmax has no symbol 'n'"),
         (("--op", "sofmax f32[4]", "--emit", "mir"), "did you mean `rlx.softmax`?"),
         (("--op", "matmul f32[4,5] f32[6,7]", "--emit", "mir"), "ShapeError: matmul"),
         (("model.py:predict", "f32[4]", "--emit", "mir"), "signature  predict(x, w, b)"),
