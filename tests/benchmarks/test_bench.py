@@ -20,11 +20,12 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, no
 
 from benchmarks import runner  # noqa: E402
 from benchmarks.case import Case, Program  # noqa: E402
-from benchmarks.cases import CASES, chosen  # noqa: E402
+from benchmarks.cases import CASES, GROUPS, chosen  # noqa: E402
 from benchmarks.measure import Timing, disagreement, measure, verify_threads  # noqa: E402
 from benchmarks.peers import Peer, plain_numpy  # noqa: E402
 from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
 from benchmarks.runner import Settings, one  # noqa: E402
+from rlx_core.errors import UnknownNameError  # noqa: E402
 
 
 def case(**settings: Any) -> Case:
@@ -101,7 +102,10 @@ def test_groups_and_names_choose_cases() -> None:
     assert [c.name for c in chosen(["call"])] == ["call"]
     assert len(chosen(["gemm"])) == 48
     assert len(chosen([])) < len(CASES)
-    assert chosen(["nothing"]) == []
+    assert [chosen([name])[0].name.startswith(name) for name in GROUPS] == [True] * len(GROUPS)
+    assert {c.name for name in GROUPS for c in chosen([name])} == {c.name for c in CASES}
+    with pytest.raises(UnknownNameError, match="no case is called 'nothing'"):
+        chosen(["call", "nothing"])
 
 
 class Broken:
