@@ -173,7 +173,7 @@ def _types(node: Node) -> Iterator[Fault]:
     """The declared types are the inferred ones: dtype and dims, rank 0 and [1] apart."""
     try:
         with collecting_guards():
-            inferred = infer(node.op, [None if v is None else v.type for v in node.operands])
+            inferred = infer(node.op, node.operand_types)
     except RlxError as error:
         yield _fault(node, error.message)
         return

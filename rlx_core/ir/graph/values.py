@@ -54,6 +54,11 @@ class Node:
         return self.result.type
 
     @property
+    def operand_types(self) -> tuple[TensorType | None, ...]:
+        """The types of the operands, None where an optional one is absent: what rules on types are asked with."""
+        return tuple(None if v is None else v.type for v in self.operands)
+
+    @property
     def is_leaf(self) -> bool:
         return isinstance(self.op, Input | Param | Constant)
 

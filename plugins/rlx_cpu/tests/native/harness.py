@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from attrs import frozen
 from llvmlite import ir
 
@@ -16,9 +17,10 @@ from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
-from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.isa import Isa, available
 from rlx_cpu.native.jit import Code, assembly, compile_module, new_module
 
+EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 CANARY = 0xA5
 GUARD = 256  # bytes on either side
 

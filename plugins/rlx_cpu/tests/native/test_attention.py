@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harness import EVERY_ISA, kernel
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_cpu.native.attention import attention
 from rlx_cpu.native.attention_backward import attention_backward
 from rlx_cpu.native.isa import Isa, available
-
-from .harness import kernel
-
-EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
-
 
 BF16 = dtype("bf16").numpy
 EVERY_FLOAT = pytest.mark.parametrize(

@@ -110,12 +110,8 @@ class Driver:
     def pack_panel(self, b: ir.IRBuilder, panel: ir.Value, source: ir.Value, place: ir.Value) -> None:
         """Pack a panel of the matrix at `source`, over all of K."""
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
-        column = times(b, start_of(b, panels, panel), words.simd.lanes)
-        for vectors in by_size(b, panels, panel):
-            pack_panel(
-                b, words, offset(b, source, (column, p.b.by_column)), place,
-                depth=p.k, vectors=vectors, strides=(p.b.by_row, p.b.by_column), column=column, columns=p.n,
-            )  # fmt: skip
+        strides = p.b.by_row, p.b.by_column
+        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)
 
     def _microkernels(self) -> dict[tuple[int, int], ir.Function]:
         """The inner loop for every height and width that occurs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +23,7 @@ from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.entry import Awake, Entry, build
+from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import (
     RECORD_WORDS,
@@ -90,7 +91,6 @@ class NativeProgram(Program):
         order = [v for node in lir.graph.nodes for v in node.results]
         output = empty if guard is None else guard.output
         self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read}, output)
-        self._parts = self._split()
         self._static, self._per_run = self._addresses()
 
     # ------------------------------------------------------------------------------------ public
@@ -115,6 +115,7 @@ class NativeProgram(Program):
                     else:
                         with profile.timing(part.step):
                             part.run(frame.arrays)
+            self.compiled.settle()
             return frames.deliver(frame)
         finally:
             frames.give_back(version, frame)
@@ -155,7 +156,9 @@ class NativeProgram(Program):
 
     # ---------------------------------------------------------------------------------- building
 
-    def _split(self) -> list[Run | Instruction]:
+    @cached_property
+    def _parts(self) -> list[Run | Instruction]:
+        """What runs in order. Made when it is needed first, because that is when the code must be there."""
         steps = list(enumerate(self._frames.lir.steps))
         parts: list[Run | Instruction] = []
         # In poison mode memory is looked at after every step, so each is a run of its own.
@@ -231,7 +234,7 @@ class NativeProgram(Program):
         return Entry(
             ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies,
             keeps=(frame, table, self.compiled, ends, runs),
-            awake=self._awake(runs[0], base) if mode is Mode.AWAKE else None,
+            team=self._team(runs[0], base) if mode in (Mode.AWAKE, Mode.SHARED) else None,
         )  # fmt: skip
 
     def _mode(self, runs: Sequence[Run]) -> Mode:
@@ -243,11 +246,12 @@ class NativeProgram(Program):
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
         return Mode.AWAKE if can_share and takes_longer(steps, AWAKE_US) else Mode.TINY
 
-    def _awake(self, run: Run, table: int) -> Awake:
-        settings, address = self.compiled.settings, runtime().address
-        return Awake(
-            control_for(settings.threads, settings.spin_us), settings.threads, address("start"), address("finish"),
-            run.words.ctypes.data, table, state_words(run.count),
+    def _team(self, run: Run, table: int) -> Team:
+        threads, spin_us = self.compiled.settings.threads, self.compiled.settings.spin_us
+        start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
+        return Team(
+            control_for(threads, spin_us), threads, start, finish, leave,
+            run.words.ctypes.data, table, state_words(run.count), lambda: pool_for(threads, spin_us).wake(),
         )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- running
