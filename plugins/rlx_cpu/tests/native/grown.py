@@ -6,7 +6,6 @@ vectors, blocks, chunks and tiles.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +62,8 @@ class Growth:
 
     Attributes:
         axes: What is reduced; nothing is where there are none.
-        known: Values by form: `full`, `kept` (reduced axes of size 1), `flat` (without them), `line` (of size 1 elsewhere), `one`.
+        known: Values by form: `full`, `kept` (reduced axes of size 1), `flat` (without them), `line` (of size 1 elsewhere),
+            `one` (a scalar), `turned` (axes in the other order).
     """
 
     rng: np.random.Generator
@@ -74,10 +74,10 @@ class Growth:
     known: dict[str, list[Value]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        for form, most in (("full", 3), ("kept", 2), ("flat", 2), ("line", 1), ("one", 1)):
+        for form, most in (("full", 3), ("kept", 2), ("flat", 2), ("line", 1), ("one", 1), ("turned", 1)):
             least = int(form == "full")
             count = int(self.rng.integers(least, most, endpoint=True))
-            is_there = bool(self.axes) or form in ("full", "line", "one")
+            is_there = bool(self.axes) or form not in ("kept", "flat")
             self.known[form] = [self._operand(form) for _ in range(count * is_there)]
 
     def _operand(self, form: str) -> Value:
@@ -93,6 +93,7 @@ class Growth:
             "flat": tuple(n for a, n in sizes if a not in self.axes),
             "line": tuple(n if a in self.axes else 1 for a, n in sizes),
             "one": (),
+            "turned": self.shape[::-1],
         }[form]
 
     def finished(self) -> Grown:
@@ -113,16 +114,17 @@ class Growth:
         return moves[int(self.rng.integers(len(moves)))]()
 
     def _pick(self, *forms: str) -> tuple[str, Value] | None:
+        """A value of one of these forms; what was made last is likelier, so that steps build on one another."""
         among = [(form, v) for form in forms for v in self.known[form]]
+        if among and self.rng.random() < 0.3:
+            return max(among, key=lambda found: found[1].node.index)
         return among[int(self.rng.integers(len(among)))] if among else None
 
     def _full(self) -> tuple[str, Value]:
         """An element-wise step on two operands of the same or of broadcast dims, or on a transposed one."""
         _, x = self._some("full")
-        _, y = self._some("full", "kept", "line", "one")
-        if len(set(self.shape)) == 1 and self.rng.random() < 0.2:
-            y = transpose(self._some("full")[1], tuple(reversed(range(len(self.shape)))))
-        return "full", self._combined(x, y)
+        form, y = self._some("full", "kept", "line", "one", "turned")
+        return "full", self._combined(x, transpose(y, range(len(self.shape))[::-1]) if form == "turned" else y)
 
     def _reduced(self) -> tuple[str, Value]:
         """A step that reduces; what is kept of the axes is left out as often as not."""
