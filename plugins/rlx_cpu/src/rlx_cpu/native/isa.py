@@ -78,8 +78,8 @@ ISAS: Final = (
 """From the most to the least preferred."""
 
 SLOW_PAIRS: Final = frozenset({"sapphirerapids", "emeraldrapids"})
-"""Processors, as LLVM calls them, that multiply a pair of bf16 every other cycle: f32 products of widened elements are 1.5 times as
-fast there (130 against 87 GFLOP/s on a core), and more exact. On Zen 4 pairs are twice as fast as f32."""
+"""Processors, as LLVM calls them, that multiply a pair of bf16 every other cycle: f32 products of widened elements are 1.5 times
+as fast there (130 against 87 GFLOP/s on a core), and more exact. On Zen 4 pairs are twice as fast as f32."""
 
 
 def _machine() -> str:
