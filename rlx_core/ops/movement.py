@@ -150,7 +150,10 @@ class Concat(Op):
         return promoted(*x) if x else ()
 
     def reference(self, *x: np.ndarray) -> np.ndarray:
-        return np.concatenate(x, axis=self.axis)
+        # In C order: of transposed operands NumPy alone would make a transposed result, to be copied by whoever reads it.
+        shape = list(x[0].shape)
+        shape[self.axis] = sum(each.shape[self.axis] for each in x)
+        return np.concatenate(x, axis=self.axis, out=np.empty(shape, x[0].dtype))
 
     def vjp(self, g: Value, *x: Value, y: Value) -> tuple[Value, ...]:
         axis = normalize_axis(self.axis, g.ndim)

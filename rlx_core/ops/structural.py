@@ -23,6 +23,7 @@ from rlx_core.ir.strides import Strides, regrouped_strides
 from rlx_core.ir.types import (
     Shape,
     TensorType,
+    as_dim,
     broadcast_shapes,
     expect_dtype,
     normalize_axes,
@@ -31,8 +32,12 @@ from rlx_core.ir.types import (
 
 
 def as_shape(dims: Iterable[Dim]) -> Shape:
-    """Dims as a tuple: what attributes hold, so that ops compare and hash."""
-    return tuple(dims)
+    """Dims as a tuple: what attributes hold, so that ops compare and hash.
+
+    Raises:
+        ShapeError: One is neither an integer nor an expression of symbols.
+    """
+    return tuple(map(as_dim, dims))
 
 
 def as_axes(axes: Iterable[int]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from entries import entry_of, jitted, long_program, opened, program
 import rlx_core as rlx
 from rlx_cpu.native import pool
 from rlx_cpu.native.entry_words import Mode
-from rlx_cpu.native.pool_code import BUSY, LINE, WORKERS
+from rlx_cpu.native.pool_code import LINE, WORKERS
 from rlx_cpu.native.work import takes_longer
 
 RNG = np.random.default_rng(0)
@@ -86,11 +86,12 @@ def test_a_pool_in_use_is_left_alone_by_a_program_in_between() -> None:
     entry = entry_of(fast)
     threads = pool.pool_for(2, SPIN)
     threads._wake(1)
-    with threads._busy:
-        threads._control[BUSY // 8] = 1
-        begun = runs_begun(2, SPIN)
-        entry(x)
-        threads._control[BUSY // 8] = 0
+    control = threads._control.ctypes.data
+    assert pool.runtime().take(control)
+    begun = runs_begun(2, SPIN)
+    entry(x)
+    assert not pool.runtime().take(control), "whoever did not get the pool has not given it away"
+    pool.runtime().leave(control)
     assert runs_begun(2, SPIN) == begun
 
 

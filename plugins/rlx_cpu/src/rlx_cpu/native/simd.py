@@ -37,16 +37,24 @@ def index(value: int) -> ir.Constant:
 
 
 def times(b: ir.IRBuilder, value: ir.Value, factor: int) -> ir.Value:
-    """`value * factor`, for a factor known now."""
+    """`value * factor`, for a factor known now; a constant if the value is one."""
+    if isinstance(value, ir.Constant):
+        return index(value.constant * factor)
     return index(0) if factor == 0 else value if factor == 1 else b.mul(value, index(factor))
 
 
 def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir.Value, int]) -> ir.Value:
     """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
+    fixed = 0
     for term in terms:
-        if not isinstance(term, int):
-            pointer = address(b, pointer, times(b, *term) if isinstance(term, tuple) else term)
-    return address(b, pointer, sum(term for term in terms if isinstance(term, int)))
+        moved = times(b, *term) if isinstance(term, tuple) else term
+        if isinstance(moved, int):
+            fixed += moved
+        elif isinstance(moved, ir.Constant):
+            fixed += moved.constant
+        else:
+            pointer = address(b, pointer, moved)
+    return address(b, pointer, fixed)
 
 
 def counting(
