@@ -14,7 +14,7 @@ from llvmlite import ir
 from rlx_core.ir.dtypes import DType, f16, f32
 from rlx_cpu.native.build import HALF, I16, I32, POINTER, VOID, constant, register_type, width
 from rlx_cpu.native.narrow import narrowed, widened
-from rlx_cpu.native.simd import Simd, index, offset
+from rlx_cpu.native.simd import Simd, index
 
 __all__ = ["Stored"]
 
@@ -95,14 +95,7 @@ class Stored:
     ) -> None:
         """Elements `stride` bytes apart, the first `count` lanes or all of them."""
         value = value if self.is_same else self._narrowed(b, value)
-        for lane in range(self.simd.lanes):
-            element = b.extract_element(value, ir.Constant(I32, lane))
-            there = offset(b, place, lane * stride)
-            if count is None:
-                b.store(element, there, align=self.itemsize)
-                continue
-            with b.if_then(b.icmp_signed("<", index(lane), count)):
-                b.store(element, there, align=self.itemsize)
+        self.simd.store_spread(b, value, place, stride, count, self.itemsize)
 
     def store_row(
         self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: int
