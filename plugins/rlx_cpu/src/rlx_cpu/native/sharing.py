@@ -14,6 +14,7 @@ _LIMITS: Final = {
     "movement": "WORTH_THREADS",
     "windows": "WORTH_THREADS",
     "cumulative": "WORTH_THREADS",
+    "sorting": "WORTH_THREADS",
     "program": "ALONE_US",
 }
 """Module → the amount of work below which one thread does it alone."""
