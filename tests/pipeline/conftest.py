@@ -119,8 +119,7 @@ class Execution:
         for value, delivery in zip(self.lir.graph.outputs, self.lir.deliveries, strict=True):
             array = self.array(value)
             if delivery.kind == "donor":
-                if self.lir.root_of(value) is not delivery.donor:
-                    stores.append((self.leaves[delivery.donor], array.copy()))
+                stores.append((self.leaves[delivery.donor], array.copy()))
                 results.append(self.leaves[delivery.donor].view().reshape(value.type.static_shape))
             else:
                 results.append(array.copy() if delivery.kind == "copy" else array)
