@@ -20,6 +20,7 @@ from rlx_cpu.native import interpreter
 from rlx_cpu.native.entry_words import FRESH, Mode, Word
 from rlx_cpu.native.isa import host_isa
 from rlx_cpu.native.jit import Code, compile_named, new_module
+from rlx_cpu.native.result_memory import allocator_for
 from rlx_cpu.profile import watchers
 
 if TYPE_CHECKING:
@@ -170,8 +171,8 @@ def _input_record(given: Given) -> list[int]:
 
 def _output_record(made: Made) -> list[int]:
     if made.argument != FRESH:
-        return [made.argument, 0, 0, 0]
-    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places)]
+        return [made.argument, 0, 0, 0, 0]
+    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places), allocator_for(int(made.type.nbytes))]
     return [*head, *made.type.static_shape, *(word for place in made.places for word in place)]
 
 

@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from rlx_cpu.native.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.entry_words import Mode, Word
-from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, TUPLE_ITEMS
+from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.pool_code import BUSY, LINE, WORKERS
 
 __all__ = ["emit_enter"]
@@ -24,7 +24,7 @@ __all__ = ["emit_enter"]
 
 _STATUS_BYTES: Final = 32
 
-_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 4, 2, 3, 2
+_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 5, 2, 3, 2
 
 
 def emit_enter(module: ir.Module) -> None:
@@ -119,7 +119,7 @@ class _Enter:
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
         with counted(b, _word(0), count) as i:
-            argument, descr, rank, places = self.record(_OUTPUT_WORDS)
+            argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
             item = address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3)))
             with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (given, fresh):
                 with given:
@@ -131,11 +131,29 @@ class _Enter:
                     self.incref(dtype)  # the new array takes it over, also when it is not made
                     dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
                     nothing = ir.Constant(I32, 0)
-                    array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
+                    with self.allocated_by(allocator):
+                        array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
                     b.store(array, item, align=8)
                     self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.dropped)
                     self.advance(b.shl(rank, _word(3)))
                     self.put(self.load(I64, array, ARRAY.data), places)
+
+    @contextmanager
+    def allocated_by(self, allocator: ir.Value) -> Iterator[None]:
+        """What is built inside makes arrays whose memory is an allocator's, if there is one."""
+        b, before = self.b, variable(self.b, POINTER)
+        swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
+        is_own = b.icmp_signed("!=", allocator, _word(0))
+        b.store(_NULL, before, align=8)
+        with b.if_then(is_own):
+            b.store(b.call(swap, [b.inttoptr(allocator, POINTER)]), before, align=8)
+        yield
+        other = b.load(before, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", other, _NULL)):
+            ours = b.call(swap, [other])
+            self.decref(other)
+            with b.if_then(b.icmp_unsigned("!=", ours, _NULL)):
+                self.decref(ours)
 
     def expect_no_fault(self) -> None:
         """No step has reported a fault."""

@@ -28,7 +28,8 @@ class Word(IntEnum):
     DONATED_NUMBERS = auto()
     OUTPUTS = auto()
     OUTPUT_RECORDS = auto()
-    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places; the dims; the places."""
+    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places, the allocator of its memory
+    (0 for NumPy's own); the dims; the places."""
     MODE = auto()
     CALLS = auto()
     """How many steps there are."""
