@@ -113,7 +113,8 @@ class Op:
 
     def attributes(self) -> dict[str, Any]:
         """The attributes by name, in declared order."""
-        return {name: getattr(self, name) for name in attribute_names(type(self))}
+        names: Sequence[str] = _attribute_names(type(self))  # type: ignore[arg-type]  # a class is hashable
+        return {name: getattr(self, name) for name in names}
 
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
     # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
@@ -132,8 +133,7 @@ class Op:
 
 
 @cache
-def attribute_names(op: type[Op]) -> tuple[str, ...]:
-    """The names of an op's attributes, in declared order."""
+def _attribute_names(op: type[Op]) -> tuple[str, ...]:
     return tuple(a.name for a in attrs.fields(op))
 
 
@@ -216,7 +216,7 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
     Raises:
         WrongInputCountError: There are more or fewer, or a required one is absent.
     """
-    needed, most = _operand_counts(type(op))
+    needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
     if most is None:
         return
     if not needed <= len(operands) <= most:

@@ -146,7 +146,7 @@ def _node(node: Node, stage: Stage) -> Iterator[Fault]:
 
     An op, types and nested graphs never change, so what was found right once is right in every graph that passes make of it.
     """
-    key = stage, tuple(None if v is None else v.type for v in node.operands), node.types
+    key = stage is Stage.HIR, tuple(None if v is None else v.type for v in node.operands), node.types
     right: list[object] = vars(node.op).setdefault(_FOUND_RIGHT, [])
     if key in right:
         return

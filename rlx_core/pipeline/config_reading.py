@@ -186,7 +186,7 @@ def read_layers(
     known = {o.name: o for o in options}
     found = Configuration()
     if whole:
-        # Imported where there is something to check: most programs say nothing, and cattrs takes ten milliseconds.
+        # Imported where there is something to check: most programs say nothing.
         from rlx_core.pipeline.config_structure import configuration_of
 
         found = configuration_of(whole, known, origins)

@@ -13,14 +13,14 @@ from llvmlite import ir
 
 from rlx_cpu.native.build import I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout, Pack
-from rlx_cpu.native.cuts import by_size, pieces_of, start_of
+from rlx_cpu.native.cuts import pieces_of, start_of
 from rlx_cpu.native.epilogue import Epilogue
 from rlx_cpu.native.gemm_item import Item
 from rlx_cpu.native.gemm_plan import SERIAL_PRODUCTS, Plan
 from rlx_cpu.native.gemm_rows import PACKED_STEPS, PackedRows, row_strides
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel
-from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
+from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share
 
 __all__ = ["Driver", "MakeEpilogue"]
 
