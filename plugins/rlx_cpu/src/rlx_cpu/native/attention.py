@@ -12,12 +12,11 @@ from math import inf
 from typing import Any
 
 from attrs import evolve, frozen
-from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops import activation
 from rlx_core.ops.attention import Attention
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, ir
 from rlx_cpu.native.attention_operands import ByPosition, aligned, copy_rows, pack_head
 from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least, number, register
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ops.attention import AttentionBackward
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition, aligned
 from rlx_cpu.native.attention_parts import Logits
 from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES, AttentionProblem, HeadStrides

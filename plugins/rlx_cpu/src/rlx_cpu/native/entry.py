@@ -23,7 +23,7 @@ from rlx_cpu.native.jit import Code, compile_named, new_module
 from rlx_cpu.profile import watchers
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
 __all__ = ["Awake", "Entry", "Given", "Made", "Source", "build"]
 

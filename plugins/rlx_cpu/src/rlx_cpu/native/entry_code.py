@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.entry_words import Mode, Word
 from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, TUPLE_ITEMS
@@ -216,8 +215,8 @@ class _Enter:
         self.start_at(Word.CALL_RECORDS)
         with counted(self.b, _word(0), self.word(Word.CALLS)):
             function, buffers = self.record(_CALL_WORDS)
-            run, table = self.b.inttoptr(function, KERNEL.as_pointer()), self.b.inttoptr(buffers, POINTER)
-            self.b.call(run, [table, _word(0), _word(1), _word(0)])
+            run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
+            self.b.call(run, [table, _word(0), _word(1), _word(0)], KERNEL)
 
     def run_with_who_is_awake(self) -> None:
         """All steps, with the pool if it is free and a worker of it spins; nobody is woken.
@@ -238,12 +237,11 @@ class _Enter:
         with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
             with shared:
                 job = (pool, self.word(Word.STEPS), self.word(Word.CALLS), self.word(Word.TABLE), _word(0))
-                start, finish = (
-                    b.inttoptr(self.word(w), ir.FunctionType(I64, [I64] * n).as_pointer())
-                    for w, n in ((Word.START, 7), (Word.FINISH, 6))
-                )
-                b.call(start, [*job, self.word(Word.STATE), threads])
-                b.call(finish, [*job, threads])
+                for word, given in (
+                    (Word.START, [*job, self.word(Word.STATE), threads]),
+                    (Word.FINISH, [*job, threads]),
+                ):
+                    b.call(b.inttoptr(self.word(word), POINTER), given, ir.FunctionType(I64, [I64] * len(given)))
             with alone:
                 self.run_alone()
 
