@@ -35,7 +35,7 @@ def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[G
     with building(builder):
         for node in graph.nodes:
             operands = tuple(None if v is None else values[v] for v in node.operands)
-            with originating(evolve(node.origin, created_by=by or node.origin.created_by)):
+            with originating(node.origin if by is None else evolve(node.origin, created_by=by)):
                 results = replace(node, operands)
             new = copy_node(builder, node, operands) if results is None else as_results(results)
             assert len(new) == len(node.results), f"{by}: {node!r} was replaced by {len(new)} values"

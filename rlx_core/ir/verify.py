@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from typing import Final
 
 from attrs import field, frozen
 
@@ -56,6 +57,9 @@ class Fault:
         return f"{place}{self.message}{line}"
 
 
+_FOUND_RIGHT: Final = "_found_right"
+
+
 def check(graph: Graph, stage: Stage, *, after: str | None = None) -> None:
     """Require that `verify` finds nothing.
 
@@ -87,7 +91,7 @@ def verify(graph: Graph, stage: Stage) -> list[Fault]:
         *_structure(graph),
         *_names(graph),
         *(fault for node in graph.nodes for fault in _node(node, stage)),
-        *_guards(graph, known=_known_symbols(graph)),
+        *(_guards(graph, known=_known_symbols(graph)) if graph.guards else ()),
     ]
 
 
@@ -105,10 +109,10 @@ def _structure(graph: Graph) -> Iterator[Fault]:
     for place, node in enumerate(graph.nodes):
         if node.index != place:
             yield _fault(node, f"its number is {node.index}, and it stands at {place}")
-        names = operand_names(node.op, len(node.operands))
-        for name, value in zip(names, node.operands, strict=True):
+        for number, value in enumerate(node.operands):
             problem = None if value is None else _reference(value, members, seen)
             if problem:
+                name = operand_names(node.op, len(node.operands))[number]
                 yield _fault(node, f"operand {name} ({value!r}) {problem}")
         seen.update(node.results)
     for i, value in enumerate(graph.outputs):
@@ -138,6 +142,21 @@ def _names(graph: Graph) -> Iterator[Fault]:
 
 
 def _node(node: Node, stage: Stage) -> Iterator[Fault]:
+    """The faults of an op on operands of these types.
+
+    An op, types and nested graphs never change, so what was found right once is right in every graph that passes make of it.
+    """
+    key = stage is Stage.HIR, tuple(None if v is None else v.type for v in node.operands), node.types
+    right: list[object] = vars(node.op).setdefault(_FOUND_RIGHT, [])
+    if key in right:
+        return
+    faults = list(_faults(node, stage))
+    yield from faults
+    if not faults:
+        right.append(key)
+
+
+def _faults(node: Node, stage: Stage) -> Iterator[Fault]:
     if stage is not Stage.HIR and isinstance(node.op, Block):
         yield _fault(node, f"it is a block, which {stage.name} does not have; lower the module first")
     wrong = list(_attributes(node))

@@ -182,6 +182,11 @@ class Rule:
         """The op that the left side begins with."""
         return type(self.left.node.op) if isinstance(self.left, Value) else self.left
 
+    @cached_property
+    def wanted(self) -> tuple[str, ...]:
+        """What a right side that is a function takes."""
+        return tuple(inspect.signature(self.right).parameters)
+
     @property
     def keeps_inner(self) -> bool:
         return self.is_sharing or not isinstance(self.left, Value) or is_variable(self.right)
@@ -207,12 +212,11 @@ class Rule:
         """The right side for a match, drafted; `None` or the reason if it declines."""
         if isinstance(self.right, Value):
             return draft(lambda: instantiate(self.right, match.arguments()), self.name)
-        wanted = inspect.signature(self.right).parameters
         arguments = match.arguments()
         declined: list[Declined] = []
 
         def make() -> Any:
-            made = self.right(**{name: arguments[name] for name in wanted})
+            made = self.right(**{name: arguments[name] for name in self.wanted})
             if not isinstance(made, Declined):
                 return made
             declined.append(made)
@@ -318,6 +322,8 @@ class RuleSet:
             UnknownNameError: It has no rule of that name.
         """
         dropped = {self[name].key for name in names}
+        if not dropped:
+            return self
         return RuleSet(self.name, lambda: [r for r in self.rules if r.key not in dropped], self.doc)
 
     def __repr__(self) -> str:
@@ -365,8 +371,9 @@ def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Acc
 
 def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None = None) -> Result:
     """Every node tried once, in order; the first rule that takes a node replaces it."""
-    if not any(type(n.op) in index for n in graph.nodes):
-        return Result.unchanged(graph)
+    near = near_misses(graph, index, accepts)
+    if near is not None:
+        return evolve(Result.unchanged(graph), misses=near)
     placed: dict[Value, Value] = {}
     counts: dict[str, int] = {}
     misses: list[Miss] = []
@@ -386,9 +393,21 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accep
         return results
 
     made, values = rebuild(graph, replace)
-    if not counts:
-        return evolve(Result.unchanged(graph), misses=misses)
     return Result(made, values, counts, misses)
+
+
+def near_misses(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None) -> list[Miss] | None:
+    """What a round that does nothing says; `None` if a rule takes a node, and only then is a new graph worth building."""
+    misses: list[Miss] = []
+    for node in graph.nodes:
+        for rule in index.get(type(node.op), ()):
+            with originating(node.origin):
+                made, declined = attempt(rule, graph, node, graph.identity, accepts)
+            if made is not None:
+                return None
+            if declined is not None:
+                misses.append(Miss(rule.key, node.label, declined.reason, declined.kind))
+    return misses
 
 
 def attempt(

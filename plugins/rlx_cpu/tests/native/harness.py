@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import frozen
-from llvmlite import ir
 
 import rlx_cpu.native.kernels  # noqa: F401  fills the tables, that of vector functions among them
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
+from rlx_cpu.native import ir
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa, available
 from rlx_cpu.native.jit import Code, assembly, compile_module, new_module

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from harness import EVERY_ISA, Kernel, kernel, place_of
 from llvmlite import binding as llvm
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import dtype, f32, f64, i32, i64
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.fused_matmul_add import FusedMatMulAdd
 from rlx_core.ops.linalg import MatMul
+from rlx_cpu.native import ir
 from rlx_cpu.native.contract import Layout, Place
 from rlx_cpu.native.epilogue import Epilogue, Operand, add, multiply, scale
 from rlx_cpu.native.gemm import emit_product, matmul, matmul_bias_activation

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
-from rlx_cpu.native import pool
+from rlx_cpu.native import ir, pool
 from rlx_cpu.native.build import I64, KERNEL, address, counted
 from rlx_cpu.native.isa import host_isa
 from rlx_cpu.native.jit import Code, compile_module, new_module

@@ -130,7 +130,7 @@ def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def code(number: int) -> jit.Code:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
     module = jit.new_module("test")
     function = ir.Function(module, ir.FunctionType(ir.IntType(64), []), "answer")

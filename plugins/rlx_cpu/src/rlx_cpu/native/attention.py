@@ -9,10 +9,10 @@ shapes alone, so threads, which take whole tiles, change no bit.
 from __future__ import annotations
 
 from attrs import evolve, frozen
-from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import copy_rows, pack_head
 from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least
 from rlx_cpu.native.attention_plan import K, Q, V

@@ -10,10 +10,10 @@ written out, and summed by the second phase.
 from __future__ import annotations
 
 from attrs import evolve, frozen
-from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import AttentionBackward
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition, copy_rows, pack_head
 from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least, most, number
 from rlx_cpu.native.attention_plan import DY, K, Q, V

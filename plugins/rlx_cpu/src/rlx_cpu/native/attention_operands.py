@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_problem import HeadStrides
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.cuts import start_of

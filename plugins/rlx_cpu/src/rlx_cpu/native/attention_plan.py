@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Self
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ops.attention_scores import AttentionOp
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.contract import Layout
 from rlx_cpu.native.isa import Isa

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from llvmlite import ir
-
 from rlx_core.ops.attention_masks import aligned_shape
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_parts import register
 from rlx_cpu.native.attention_problem import ScoresStrides
 from rlx_cpu.native.backward_plan import DBIAS, BackwardPlan

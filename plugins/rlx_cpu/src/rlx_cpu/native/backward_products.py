@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition
 from rlx_cpu.native.attention_plan import DY, K, Q
 from rlx_cpu.native.backward_plan import BackwardPlan, Head

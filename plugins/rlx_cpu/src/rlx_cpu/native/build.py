@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType, f16, f32, f64
+from rlx_cpu.native import ir
 
 __all__ = [
     "CACHE_LINE",
@@ -164,7 +163,7 @@ def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | int) -> ir
         if nbytes == 0:
             return base
         nbytes = ir.Constant(I64, nbytes)
-    return builder.gep(base, [nbytes], source_etype=I8)
+    return builder.moved(base, nbytes)
 
 
 def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
@@ -174,7 +173,7 @@ def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
     return builder.mul(index, ir.Constant(I64, factor))
 
 
-def variable(builder: ir.IRBuilder, type: Any) -> ir.Value:
+def variable(builder: ir.IRBuilder, type: Any) -> ir.Alloca:
     """Stack memory for one value, in the entry block so that it becomes a register."""
     with builder.goto_entry_block():
         return builder.alloca(type)
@@ -182,7 +181,7 @@ def variable(builder: ir.IRBuilder, type: Any) -> ir.Value:
 
 def align_of(type: Any) -> int:
     """Bytes that an access of a private variable may count on: its element size, as everywhere."""
-    element = type.element if isinstance(type, ir.VectorType) else type
+    element: Any = type.element if isinstance(type, ir.VectorType) else type
     if isinstance(element, ir.PointerType):
         return 8
     return {ir.FloatType: 4, ir.DoubleType: 8}.get(builtin_type(element)) or max(1, element.width // 8)
@@ -214,7 +213,7 @@ def per_lane(builder: ir.IRBuilder, result: Any, compute: Any, *arguments: ir.Va
     lanes = width(arguments[0])
     if lanes == 1:
         return compute(*arguments)
-    whole = ir.Constant(ir.VectorType(result, lanes), ir.Undefined)
+    whole: ir.Value = ir.Constant(ir.VectorType(result, lanes), ir.Undefined)
     for lane in range(lanes):
         at = ir.Constant(I32, lane)
         whole = builder.insert_element(whole, compute(*(builder.extract_element(a, at) for a in arguments)), at)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.gemm_tiles import Cut
 from rlx_cpu.native.simd import index, times
 

@@ -24,7 +24,7 @@ from rlx_cpu.native.result_memory import allocator_for
 from rlx_cpu.profile import watchers
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
 __all__ = ["Entry", "Given", "Made", "Source", "Team", "build"]
 

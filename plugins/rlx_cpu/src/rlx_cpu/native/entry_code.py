@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.entry_words import Mode, Word
 from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
@@ -215,8 +214,8 @@ class _Enter:
         self.start_at(Word.CALL_RECORDS)
         with counted(self.b, _word(0), self.word(Word.CALLS)):
             function, buffers = self.record(_CALL_WORDS)
-            run, table = self.b.inttoptr(function, KERNEL.as_pointer()), self.b.inttoptr(buffers, POINTER)
-            self.b.call(run, [table, _word(0), _word(1), _word(0)])
+            run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
+            self.b.call(run, [table, _word(0), _word(1), _word(0)], KERNEL)
 
     def run_unheld(self) -> None:
         """All steps by the calling thread, without the interpreter's lock."""
@@ -275,7 +274,7 @@ class _Enter:
     def runtime(self, which: Word, result: ir.Type, *operands: ir.Value) -> ir.Value:
         """Call a function of the runtime, all of whose operands are words."""
         kind = ir.FunctionType(result, [I64] * len(operands))
-        return self.b.call(self.b.inttoptr(self.word(which), kind.as_pointer()), operands)
+        return self.b.call(self.b.inttoptr(self.word(which), POINTER), operands, kind)
 
     @contextmanager
     def lock_released(self) -> Iterator[None]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.codegen import formula_of
 from rlx_core.codegen.formula import Read
@@ -18,8 +17,8 @@ from rlx_core.codegen.loops import Apply, Const
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native import functions, scalar
-from rlx_cpu.native.build import I32, constant, register_type
+from rlx_cpu.native import functions, ir, scalar
+from rlx_cpu.native.build import I32, constant, register_type, width
 from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.simd import Simd, index, offset, times
 from rlx_cpu.native.stored import Stored
@@ -58,7 +57,7 @@ class VectorFunction:
         return any(isinstance(t, Apply) and type(t.op) in (*functions.OPS, *functions.IDIOMS) for t in self.terms)
 
     def __call__(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        lanes = x.type.count
+        lanes = width(x)
         found: list[ir.Value] = []
         for term in self.terms:
             if isinstance(term, Read):

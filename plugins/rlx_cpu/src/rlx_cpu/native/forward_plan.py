@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition, aligned
 from rlx_cpu.native.attention_parts import Rows
 from rlx_cpu.native.attention_plan import AttentionPlan, K, Q, V

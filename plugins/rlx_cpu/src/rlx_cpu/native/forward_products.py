@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_parts import least, register
 from rlx_cpu.native.attention_plan import K, Q
 from rlx_cpu.native.build import I1

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from llvmlite import ir
-
 from rlx_core.ops import activation
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, ir
 from rlx_cpu.native.attention_parts import Logits, number, register
 from rlx_cpu.native.attention_plan import Q
 from rlx_cpu.native.build import I32

@@ -6,13 +6,12 @@ Floats are multiplied by register tiles over panels (`gemm_plan.py` says what is
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native import ir
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.epilogue import Epilogue, Operand, activation, add, vector_function
 from rlx_cpu.native.gemm_driver import Driver, MakeEpilogue

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from llvmlite import ir
-
 from rlx_core.ir.graph import Node
 from rlx_core.ops.fused_matmul_add import FusedMatMulAdd
+from rlx_cpu.native import ir
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.epilogue import Epilogue, Operand, Spot, Stage, add, scale
 from rlx_cpu.native.gemm import emit_product

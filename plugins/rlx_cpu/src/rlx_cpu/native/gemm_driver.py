@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout, Pack
 from rlx_cpu.native.cuts import pieces_of, start_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import POINTER
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_plan import Plan

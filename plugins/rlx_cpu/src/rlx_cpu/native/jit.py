@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 from llvmlite import __version__ as llvmlite
@@ -23,12 +23,10 @@ from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
+from rlx_cpu.native import ir
 from rlx_cpu.native.background import Later, later
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
-
-if TYPE_CHECKING:
-    from llvmlite import ir
 
 __all__ = [
     "Code",
@@ -58,11 +56,7 @@ def _initialise() -> None:
 
 def new_module(name: str) -> ir.Module:
     """An empty module for this machine."""
-    from llvmlite import ir  # here, because a process whose code is all cached builds no module
-
-    module = ir.Module(name, context=ir.Context())
-    module.triple = triple()
-    return module
+    return ir.Module(name, triple())
 
 
 @cache

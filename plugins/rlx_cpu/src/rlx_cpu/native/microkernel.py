@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
 from rlx_cpu.native.epilogue import Epilogue, Spot
 from rlx_cpu.native.gemm_tiles import UNROLL
@@ -81,7 +81,7 @@ class Microkernel:
         function.linkage = "internal"
         names = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
         for argument, known in zip(function.args, names, strict=True):
-            argument.name = known
+            argument.named(known)
         for pointer in function.args[:3]:
             pointer.add_attribute("noalias")
         self._build(ir.IRBuilder(function.append_basic_block("entry")), function.args)
@@ -159,7 +159,7 @@ class Microkernel:
         before = b.block
         b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
         b.position_at_end(loop)
-        left = b.phi(I64, "left")
+        left = b.phi(I64)
         here = [b.phi(POINTER) for _ in streams]
         running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
         current: Sums = [list(line) for line in running]
@@ -237,12 +237,12 @@ class Microkernel:
                 self.simd.store(
                     b, value, offset(b, scratch, (i * self.vectors + j) * self.simd.nbytes), align=self.simd.nbytes
                 )
-        with counting(b, 0, self.rows) as i:
-            line_start = offset(b, scratch, (i, self.vectors * self.simd.nbytes))
-            c_row = offset(b, c, (i, self.c_strides[0]))
+        with counting(b, 0, self.rows) as at:
+            line_start = offset(b, scratch, (at, self.vectors * self.simd.nbytes))
+            c_row = offset(b, c, (at, self.c_strides[0]))
             for j in range(self.vectors):
                 value = self.simd.load(b, offset(b, line_start, j * self.simd.nbytes), align=self.simd.nbytes)
-                value = epilogue.apply(b, value, spot(i, j))
+                value = epilogue.apply(b, value, spot(at, j))
                 self._store(b, value, self._place(b, c_row, 0, j), starts[j], masks[j])
 
     def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:

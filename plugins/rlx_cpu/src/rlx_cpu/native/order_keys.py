@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType, bf16, f16, f32
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import constant
 
 __all__ = ["Keys"]

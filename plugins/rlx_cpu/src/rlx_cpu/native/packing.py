@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32
 from rlx_cpu.native.cuts import by_size, size_of, start_of
 from rlx_cpu.native.gemm_tiles import Cut
@@ -120,7 +119,7 @@ def _pack_columns(
         rows = []
         for lane in range(lanes):
             # A column beyond the last is read as the last one, and zeroed below.
-            nearest = index(lane)
+            nearest: ir.Value = index(lane)
             if not is_full:
                 nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
             rows.append(words.along(b, offset(b, left, (nearest, stride))))

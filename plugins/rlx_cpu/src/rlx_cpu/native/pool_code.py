@@ -11,8 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.isa import Isa, host_isa
 from rlx_cpu.native.jit import Code, compile_named, new_module
@@ -215,18 +214,18 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         step = _pointer(b, b.add(steps, b.mul(i, _word(8 * STEP_WORDS))))
         line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
         code, place, parts, meets = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
-        run, buffers = b.inttoptr(code, KERNEL.as_pointer()), _pointer(b, b.add(table, place))
+        run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
 
         def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
-            return b.call(run, [buffers, part, parts, tid])
+            return b.call(run, [buffers, part, parts, tid], KERNEL)
 
         _stamp(b, is_recorded, line, 0)
         with b.if_else(is_alone) as (alone, together):
             with alone:
-                b.call(run, [buffers, _word(0), _word(1), _word(0)])
+                b.call(run, [buffers, _word(0), _word(1), _word(0)], KERNEL)
             with together, b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
                 with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
-                    b.call(run, [buffers, _word(0), _word(1), tid])
+                    b.call(run, [buffers, _word(0), _word(1), tid], KERNEL)
                 with begun:
                     b.store(i, head, align=8)
                     b.store(_word(0), mine, align=8)

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Load, Store
 from rlx_core.ir.dtypes import DType
-from rlx_cpu.native import narrow
+from rlx_cpu.native import ir, narrow
 from rlx_cpu.native.build import (
     I1,
     I8,
@@ -78,7 +77,7 @@ class Memory:
             if at.active == lanes:
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
             return self.to_register(dtype, self._masked_load(place, type, align, at))
-        whole = constant(memory_type(dtype, lanes), 0)
+        whole: ir.Value = constant(memory_type(dtype, lanes), 0)
         for k in range(at.active):
             one = address(b, place, k * stride)
             if spread is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, POINTER, constant, variable
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.order_keys import Keys

@@ -7,8 +7,8 @@ digits.
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import constant, splat, variable
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.order_keys import Keys

@@ -24,7 +24,7 @@ from rlx_cpu.native.jit import compile_named, new_module
 from rlx_cpu.native.result_memory_words import HELD, WORDS
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
 __all__ = ["WORTH", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
 

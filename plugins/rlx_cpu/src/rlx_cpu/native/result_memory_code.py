@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.result_memory_words import BUSY, FIRST, HELD, LARGE, MOST, SLOTS, TURN

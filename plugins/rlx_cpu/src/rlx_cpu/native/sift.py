@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, constant, declare, splat, suffix, variable, width
 from rlx_cpu.native.floats import any_lane
 from rlx_cpu.native.isa import Isa
@@ -203,6 +203,7 @@ def _many(b: ir.IRBuilder, condition: ir.Value) -> ir.Value:
     """In how many lanes a condition holds."""
     if width(condition) == 1:
         return b.zext(condition, I64)
-    mask = b.bitcast(condition, ir.IntType(width(condition)))
+    lanes = width(condition)
+    mask = b.bitcast(condition, ir.IntType(lanes))
     count = b.call(declare(b.module, f"llvm.ctpop.{suffix(mask.type)}", mask.type, [mask.type]), [mask])
-    return b.zext(count, I64) if mask.type.width < 64 else count
+    return b.zext(count, I64) if lanes < 64 else count

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import (
     I1,
     I32,

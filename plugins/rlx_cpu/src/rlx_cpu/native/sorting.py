@@ -13,13 +13,13 @@ from math import prod
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.sorting import ArgSort, Sort, TopK
 from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native import ir
 from rlx_cpu.native.boxes import Axis
 from rlx_cpu.native.build import I64, KERNEL, memory_type
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, Layout

@@ -22,7 +22,7 @@ from rlx_cpu.native.objects import Function, library
 from rlx_cpu.native.table import PREFIX, NativeTable
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
 __all__ = ["Compiled", "NativeStep", "Packed", "Settings", "compile_steps", "functions_of", "layouts"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType, f16, f32
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import HALF, I16, I32, POINTER, VOID, constant, register_type, width
 from rlx_cpu.native.narrow import narrowed, widened
 from rlx_cpu.native.simd import Simd, index
