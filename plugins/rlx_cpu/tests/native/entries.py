@@ -27,8 +27,9 @@ def jitted(function: Callable[..., Any], **more: Any) -> Any:
 def program(fast: Any) -> NativeProgram:
     """The program that served the only size so far."""
     (executable,) = fast.executables
-    (bound,) = executable._shared.programs.values()
-    found = bound.program
+    programs = executable._shared.programs
+    (binding,) = programs.keys()
+    found = programs.get(binding).program
     assert isinstance(found, NativeProgram)
     return found
 

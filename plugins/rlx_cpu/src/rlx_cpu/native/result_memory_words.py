@@ -16,6 +16,6 @@ MOST: Final = 256 << 20
 """Bytes that are kept at most."""
 
 BUSY, TURN, HELD, FIRST = range(4)
-"""Whether somebody is at it, the slot of the oldest block, the bytes of all blocks; then of each slot a block's start and size."""
+"""Whether somebody is at it, the slot of the oldest block, the bytes of all blocks; then a slot has a block's start and size."""
 
 WORDS: Final = FIRST + 2 * SLOTS
