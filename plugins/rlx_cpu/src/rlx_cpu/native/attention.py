@@ -23,6 +23,7 @@ from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.build import I1, I32, I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.cuts import by_size, start_of
+from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
@@ -210,6 +211,7 @@ class _Forward:
                 scores[rows, vectors] = Microkernel(
                     words=plain, rows=rows, vectors=vectors, a_strides=queries, b_stride=vectors * simd.nbytes,
                     b_align=simd.nbytes, result=plain.stored, c_strides=(row, simd.itemsize),
+                    is_even=p.features > 0 and p.features % UNROLL == 0,
                 ).emit(f"{self.name}.scores{rows}x{vectors}")  # fmt: skip
             for vectors in p.outputs.sizes:
                 values[rows, vectors] = Microkernel(

@@ -215,9 +215,7 @@ def gelu_far(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
     return decayed(b.fmul(shape, b.fmul(inverse, u)))
 
 
-def gaussian_tail(
-    b: ir.IRBuilder, u: ir.Value
-) -> tuple[tuple[ir.Value, ir.Value], Callable[[ir.Value], ir.Value]]:
+def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[tuple[ir.Value, ir.Value], Callable[[ir.Value], ir.Value]]:
     """((e^(u²/2)·Φ(-u)·(u + 2.5), 1/(u + 2.5)), y ↦ y·e^(-u²/2)) for 0 <= u <= 14.5; what u² lost is added to the exponent."""
     minus_half = constant(u.type, -0.5)
     inverse = b.fdiv(constant(u.type, 1.0), b.fadd(u, constant(u.type, 2.5)))
