@@ -16,7 +16,7 @@ import rlx_cpu.plugin
 from rlx_core.errors import ConfigError
 from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
-from rlx_cpu.native import background, jit
+from rlx_cpu.native import jit
 from rlx_cpu.native.isa import ISAS, available, host_isa
 from rlx_cpu.native.pool import pool_for
 from rlx_cpu.native.threads import usable_cpus
@@ -138,7 +138,7 @@ def code(number: int) -> jit.Code:
     isa = host_isa()
     assert isa is not None
     made = jit.compile_module(module, isa)
-    background.drain()  # what the cache gets, it gets from there
+    made.settle()
     return made
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Later", "drain", "later", "yielding"]
+__all__ = ["Later", "later", "yielding"]
 
 T = TypeVar("T")
 
@@ -83,15 +83,14 @@ def _work() -> None:
         job.run()
 
 
-def drain() -> None:
-    """Wait until all jobs are done; in a job, go on."""
+def _drain() -> None:
     worker = _worker
     if worker is not None and worker is not threading.current_thread():
         worker.join()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=drain)
+    os.register_at_fork(before=_drain)
 
 
 _yields = 0

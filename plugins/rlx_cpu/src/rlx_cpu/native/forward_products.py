@@ -8,6 +8,7 @@ from rlx_cpu.native.attention_plan import K, Q
 from rlx_cpu.native.build import I1
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.forward_plan import ForwardPlan, Tile
+from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.simd import counting, index, offset, times
 from rlx_cpu.native.words import Words
@@ -125,6 +126,7 @@ class Products:
             a_strides=copied if plan.copies_queries else (q.position, q.feature),
             b_stride=vectors * simd.nbytes, b_align=simd.nbytes,
             result=plain.stored, c_strides=(plan.score_nbytes, simd.itemsize),
+            is_even=p.features > 0 and p.features % UNROLL == 0,
         )  # fmt: skip
 
     def _value_kernel(self, rows: int, vectors: int) -> Microkernel:

@@ -18,6 +18,7 @@ from rlx_cpu.native.epilogue import Epilogue
 from rlx_cpu.native.gemm_item import Item
 from rlx_cpu.native.gemm_plan import SERIAL_PRODUCTS, Plan
 from rlx_cpu.native.gemm_rows import PACKED_STEPS, PackedRows, row_strides
+from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel
 from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share
@@ -134,6 +135,9 @@ class Driver:
                     masks_b=partial and is_direct,
                     makes_words=plan.makes_words,
                     accumulates=tiles.depth < plan.k,
+                    is_even=plan.k > 0
+                    and plan.k % UNROLL == 0
+                    and (tiles.depth >= plan.k or tiles.depth % UNROLL == 0),
                     sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                     sharers=plan.sharers,
                     epilogue=self.epilogue,

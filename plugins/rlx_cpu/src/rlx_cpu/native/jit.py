@@ -72,11 +72,31 @@ class Code:
     Args:
         engine: What has it, or will have.
         is_cached: Whether it was found in a cache.
+        stored: When it is in one, if it was not.
     """
 
-    def __init__(self, engine: llvm.ExecutionEngine | Later[llvm.ExecutionEngine], is_cached: bool) -> None:
+    def __init__(
+        self,
+        engine: llvm.ExecutionEngine | Later[llvm.ExecutionEngine],
+        is_cached: bool,
+        stored: Later[bool] | None = None,
+    ) -> None:
         self._engine = engine
         self.is_cached = is_cached
+        self._stored = stored
+
+    @classmethod
+    def of(cls, objects: Sequence[Later[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> Code:
+        """The code of object files that are being made, which `store` keeps once it is linked."""
+        engine = later(lambda: link([each.result() for each in objects], isa))
+        stored = None if store is None else later(lambda: store([each.result() for each in objects]))
+        return cls(engine, is_cached=False, stored=stored)
+
+    def settle(self) -> None:
+        """Wait until it is in the cache, if that is where it goes."""
+        if self._stored is not None:
+            self._stored.result()
+            self._stored = None
 
     def address(self, function: str) -> int:
         """Where a function starts; KeyError if none has that name.
@@ -135,7 +155,9 @@ def _target() -> llvm.Target:
 def compile_module(module: ir.Module, isa: Isa) -> Code:
     """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
-    return _kept(text, lambda: text, isa)
+    made = _kept(text, lambda: text, isa)
+    made.settle()
+    return made
 
 
 def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
@@ -154,10 +176,7 @@ def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
         except RuntimeError as error:
             store.drop(key, str(error))
     made = later(lambda: generate(text(), isa))
-    code = Code(later(lambda: link([made.result()], isa)), is_cached=False)
-    if store is not None:
-        later(lambda: store.put(key, made.result()))
-    return code
+    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, objects[0]))
 
 
 def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:

@@ -45,6 +45,7 @@ class Microkernel:
         masks_b: Whether B itself ends there, rather than being filled up with zeros.
         makes_words: Whether B's elements become words when they are loaded.
         accumulates: Whether K comes in several blocks.
+        is_even: Whether every call takes whole rounds of `UNROLL` words, one at least; no code is made for anything else.
         sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
         sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
@@ -62,6 +63,7 @@ class Microkernel:
     masks_b: bool = False
     makes_words: bool = False
     accumulates: bool = False
+    is_even: bool = False
     sums_stride: int | None = None
     sharers: int = 0
     epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
@@ -141,6 +143,8 @@ class Microkernel:
         masks: list[ir.Value | None],
     ) -> Sums:
         """All of k: rounds of several steps, then the steps that are left."""
+        if self.is_even:
+            return self._rounds(b, streams, depth, sums, UNROLL, masks)[1]
         rest = b.and_(depth, index(UNROLL - 1))
         streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
         return self._rounds(b, streams, rest, sums, 1, masks)[1]
@@ -157,7 +161,10 @@ class Microkernel:
         """`count` steps, `unroll` at a time; `streams` are where A, B and the next panel are read."""
         loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
         before = b.block
-        b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
+        if self.is_even:
+            b.branch(loop)
+        else:
+            b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
         b.position_at_end(loop)
         left = b.phi(I64)
         here = [b.phi(POINTER) for _ in streams]
@@ -182,6 +189,8 @@ class Microkernel:
             phi.add_incoming(again, loop)
         b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
         b.position_at_end(done)
+        if self.is_even:
+            return tuple(after_round), current
         ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
         totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
         return ends, [[next(totals) for _ in line] for line in sums]

@@ -49,8 +49,6 @@ class Library:
 
     emitted: tuple[Emitted | None, ...]
     code: Code | None
-    stored: Later[bool] | None = None
-    """When it is in the cache, if it was not."""
 
 
 Emitting = Callable[[int], tuple[str, Emitted] | None]
@@ -81,12 +79,11 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
                 objects.append(later(partial(generate, found[0], isa)))
     if not objects:
         return Library(tuple(emitted), None)
-    code = Code(later(lambda: link([each.result() for each in objects], isa)), is_cached=False)
-    if kept is None:
-        return Library(tuple(emitted), code)
-    store, key = kept
-    stored = later(lambda: store.put(key, _packed(emitted, [each.result() for each in objects])))
-    return Library(tuple(emitted), code, stored)
+
+    def put(made: Sequence[bytes]) -> bool:
+        return kept is not None and kept[0].put(kept[1], _packed(emitted, made))
+
+    return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
 
 
 def key_of(functions: Sequence[Function], isa: Isa) -> str | None:

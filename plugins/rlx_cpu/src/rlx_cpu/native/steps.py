@@ -14,7 +14,6 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
-from rlx_cpu.native.background import Later
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.jit import Code, new_module
@@ -78,13 +77,12 @@ class Compiled:
     table_words: int
     workspace: int
     settings: Settings
-    stored: Later[bool] | None = None
     packed: Packs = field(factory=Packs)
 
     def settle(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""
-        if self.stored is not None:
-            self.stored.result()
+        if self.code is not None:
+            self.code.settle()
 
     def scratch_of(self, number: int) -> int:
         """The bytes of scratch memory that a step by its number may use: all threads' together."""
@@ -165,4 +163,4 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         words += each.has_status
         steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
-    return Compiled(made.code, steps, words, scratch, settings, made.stored)
+    return Compiled(made.code, steps, words, scratch, settings)
