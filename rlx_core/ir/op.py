@@ -77,6 +77,7 @@ class Op:
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""  # what errors call it: the name, without the `rlx.` of the standard ops
     version: ClassVar[int] = 1
     category: ClassVar[Category] = "compute"
     operands: ClassVar[tuple[Operand, ...]] = ()
@@ -169,6 +170,7 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
         # A base class in between may be an attrs class with an equality of its own, over too few fields.
         made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
         made.name = f"{domain}.{name or snake_case(target.__name__)}"
+        made.title = made.name.removeprefix("rlx.")
         made.operands = _declared_operands(made)
         return made
 
@@ -214,9 +216,9 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
         return
     needed = sum(not o.is_optional for o in op.operands)
     if not needed <= len(operands) <= len(op.operands):
-        names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)
-        count = "1 operand" if len(op.operands) == 1 else f"{len(op.operands)} operands"
-        raise WrongInputCountError(f"takes {count} ({names}), not {len(operands)}")
+        names, most = ", ".join(o.name + "?" * o.is_optional for o in op.operands), len(op.operands)
+        wanted = f"{most}" if needed == most else f"{needed} to {most}"
+        raise WrongInputCountError(f"takes {wanted} operand{'s' * (most != 1)} ({names}), not {len(operands)}")
     for declared, given in zip(op.operands, operands, strict=False):
         if given is None and not declared.is_optional:
             raise WrongInputCountError(f"operand {declared.name} is required")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import frozen
 
 from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, leaf_name, nested_graphs
+from rlx_core.ir.graph import Argument, Constant, Graph, Node, Value, leaf_name, nested_graphs
 from rlx_core.ir.lir import Entry, Lir, Slot, Step
 from rlx_core.ir.strides import extent
 from rlx_core.ir.verify import Fault, Stage, raise_faults, verify
@@ -277,7 +277,7 @@ class _Story:
         for node in self.lir.graph.nodes:
             if node.is_leaf:
                 value = node.results[0]
-                kept = isinstance(node.op, Input | Param | Constant) and id(value) not in self.donated
+                kept = isinstance(node.op, Argument | Constant) and id(value) not in self.donated
                 death = self.end if kept else self.deaths.get(value, -1)
                 yield _Life(node, self._place(value), -1, death, value)
         for index, step in enumerate(self.lir.steps):

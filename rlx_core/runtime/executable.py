@@ -1,7 +1,7 @@
 """A compiled program with its parameters: named arrays in, arrays out, everything checked before a byte is written.
 
 An executable of a program with symbolic sizes keeps one optimised template and specialises it for each binding it
-meets; parameters are bound once and shared by all of them, and by all clones.
+meets; the programs of the last bindings are kept. Parameters are bound once and shared by all of them, and by all clones.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
+from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
 from rlx_core.runtime.straight import Door
@@ -32,6 +33,9 @@ __all__ = ["Executable"]
 
 _RUNS_BEFORE_ENTRY: Final = 2
 """Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
+
+_PROGRAMS_KEPT: Final = 64
+"""Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
 
 
 @frozen(eq=False)
@@ -58,7 +62,7 @@ class Shared:
     """What clones share: weights and programs. Mutable under its lock; whoever runs sees one state of the weights."""
 
     weights: Weights = field(factory=Weights)
-    programs: dict[DimBinding, Bound] = field(factory=dict)
+    programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: Bound | None = None
     door: Door = field(factory=Door)
     lock: threading.Lock = field(factory=threading.Lock)
@@ -309,7 +313,8 @@ class Executable:
             bound = shared.programs.get(binding)
             if bound is None:
                 lir = self._compiled.specialize(binding)
-                bound = shared.programs[binding] = Bound(self._compiled.program_for(lir), lir)
+                bound = Bound(self._compiled.program_for(lir), lir)
+                shared.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0
                 bound.program.bind(_prepared(bound.lir, weights))
@@ -325,6 +330,8 @@ class Executable:
         return infer_binding({**self.inputs, **symbolic}, found)
 
     def _expect_bound(self, weights: Weights) -> None:
+        if len(weights.arrays) == len(self._params):
+            return
         missing = [name for name in self._params if name not in weights.arrays]
         if missing:
             raise MissingInputError(

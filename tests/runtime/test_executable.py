@@ -20,6 +20,7 @@ from rlx_core.errors import (
     ShapeError,
     UnknownNameError,
 )
+from rlx_core.runtime import executable
 from rlx_core.runtime.executable import Executable
 
 X = np.float32([[1, 2, 3]])
@@ -303,15 +304,27 @@ def test_a_parameter_may_have_symbolic_sizes():
 
 def test_rebinding_reaches_every_size_and_every_clone(bound):
     clone = bound.clone()
-    for executable in (bound, clone):
+    for each in (bound, clone):
         for rows in (1, 2):
-            executable.run({"x": np.ones((rows, 3), np.float32)})
+            each.run({"x": np.ones((rows, 3), np.float32)})
     clone.set_param("w", 2 * W)
 
-    for executable in (bound, clone):
+    for each in (bound, clone):
         for rows in (1, 2):
             x = np.ones((rows, 3), np.float32)
-            np.testing.assert_array_equal(executable.run({"x": x})[0], x @ (2 * W))
+            np.testing.assert_array_equal(each.run({"x": x})[0], x @ (2 * W))
+
+
+def test_the_programs_of_the_last_sizes_are_kept_and_no_more(bound, monkeypatch):
+    monkeypatch.setattr(executable, "_PROGRAMS_KEPT", 3)
+    fresh = Executable(bound._compiled)
+    fresh.set_param("w", W)
+    for size in (1, 2, 1, 3, 4, 5, 1, 2):
+        x = np.float32([[1, 2, 3]] * size)
+        np.testing.assert_array_equal(fresh.run({"x": x})[0], x @ W)
+
+    kept = fresh._shared.programs.keys()
+    assert [list(binding.sizes.values()) for binding in kept] == [[5], [1], [2]]
 
 
 def test_work_on_parameters_is_done_when_they_are_bound():

@@ -118,8 +118,8 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
     from rlx_cpu.native import jit, pool
 
     with jit.keeping(objects):
+        pool.runtime_code()
         yield
-        pool.runtime()
 
 
 def levels(target: Target) -> tuple[Level, ...]:

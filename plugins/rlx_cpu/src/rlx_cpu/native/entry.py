@@ -25,7 +25,7 @@ from rlx_cpu.profile import watchers
 if TYPE_CHECKING:
     from llvmlite import ir
 
-__all__ = ["Awake", "Entry", "Given", "Made", "Source", "build"]
+__all__ = ["Entry", "Given", "Made", "Source", "Team", "build"]
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
@@ -62,24 +62,27 @@ class Source:
 
 
 @frozen(eq=False)
-class Awake:
-    """How threads that happen to be awake help.
+class Team:
+    """How a program gets the threads of a pool.
 
     Attributes:
         control: The pool's control block.
         threads: How many they are at most, the caller included.
-        start, finish: Addresses of the runtime's functions.
+        start, finish, leave: Addresses of the runtime's functions.
         steps, table: Addresses of what they run.
         state: What they remember of a run; the entry's own.
+        wake: Wakes those that are parked.
     """
 
     control: np.ndarray
     threads: int
     start: int
     finish: int
+    leave: int
     steps: int
     table: int
     state: np.ndarray
+    wake: Callable[[], None]
 
 
 @frozen(eq=False)
@@ -90,12 +93,12 @@ class Entry:
         inputs, outputs: In the program's order.
         calls: (function, buffers) of each step, as addresses.
         mode: Who runs them.
-        work: Runs them with all threads, for `Mode.SHARED`.
+        work: Runs them where the pool is another's, or not yet there, for `Mode.SHARED`.
         fault: Raises what the status words tell of.
         statuses: Four words for each step that reports faults.
         copies: Results that are copied at the end.
         keeps: What must live as long as the entry.
-        awake: Who may help, for `Mode.AWAKE`.
+        team: Who helps, for `Mode.AWAKE` and `Mode.SHARED`.
     """
 
     inputs: Sequence[Given]
@@ -107,7 +110,7 @@ class Entry:
     statuses: np.ndarray
     copies: Sequence[Source]
     keeps: tuple[Any, ...]
-    awake: Awake | None = None
+    team: Team | None = None
 
 
 def build(entry: Entry) -> Callable[..., Any]:
@@ -140,11 +143,12 @@ def build(entry: Entry) -> Callable[..., Any]:
         Word.FAULT: id(entry.fault),
         Word.WORK: id(entry.work),
     }
-    if entry.awake is not None:
-        awake = entry.awake
-        arrays |= {Word.POOL: awake.control, Word.STATE: awake.state}
-        numbers |= {Word.THREADS: awake.threads, Word.START: awake.start, Word.FINISH: awake.finish}
-        numbers |= {Word.STEPS: awake.steps, Word.TABLE: awake.table}
+    if entry.team is not None:
+        team = entry.team
+        arrays |= {Word.POOL: team.control, Word.STATE: team.state}
+        numbers |= {Word.START: team.start, Word.FINISH: team.finish, Word.LEAVE: team.leave}
+        numbers |= {Word.THREADS: team.threads, Word.STEPS: team.steps, Word.TABLE: team.table}
+        numbers[Word.WAKE] = id(team.wake)
     words = np.zeros(len(Word), np.int64)
     for which, array in arrays.items():
         words[which] = array.ctypes.data

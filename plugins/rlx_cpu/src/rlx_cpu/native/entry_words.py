@@ -43,17 +43,20 @@ class Word(IntEnum):
     FAULT = auto()
     """The object whose call raises the fault that the status words tell of."""
     WORK = auto()
-    """The object whose call runs the steps with all threads."""
+    """The object whose call runs the steps where the pool is not to be had from here."""
     POOL = auto()
-    """Address of the control block of the pool whose threads may be awake; this and the next six for `Mode.AWAKE`."""
+    """Address of the control block of the pool; this and all that follow for `Mode.AWAKE` and `Mode.SHARED`."""
     THREADS = auto()
     START = auto()
-    """Address of the runtime's function of this name, as the next."""
+    """Address of the runtime's function of this name, as the next two."""
     FINISH = auto()
+    LEAVE = auto()
     STEPS = auto()
     """Address of the steps as the runtime reads them."""
     TABLE = auto()
     STATE = auto()
+    WAKE = auto()
+    """The object whose call wakes threads that are parked."""
 
 
 class Mode(IntEnum):
@@ -66,7 +69,7 @@ class Mode(IntEnum):
     ALONE = auto()
     """The caller; the lock is released."""
     SHARED = auto()
-    """All threads, by the object that knows them."""
+    """All threads, the parked ones woken; the lock is released."""
 
 
 FRESH: Final = -1

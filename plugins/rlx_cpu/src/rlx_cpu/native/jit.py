@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from attrs import frozen
 from llvmlite import __version__ as llvmlite
 from llvmlite import binding as llvm
 
@@ -22,6 +23,7 @@ from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
+from rlx_cpu.native.background import Later, later
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
 
@@ -71,24 +73,29 @@ def triple() -> str:
 
 
 class Code:
-    """Machine code in this process; addresses are valid as long as it lives."""
+    """Machine code in this process, or on its way there; addresses are valid as long as it lives.
 
-    def __init__(self, engines: Sequence[llvm.ExecutionEngine], is_cached: bool) -> None:
-        self._engines = tuple(engines)
+    Args:
+        engine: What has it, or will have.
+        is_cached: Whether it was found in a cache.
+    """
+
+    def __init__(self, engine: llvm.ExecutionEngine | Later[llvm.ExecutionEngine], is_cached: bool) -> None:
+        self._engine = engine
         self.is_cached = is_cached
 
     def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name."""
-        for engine in self._engines:
-            found = int(engine.get_function_address(function))
-            if found:
-                return found
-        raise KeyError(f"the code has no function {function}")
+        """Where a function starts; KeyError if none has that name.
 
-    @classmethod
-    def together(cls, parts: Iterable[Code]) -> Code:
-        """Code of several modules, whose functions have different names."""
-        return cls([engine for part in parts for engine in part._engines], is_cached=False)
+        Raises:
+            RuntimeError: LLVM did not take the code.
+        """
+        if isinstance(self._engine, Later):
+            self._engine = self._engine.result()
+        found = int(self._engine.get_function_address(function))
+        if not found:
+            raise KeyError(f"the code has no function {function}")
+        return found
 
 
 @cache
@@ -121,10 +128,14 @@ def object_cache() -> ObjectStore | None:
 def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
     """LLVM's target for an instruction set."""
     _initialise()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
+    return _target().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=isa.features(host_features()), opt=3, jit=is_jit
     )
+
+
+@cache
+def _target() -> llvm.Target:
+    return llvm.Target.from_default_triple()
 
 
 def compile_module(module: ir.Module, isa: Isa) -> Code:
@@ -140,43 +151,44 @@ def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
 
 
 def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+    """The code of a text from the cache, or made in the background and kept."""
     key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
     kept = None if store is None else store.get(key)
     if store is not None and kept is not None:
         try:
-            return link([kept], isa)
+            return Code(link([kept], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
-    code, data = generate(text(), isa)
+    made = later(lambda: generate(text(), isa))
+    code = Code(later(lambda: link([made.result()], isa)), is_cached=False)
     if store is not None:
-        store.put(key, data)
+        later(lambda: store.put(key, made.result()))
     return code
 
 
-def link(objects: Sequence[bytes], isa: Isa) -> Code:
+def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
     """Object files in this process.
 
     Raises:
         RuntimeError: LLVM does not take one.
     """
     with _lock:
-        _initialise()
         engine = llvm.create_mcjit_compiler(_parsed(f'target triple = "{triple()}"\n'), machine(isa))
         for data in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         engine.finalize_object()
-    return Code([engine], is_cached=True)
+    return engine
 
 
-def generate(text: str, isa: Isa) -> tuple[Code, bytes]:
-    """The code of a module, and its object file."""
-    objects: list[bytes] = []
+def generate(text: str, isa: Isa) -> bytes:
+    """The object file of a module.
+
+    Raises:
+        RuntimeError: LLVM does not take it.
+    """
     with _lock:
-        _initialise()
-        engine = llvm.create_mcjit_compiler(_optimised(text, isa), machine(isa))
-        engine.set_object_cache(lambda _, data: objects.append(data), lambda _: None)
-        engine.finalize_object()
-    return Code([engine], is_cached=False), objects[0]
+        data: bytes = _optimiser(isa).machine.emit_object(_optimised(text, isa))
+    return data
 
 
 @cache
@@ -194,15 +206,24 @@ def _parsed(text: str) -> llvm.ModuleRef:
     return parsed
 
 
-def _optimised(text: str, isa: Isa) -> llvm.ModuleRef:
-    """The module after the few passes that it needs.
+@frozen(eq=False)
+class _Optimiser:
+    """What a module goes through; made once, because a new target machine works out its processor's properties again."""
+
+    machine: llvm.TargetMachine
+    builder: llvm.PassBuilder
+    passes: llvm.ModulePassManager
+
+
+@cache
+def _optimiser(isa: Isa) -> _Optimiser:
+    """The few passes that modules need.
 
     Kernels are vectors and tiles already; what remains scalar is so on purpose. So the road of `-O2` (inlining by cost, loops
     vectorised and unrolled, everything twice) takes three to five times as long as these passes, for code that is faster by a
     hundredth or two.
     Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
     """
-    parsed = _parsed(text)
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
@@ -211,11 +232,17 @@ def _optimised(text: str, isa: Isa) -> llvm.ModuleRef:
     passes.add_loop_simplify_pass()
     passes.add_loop_rotate_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(parsed, llvm.create_pass_builder(machine(isa), llvm.create_pipeline_tuning_options(speed_level=2)))
+    target = machine(isa)
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+    return _Optimiser(target, builder, passes)
+
+
+def _optimised(text: str, isa: Isa) -> llvm.ModuleRef:
+    optimiser, parsed = _optimiser(isa), _parsed(text)
+    optimiser.passes.run(parsed, optimiser.builder)
     return parsed
 
 
 def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
-    _initialise()
     return str(machine(isa, is_jit=False).emit_assembly(_optimised(str(module), isa)))

@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
+from rlx_cpu.native.background import Later
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.jit import Code, new_module
@@ -23,7 +24,7 @@ from rlx_cpu.native.table import PREFIX, NativeTable
 if TYPE_CHECKING:
     from llvmlite import ir
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "functions_of", "layouts"]
+__all__ = ["Compiled", "NativeStep", "Packed", "Settings", "compile_steps", "functions_of", "layouts"]
 
 
 @frozen
@@ -53,12 +54,19 @@ class NativeStep:
     status: int | None
 
 
-@define(eq=False)
+@frozen(eq=False)
 class Packed:
-    """Packed parameters, by step and pack; shared by clones, and made anew when parameters are."""
+    """The packed parameters of one binding, by step and pack."""
 
     version: int = -1
-    arrays: dict[tuple[int, int], np.ndarray] = field(factory=dict)
+    arrays: Mapping[tuple[int, int], np.ndarray] = field(factory=dict)
+
+
+@define(eq=False)
+class Packs:
+    """The packed parameters that were made last, shared by clones. Replaced as a whole, so that a run sees one binding's."""
+
+    latest: Packed = field(factory=Packed)
 
 
 @frozen(eq=False)
@@ -70,7 +78,13 @@ class Compiled:
     table_words: int
     workspace: int
     settings: Settings
-    packed: Packed = field(factory=Packed)
+    stored: Later[bool] | None = None
+    packed: Packs = field(factory=Packs)
+
+    def settle(self) -> None:
+        """Wait until the code is in the cache, if that is where it goes."""
+        if self.stored is not None:
+            self.stored.result()
 
     def scratch_of(self, number: int) -> int:
         """The bytes of scratch memory that a step by its number may use: all threads' together."""
@@ -78,11 +92,6 @@ class Compiled:
             return 0
         emitted = self.steps[number].emitted
         return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether the code came from the object cache."""
-        return self.code is not None and self.code.is_cached
 
 
 def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
@@ -126,14 +135,6 @@ def emit_function(module: ir.Module, number: int, function: Function, table: Nat
     return None if emit is None else emit(module, function.node, function.layout, isa, name)
 
 
-def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[ir.Module, dict[int, Emitted]]:
-    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
-    functions, calls = functions_of(lir)
-    module = new_module("program")
-    emitted = [emit_function(module, n, each, table, settings.isa) for n, each in enumerate(functions)]
-    return module, called(calls, emitted)
-
-
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
     """What each step calls, by its number, for those steps that have native code."""
     pairs = ((number, emitted[place]) for number, place in calls.items())
@@ -164,4 +165,4 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         words += each.has_status
         steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
-    return Compiled(made.code, steps, words, scratch, settings)
+    return Compiled(made.code, steps, words, scratch, settings, made.stored)

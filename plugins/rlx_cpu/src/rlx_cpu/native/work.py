@@ -58,7 +58,7 @@ def estimated_us(step: Step) -> float:
 
 def flops(node: Node) -> int:
     """Floating-point operations of a node: by its formula if it is a loop, else by the op's own `cost`."""
-    types = tuple(None if v is None else v.type for v in node.operands)
+    types = node.operand_types
     if type(node.op) in ORDER_FLOPS:
         return ORDER_FLOPS[type(node.op)] * max(int(t.size) for t in types if t is not None)
     formula = formula_of(node.op, types)
