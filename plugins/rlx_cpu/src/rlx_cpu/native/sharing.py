@@ -14,6 +14,7 @@ _LIMITS: Final = {
     "movement": "WORTH_THREADS",
     "windows": "WORTH_THREADS",
     "cumulative": "WORTH_THREADS",
+    "search": "WORTH_THREADS",
     "sorting": "WORTH_THREADS",
     "program": "ALONE_US",
 }
