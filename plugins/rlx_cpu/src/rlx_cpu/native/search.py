@@ -8,11 +8,11 @@ from __future__ import annotations
 from math import prod
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.sorting import SearchSorted
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import (
     I1,
     I32,
