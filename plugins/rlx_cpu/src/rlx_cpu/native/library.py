@@ -56,7 +56,7 @@ def _libraries() -> Iterator[ctypes.CDLL]:
 
 
 def _library(name: str) -> ctypes.CDLL | None:
-    """The library of that name. Looking it up runs `ldconfig`, for most of ten milliseconds, so glibc's own name is tried first."""
+    """The library of that name. Looking it up runs `ldconfig`, most of ten milliseconds, so glibc's own name is tried first."""
     if sys.platform == "linux":
         with suppress(OSError):
             return ctypes.CDLL(f"lib{name}.so.6")

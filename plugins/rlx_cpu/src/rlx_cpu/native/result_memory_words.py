@@ -16,6 +16,6 @@ MOST: Final = 256 << 20
 """Bytes that are kept at most."""
 
 BUSY, TURN, HELD, FIRST = range(4)
-"""Whether somebody is at it, the slot of the oldest block, the bytes of all blocks; then of each slot a block's start and bytes."""
+"""Whether somebody is at it, the slot of the oldest block, the bytes of all blocks; then each slot's start and bytes."""
 
 WORDS: Final = FIRST + 2 * SLOTS
