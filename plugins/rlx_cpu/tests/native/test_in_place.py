@@ -58,7 +58,7 @@ def row_of(node: Node) -> table.Kernel | None:
 def choices(row: table.Kernel, node: Node) -> list[Choice]:
     """What the planner may let results take over: each alone, then together, then operands that are one value."""
     results = node.types if row.is_generated else node.types[:1]
-    types = [None if v is None else v.type for v in node.operands]
+    types = node.operand_types
 
     def fits(position: int, result: int) -> bool:
         type = types[position] if position < len(types) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import kernel
+from harness import EVERY_ISA, kernel
 
 from rlx_core.ir.dtypes import dtype, i32
 from rlx_core.ops.sorting import ORDERED, ArgSort, Sort, TopK
@@ -18,14 +18,13 @@ from rlx_cpu.native.ranks import is_short
 from rlx_cpu.native.sorting import emit_sort
 
 SAMPLES = [p for p in programs((Sort, ArgSort, TopK)) if p.is_static]
-ISAS = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 DTYPES = pytest.mark.parametrize("name", [d.name for d in ORDERED])
 
 SHORT, MIDDLE, LONG = 37, 300, 4500
 """Elements of rows that are ordered by counting, by digits of 8 bits and by digits of 11."""
 
 
-@ISAS
+@EVERY_ISA
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_sorted_as_numpy_sorts_it(program: Program, isa: Isa) -> None:
     agrees(emit_sort, program.node.op, drawn(program), isa)
@@ -52,7 +51,7 @@ def patterns(name: str, n: int) -> Iterator[np.ndarray]:
             yield rng.choice(np.array([np.iinfo(kind.numpy).min, -1 & np.iinfo(kind.numpy).max, 0], kind.numpy), n)
 
 
-@ISAS
+@EVERY_ISA
 @DTYPES
 @pytest.mark.parametrize("n", [SHORT, MIDDLE, LONG])
 def test_rows_of_any_kind_and_length(n: int, name: str, isa: Isa) -> None:
@@ -62,7 +61,7 @@ def test_rows_of_any_kind_and_length(n: int, name: str, isa: Isa) -> None:
     agrees(emit_sort, ArgSort(descending=True, index_dtype=i32), [x], isa)
 
 
-@ISAS
+@EVERY_ISA
 @pytest.mark.parametrize("name", ["f32", "f64", "bf16", "i64", "u8"])
 @pytest.mark.parametrize("n", [SHORT, MIDDLE])
 def test_rows_along_an_axis_that_is_not_the_last(n: int, name: str, isa: Isa) -> None:
@@ -72,7 +71,7 @@ def test_rows_along_an_axis_that_is_not_the_last(n: int, name: str, isa: Isa) ->
     agrees(emit_sort, Sort(1, descending=True), [np.stack([x, x])], isa)
 
 
-@ISAS
+@EVERY_ISA
 @DTYPES
 @pytest.mark.parametrize(("k", "largest"), [(1, True), (90, False)])
 def test_the_first_few_of_long_rows(k: int, largest: bool, name: str, isa: Isa) -> None:
