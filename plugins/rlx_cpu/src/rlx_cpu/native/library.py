@@ -56,11 +56,7 @@ def _libraries() -> Iterator[ctypes.CDLL]:
 
 
 def _library(name: str) -> ctypes.CDLL | None:
-<<<<<<< HEAD
     """The library of that name; glibc's own name is tried first, because looking one up runs `ldconfig`."""
-=======
-    """The library of that name. Looking it up runs `ldconfig`, most of ten milliseconds, so glibc's own name is tried first."""
->>>>>>> tidy
     if sys.platform == "linux":
         with suppress(OSError):
             return ctypes.CDLL(f"lib{name}.so.6")
