@@ -48,17 +48,11 @@ def _is_whole(lir: Lir, value: Value) -> bool:
     return is_all and is_dense(value.type, place.strides)
 
 
-def _donated(lir: Lir) -> frozenset[int]:
-    """The identities of the leaves that were given away."""
-    return frozenset(id(e.value) for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
-
-
 # ------------------------------------------------------------------------------------------ deliveries
 
 
 def delivery_faults(lir: Lir) -> Iterator[Fault]:
     """A caller gets each buffer once: one made for the output and nothing else, or one that he gave away."""
-    donated = _donated(lir)
     handed = Counter(id(v) for v in lir.own_roots)
     returned = Counter(id(d.donor) for d in lir.deliveries if d.donor is not None)
     for entry, delivery in zip(lir.manifest.outputs, lir.deliveries, strict=True):
@@ -78,7 +72,7 @@ def delivery_faults(lir: Lir) -> Iterator[Fault]:
             yield fault(f"is handed out as {root!r}, and so is another")
         if (donor is None) != (delivery.kind != "donor"):
             yield fault(f"is delivered as {delivery.kind}, which {'needs a' if donor is None else 'has no'} donor")
-        elif donor is not None and id(donor) not in donated:
+        elif donor is not None and donor not in lir.donated:
             yield fault(f"comes back in {donor.node.label}, which nobody donated")
         elif donor is not None and donor.type != value.type:
             yield fault(f"is {value.type} and comes back in {donor.node.label}, which is {donor.type}")
@@ -162,7 +156,6 @@ class _Story:
         self.step_of = {id(s.node): i for i, s in enumerate(lir.steps)}
         self.written = self._written()
         self.deaths = self._deaths()
-        self.donated = _donated(lir)
 
     def _written(self) -> Mapping[Value, tuple[Value, ...]]:
         """Value → the values whose writing filled its bytes: itself, or what its views and parts go back to."""
@@ -191,7 +184,7 @@ class _Story:
         for node in self.lir.graph.nodes:
             if node.is_leaf:
                 value = node.results[0]
-                kept = isinstance(node.op, Argument | Constant) and id(value) not in self.donated
+                kept = isinstance(node.op, Argument | Constant) and value not in self.lir.donated
                 death = self.end if kept else self.deaths.get(value, -1)
                 yield _Life(node, _bytes_of(self.lir, value), -1, death, value)
         for index, step in enumerate(self.lir.steps):

@@ -12,6 +12,10 @@ from entries import HOST, X, entry_of, jitted, opened, program
 
 import rlx_core as rlx
 from rlx_core.errors import DtypeError, RlxError, ShapeError, WrongInputCountError
+from rlx_core.ir.graph import Builder
+from rlx_core.ops.arithmetic import add
+from rlx_core.pipeline.compile import Compiled, compile_graph
+from rlx_core.runtime.executable import Executable
 from rlx_cpu.native import interpreter
 from rlx_cpu.profile import profiled
 
@@ -75,6 +79,36 @@ def test_read_only_and_repeated_arguments_are_plain_where_nothing_is_donated() -
     kept.flags.writeable = False
     expected = np.copy(fast(kept, kept))
     np.testing.assert_array_equal(entry_of(fast)(kept, kept)[0], expected)
+
+
+@pytest.mark.parametrize("part", [np.s_[:], np.s_[1:], np.s_[2:]], ids=["all", "some", "none"])
+def test_a_donated_argument_in_the_bytes_of_a_parameter_is_copied(part: Any) -> None:
+    fast = Executable(with_parameter({"x": 0}))
+    room = np.ones((4, 3), "f4")
+    fast.set_params({"w": room[:2]})
+    for _ in range(4):
+        x = room[part][:2]
+        (found,) = fast.run({"x": x})
+        np.testing.assert_array_equal(found, np.full((2, 3), 2, "f4"))
+        assert np.shares_memory(found, room) == (part == np.s_[2:])
+        room[:] = 1
+    assert fast.door.entry is not None
+
+
+def test_a_program_that_writes_to_a_parameter_has_no_entry() -> None:
+    fast = Executable(with_parameter({"w": None}))
+    fast.set_params({"w": np.ones((2, 3), "f4")})
+    for _ in range(3):
+        fast.run({"x": X[:2, :3].copy()})
+    assert fast.door.entry is None
+    assert fast.report.checked == "parameter w is donated"
+
+
+def with_parameter(donations: dict[str, int | None]) -> Compiled:
+    """x + w, where w is a parameter."""
+    builder = Builder()
+    x, w = builder.input("x", rlx.spec("f32[2, 3]")), builder.param("w", rlx.spec("f32[2, 3]"))
+    return compile_graph(builder.finish([add(x, w)]), target="cpu", host=HOST, donations=donations)
 
 
 def test_another_number_of_arguments_is_refused() -> None:

@@ -98,6 +98,7 @@ class Entry:
         fault: Raises what the status words tell of.
         statuses: Four words for each step that reports faults.
         copies: Results that are copied at the end.
+        held: Where parameters lie, from the first byte to the one after the last; no donated argument may lie there.
         keeps: What must live as long as the entry.
         team: Who helps, for `Mode.AWAKE` and `Mode.SHARED`.
     """
@@ -110,6 +111,7 @@ class Entry:
     fault: Callable[[], None]
     statuses: np.ndarray
     copies: Sequence[Source]
+    held: Sequence[tuple[int, int]]
     keeps: tuple[Any, ...]
     team: Team | None = None
 
@@ -123,7 +125,7 @@ def build(entry: Entry) -> Callable[..., Any]:
     donated = [i for i, given in enumerate(entry.inputs) if given.is_donated]
     arrays = {
         Word.INPUT_RECORDS: _words(w for given in entry.inputs for w in _input_record(given)),
-        Word.SPANS: np.zeros(2 * len(entry.inputs), np.int64),
+        Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.held for word in span))),
         Word.DONATED_NUMBERS: _words(donated),
         Word.OUTPUT_RECORDS: _words(w for made in entry.outputs for w in _output_record(made)),
         Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
@@ -135,6 +137,7 @@ def build(entry: Entry) -> Callable[..., Any]:
         Word.ARRAY_TYPE: id(np.ndarray),
         Word.NOT_IMPLEMENTED: id(NotImplemented),
         Word.INPUTS: len(entry.inputs),
+        Word.HELD: len(entry.held),
         Word.DONATED: len(donated),
         Word.OUTPUTS: len(entry.outputs),
         Word.MODE: entry.mode,

@@ -87,14 +87,15 @@ class _Enter:
             self.put(data, places)
 
     def expect_no_overlap(self) -> None:
-        """A donated argument shares no byte with another."""
+        """A donated argument shares no byte with another, nor with a parameter."""
         b = self.b
         spans = b.inttoptr(self.word(Word.SPANS), POINTER)
         numbers = b.inttoptr(self.word(Word.DONATED_NUMBERS), POINTER)
+        known = b.add(self.count, self.word(Word.HELD))
         with counted(b, _word(0), self.word(Word.DONATED)) as i:
             own = b.load(address(b, numbers, b.shl(i, _word(3))), typ=I64, align=8)
             begin, end = self.span(spans, own)
-            with counted(b, _word(0), self.count) as other:
+            with counted(b, _word(0), known) as other:
                 low, high = self.span(spans, other)
                 meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
                 is_empty = b.or_(self.same(begin, end), self.same(low, high))

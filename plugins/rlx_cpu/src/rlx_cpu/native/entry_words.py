@@ -22,7 +22,9 @@ class Word(IntEnum):
     INPUT_RECORDS = auto()
     """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
     SPANS = auto()
-    """Room for the address of each argument's elements and of their end."""
+    """Room for the address of each argument's elements and of their end, then the same of each parameter."""
+    HELD = auto()
+    """How many parameters a donated argument must be apart from."""
     DONATED = auto()
     """How many arguments are donated."""
     DONATED_NUMBERS = auto()

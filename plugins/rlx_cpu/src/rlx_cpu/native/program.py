@@ -224,6 +224,8 @@ class NativeProgram(Program):
         roots = {placement(value, lir.aliases).root for value in lir.graph.outputs}
         fixed = {r: address_of(frame.arrays[places[r]]) for r in roots if frame.arrays[places[r]] is not None}
         ends = entry_plan.ends(lir, per_run, fixed)
+        params = [frame.arrays[places[v]] for v in lir.graph.params]
+        held = [(address_of(a), address_of(a) + a.nbytes) for a in params if a.size]
         runs = [part for part in self._parts if isinstance(part, Run)]
         calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
 
@@ -233,7 +235,7 @@ class NativeProgram(Program):
 
         mode = self._mode(runs)
         return Entry(
-            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies,
+            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies, held,
             keeps=(frame, table, self.compiled, ends, runs),
             team=self._team(runs[0], base) if mode in (Mode.AWAKE, Mode.SHARED) else None,
         )  # fmt: skip

@@ -92,11 +92,11 @@ class Compiled:
         return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
 
 
-def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
+def place_of(value: Value, lir: Lir) -> Place:
     """Where a value lies, as its kernel sees it."""
     place = placement(value, lir.aliases)
     op = place.root.node.op
-    is_bound = isinstance(op, Constant | Param) and place.root not in donated
+    is_bound = isinstance(op, Constant | Param) and place.root not in lir.donated
     one = isinstance(op, Constant) and op.value.array.size == 1
     literal = op.value.array.tobytes() if isinstance(op, Constant) and one else None
     return Place(value.type, place.strides, is_bound, literal)
@@ -104,12 +104,10 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
-    donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
-    donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
     for number, step in enumerate(lir.steps):
         if step.kernel.startswith(PREFIX) and not step.nested:
-            operands = tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands)
-            yield number, Layout(operands, tuple(place_of(v, lir, donated) for v in step.node.results))
+            operands = tuple(None if v is None else place_of(v, lir) for v in step.node.operands)
+            yield number, Layout(operands, tuple(place_of(v, lir) for v in step.node.results))
 
 
 def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
