@@ -10,13 +10,14 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Later", "later", "yielding"]
+__all__ = ["Later", "later", "share_out", "yielding"]
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _INTERVAL: Final = 1e-4
 """Seconds that the thread waits for the interpreter between two calls of LLVM; by default they are five thousandths."""
@@ -91,6 +92,32 @@ def _drain() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drain)
+
+
+def share_out(work: Callable[[K], None], keys: Iterable[K], threads: int) -> None:
+    """Do the work for every key, with so many threads at most, the caller among them; what one raises is raised."""
+    left = deque(keys)
+    errors: list[BaseException] = []
+
+    def take() -> None:
+        while not errors:
+            try:
+                key = left.popleft()
+            except IndexError:  # nothing is left
+                return
+            try:
+                work(key)
+            except BaseException as error:  # noqa: BLE001  the caller raises it
+                errors.append(error)
+
+    helpers = [threading.Thread(target=take, name=f"rlx-help-{n}") for n in range(1, min(threads, len(left)))]
+    for each in helpers:
+        each.start()
+    take()
+    for each in helpers:
+        each.join()
+    if errors:
+        raise errors[0]
 
 
 _yields = 0
