@@ -15,9 +15,10 @@ from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native import ir
+from rlx_cpu.native.codegen import assembly, new_module
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, assembly, compile_module, new_module
+from rlx_cpu.native.jit import Code, compile_module
 
 CANARY = 0xA5
 GUARD = 256  # bytes on either side

@@ -328,7 +328,9 @@ class NativeProgram(Program):
         # than packing into them.
         room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
         starts = accumulate((pack.room for pack in needed.values()), initial=0)
-        rooms = {key: room[start : start + pack.room] for (key, pack), start in zip(needed.items(), starts, strict=False)}
+        rooms = {
+            key: room[start : start + pack.room] for (key, pack), start in zip(needed.items(), starts, strict=False)
+        }
         made: dict[tuple[int, str, int], np.ndarray] = {}
 
         def pack_one(key: tuple[int, str, int]) -> None:
