@@ -10,7 +10,7 @@ import enum
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Union
 
@@ -55,12 +55,17 @@ def _own_annotations(cls: type[Any]) -> dict[str, Any]:
         ) from None
 
 
-def record_classes(op: type[Any]) -> dict[str, type[Any]]:
+def record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back.
 
     Graphs, ops, data, types and dims are not among them: they have forms of their own, and what they are made of is no
     attribute's to make.
     """
+    return _find_record_classes(op)  # type: ignore[arg-type]  # a class is hashable
+
+
+@cache
+def _find_record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     found: dict[str, type[Any]] = {}
     todo: list[Any] = list(_annotations(op).values())
     while todo:

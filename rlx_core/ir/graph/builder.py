@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -188,7 +189,19 @@ def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     if rule is not None:
         result = rule(*types)
         return result if isinstance(result, tuple) else (result,)
-    return decomposition(op, tuple(types)).output_types
+    return _decomposed(op, tuple(types))
+
+
+def _decomposed(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
+    """The result types of an op that has no rule for them. Those of known sizes, which need no guards, are remembered."""
+    if all(t is None or t.is_static for t in types):
+        return _decomposed_once(op, types)
+    return decomposition(op, types).output_types
+
+
+@lru_cache(maxsize=1024)
+def _decomposed_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
+    return decomposition(op, types).output_types
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:

@@ -16,9 +16,10 @@ from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native import ir
+from rlx_cpu.native.codegen import assembly, new_module
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa, available
-from rlx_cpu.native.jit import Code, assembly, compile_module, new_module
+from rlx_cpu.native.jit import Code, compile_module
 
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 CANARY = 0xA5

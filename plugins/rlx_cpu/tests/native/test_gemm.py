@@ -17,6 +17,7 @@ from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.fused_matmul_add import FusedMatMulAdd
 from rlx_core.ops.linalg import MatMul
 from rlx_cpu.native import ir
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import Layout, Place
 from rlx_cpu.native.epilogue import Epilogue, Operand, add, multiply, scale
 from rlx_cpu.native.gemm import emit_product, matmul, matmul_bias_activation
@@ -24,7 +25,7 @@ from rlx_cpu.native.gemm_add import matmul_add
 from rlx_cpu.native.gemm_integer import integer_matmul
 from rlx_cpu.native.gemm_tiles import NARROW, TILES, blocks, cut
 from rlx_cpu.native.isa import ISAS, Isa, available, named
-from rlx_cpu.native.jit import compile_module, new_module
+from rlx_cpu.native.jit import compile_module
 from rlx_cpu.native.simd import Simd, pointer_at
 
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 47, 48, 49, 100)

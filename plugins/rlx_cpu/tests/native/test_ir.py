@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx_cpu.native import ir, jit
+from rlx_cpu.native import codegen, ir, jit
 from rlx_cpu.native.build import I64, VOID, counted, variable
 from rlx_cpu.native.isa import host_isa
 
@@ -23,7 +23,7 @@ NUMBERS = (0.0, -0.0, 1.0, -1.5, 1 / 3, 65504.0, 6e-8, 1e-45, 5e-324, inf, -inf,
 
 
 def built(signature: ir.FunctionType) -> tuple[ir.Module, ir.Function, ir.IRBuilder]:
-    module = jit.new_module("test")
+    module = codegen.new_module("test")
     function = ir.Function(module, signature, "f")
     return module, function, ir.IRBuilder(function.append_basic_block("entry"))
 

@@ -16,7 +16,7 @@ import rlx_cpu.plugin
 from rlx_core.errors import ConfigError
 from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
-from rlx_cpu.native import jit
+from rlx_cpu.native import codegen, jit
 from rlx_cpu.native.isa import ISAS, available, host_isa
 from rlx_cpu.native.pool import pool_for
 from rlx_cpu.native.threads import usable_cpus
@@ -132,7 +132,7 @@ def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def code(number: int) -> jit.Code:
     from rlx_cpu.native import ir
 
-    module = jit.new_module("test")
+    module = codegen.new_module("test")
     function = ir.Function(module, ir.FunctionType(ir.IntType(64), []), "answer")
     ir.IRBuilder(function.append_basic_block("entry")).ret(ir.Constant(ir.IntType(64), number))
     isa = host_isa()

@@ -1,7 +1,8 @@
-"""Jobs that run beside the interpreter, one after the other in one thread: LLVM's work, which holds no lock of Python's.
+"""Jobs that run beside the interpreter: LLVM's work, which holds no lock of Python's.
 
-The thread is there while there are jobs. It is no daemon, so that what was begun is finished before the process ends; and a fork
-waits for it, because in the child it would be gone, with whatever locks it held.
+Jobs are begun in the order in which they were given, so that one may wait for what was given before it. Threads are there
+while there are jobs. They are no daemons, so that what was begun is finished before the process ends; and a fork waits for
+them, because in the child they would be gone, with whatever locks they held.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Later", "later", "yielding"]
+from rlx_cpu.native.threads import usable_cpus
+
+__all__ = ["Later", "later", "share_out", "yielding"]
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _INTERVAL: Final = 1e-4
 """Seconds that the thread waits for the interpreter between two calls of LLVM; by default they are five thousandths."""
@@ -50,47 +55,79 @@ class Later(Generic[T]):
         self._done.set()
 
 
+MOST_THREADS: Final = 4
+
 _lock = threading.Lock()
 _jobs: deque[Later[Any]] = deque()
-_worker: threading.Thread | None = None
+_workers: set[threading.Thread] = set()
 
 
 def later(job: Callable[[], T]) -> Later[T]:
-    """Run a job in the background, after those that were given before."""
-    global _worker
+    """Run a job in the background."""
     made = Later(job)
     with _lock:
         _jobs.append(made)
-        if _worker is None:
-            _worker = threading.Thread(target=_work, name="rlx-llvm")
+        if len(_workers) < _most_threads():
+            worker = threading.Thread(target=_work, name=f"rlx-llvm-{len(_workers)}")
+            _workers.add(worker)
             try:
-                _worker.start()
+                worker.start()
             except RuntimeError:  # no more threads, or the interpreter is about to end
-                _worker = None
-                while _jobs:
-                    _jobs.popleft().run()
+                _workers.discard(worker)
+    if not _workers:
+        _work()
     return made
 
 
+@cache
+def _most_threads() -> int:
+    return min(usable_cpus(), MOST_THREADS)
+
+
 def _work() -> None:
-    global _worker
     while True:
         with _lock:
             if not _jobs:
-                _worker = None
+                _workers.discard(threading.current_thread())
                 return
             job = _jobs.popleft()
         job.run()
 
 
 def _drain() -> None:
-    worker = _worker
-    if worker is not None and worker is not threading.current_thread():
-        worker.join()
+    for worker in tuple(_workers):
+        if worker is not threading.current_thread():
+            worker.join()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drain)
+
+
+def share_out(work: Callable[[K], None], keys: Iterable[K], threads: int) -> None:
+    """Do the work for every key, with so many threads at most, the caller among them; what one raises is raised."""
+    left = deque(keys)
+    errors: list[BaseException] = []
+
+    def take() -> None:
+        while not errors:
+            try:
+                key = left.popleft()
+            except IndexError:  # nothing is left
+                return
+            try:
+                work(key)
+            except BaseException as error:  # noqa: BLE001  the caller raises it
+                errors.append(error)
+
+    helpers = [threading.Thread(target=take, name=f"rlx-help-{n}") for n in range(1, min(threads, len(left)))]
+    for each in helpers:
+        each.start()
+    take()
+    for each in helpers:
+        each.join()
+    if errors:
+        raise errors[0]
 
 
 _yields = 0

@@ -17,9 +17,10 @@ from attrs import field, frozen
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native import interpreter
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.entry_words import FRESH, Mode, Word
 from rlx_cpu.native.isa import host_isa
-from rlx_cpu.native.jit import Code, compile_named, new_module
+from rlx_cpu.native.jit import Code, compile_named
 from rlx_cpu.native.result_memory import allocator_for
 from rlx_cpu.profile import watchers
 

@@ -22,9 +22,10 @@ from rlx_core.ir.graph import Literal, Node, ops_inside
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_cpu.native.background import Later, later, yielding
+from rlx_cpu.native.codegen import generate, machine_words
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Pack, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, generate, link, machine_words, object_cache
+from rlx_cpu.native.jit import Code, link, object_cache
 
 __all__ = ["Function", "Library", "key_of", "library"]
 

@@ -13,8 +13,9 @@ from typing import Final
 
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.isa import Isa, host_isa
-from rlx_cpu.native.jit import Code, compile_named, new_module
+from rlx_cpu.native.jit import Code, compile_named
 from rlx_cpu.native.library import addresses
 
 __all__ = [

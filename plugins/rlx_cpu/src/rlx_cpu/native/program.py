@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from itertools import groupby
-from typing import Any
+from itertools import accumulate, groupby
+from typing import Any, Final
 
 import numpy as np
 from attrs import define, frozen
@@ -22,6 +22,7 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
+from rlx_cpu.native.background import share_out
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
@@ -43,6 +44,9 @@ from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
 
 __all__ = ["NativeProgram"]
+
+PACKED_TOGETHER: Final = 1 << 22
+"""Bytes from which on parameters are packed by several threads: NumPy copies without the interpreter's lock."""
 
 
 @frozen(eq=False)
@@ -327,11 +331,16 @@ class NativeProgram(Program):
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
         room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
+        starts = accumulate((pack.room for pack in needed.values()), initial=0)
+        rooms = {
+            key: room[start : start + pack.room] for (key, pack), start in zip(needed.items(), starts, strict=False)
+        }
         made: dict[tuple[int, str, int], np.ndarray] = {}
-        start = 0
-        for key, pack in needed.items():
-            made[key] = pack.pack(frame.arrays[key[0]], room[start : start + pack.room])
-            start += pack.room
+
+        def pack_one(key: tuple[int, str, int]) -> None:
+            made[key] = needed[key].pack(frame.arrays[key[0]], rooms[key])
+
+        share_out(pack_one, needed, self.compiled.settings.threads if room.nbytes >= PACKED_TOGETHER else 1)
         arrays: dict[tuple[int, int], np.ndarray] = {}
         for number, each in self.compiled.steps.items():
             for i, pack in enumerate(each.emitted.packs):

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rlx_cpu.native import interpreter
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.isa import host_isa
-from rlx_cpu.native.jit import compile_named, new_module
+from rlx_cpu.native.jit import compile_named
 from rlx_cpu.native.result_memory_words import HELD, WORDS
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, new_module
+from rlx_cpu.native.jit import Code
 from rlx_cpu.native.objects import Function, library
 from rlx_cpu.native.table import PREFIX, NativeTable
 
