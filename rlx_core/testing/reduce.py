@@ -132,12 +132,13 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
         return  # types that do not fit one another: not a program
     kept = change.outputs or graph.outputs
     donations: dict[str, int | None] = {}
+    leaves = {**made_graph.input_types, **made_graph.param_types}
     for name, index in program.donations.items():
-        if name in made_graph.input_types:
+        if name in leaves:
             found = [] if index is None else [i for i, v in enumerate(kept) if v is graph.outputs[index]]
             donations[name] = found[0] if found else None
     for name, index in donations.items():
-        if index is not None and made_graph.outputs[index].type != made_graph.input_types[name]:
+        if index is not None and made_graph.outputs[index].type != leaves[name]:
             return
     yield Generated(made_graph, fed, donations)
 
