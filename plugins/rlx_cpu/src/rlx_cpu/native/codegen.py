@@ -23,7 +23,7 @@ from rlx_cpu.native import ir
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
 
-__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "parsed", "triple"]
+__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple"]
 
 VERSION: Final = "2"
 """Raised when the same text would have to give other code."""
@@ -69,16 +69,21 @@ def _target() -> llvm.Target:
     return llvm.Target.from_default_triple()
 
 
-def parsed(text: str) -> llvm.ModuleRef:
-    """A module from its text, in a context of its own.
+@contextmanager
+def _parsed(text: str) -> Iterator[llvm.ModuleRef]:
+    """A module from its text, in a context of its own; gone before its context, which the collector of cycles would not heed.
 
     Raises:
         RuntimeError: It is no module.
     """
-    found = llvm.parse_assembly(text, llvm.create_context())
-    # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
-    found.verify()
-    return found
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    try:
+        # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
+        module.verify()
+        yield module
+    finally:
+        module.close()
 
 
 def generate(text: str, isa: Isa) -> bytes:
@@ -87,14 +92,16 @@ def generate(text: str, isa: Isa) -> bytes:
     Raises:
         RuntimeError: LLVM does not take it.
     """
-    with _line(isa) as line:
-        return line.code(line.optimised(text))
+    with _line(isa) as line, _parsed(text) as module:
+        line.optimise(module)
+        return line.code(module)
 
 
 def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
-    with _line(isa) as line:
-        return str(machine(isa, is_jit=False).emit_assembly(line.optimised(str(module))))
+    with _line(isa) as line, _parsed(str(module)) as found:
+        line.optimise(found)
+        return str(machine(isa, is_jit=False).emit_assembly(found))
 
 
 # ----------------------------------------------------------------------------------------------- lines
@@ -114,10 +121,8 @@ class _Line:
     builder: llvm.PassBuilder
     passes: llvm.ModulePassManager
 
-    def optimised(self, text: str) -> llvm.ModuleRef:
-        module = parsed(text)
+    def optimise(self, module: llvm.ModuleRef) -> None:
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(self.passes, module, self.builder)
-        return module
 
     def code(self, module: llvm.ModuleRef) -> bytes:
         """What `TargetMachine.emit_object` does."""
