@@ -142,7 +142,7 @@ class Memory:
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
 
 
-def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False) -> None:
-    """Have the line at an address brought near."""
+def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False, nearness: int = 3) -> None:
+    """Have the line at an address brought near: into the first cache (3), or the second (2)."""
     function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
-    b.call(function, [place, ir.Constant(I32, int(is_written)), ir.Constant(I32, 3), ir.Constant(I32, 1)])
+    b.call(function, [place, ir.Constant(I32, int(is_written)), ir.Constant(I32, nearness), ir.Constant(I32, 1)])
