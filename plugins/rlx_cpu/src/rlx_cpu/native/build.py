@@ -131,12 +131,11 @@ CACHE_LINE = 64
 """Bytes."""
 
 
-def prefetch(b: ir.IRBuilder, place: ir.Value) -> None:
-    """Ask for a line in the second-level cache, to be read; a place that is nowhere does no harm."""
-    b.call(
-        declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32]),
-        [place, *(ir.Constant(I32, x) for x in (0, 2, 1))],
-    )
+def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False, nearness: int = 3) -> None:
+    """Ask for a line before it is read or written, in the first cache, or the second (`nearness` 2). A place that is nowhere
+    does no harm."""
+    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+    b.call(function, [place, *(ir.Constant(I32, x) for x in (int(is_written), nearness, 1))])
 
 
 def suffix(type: Any) -> str:

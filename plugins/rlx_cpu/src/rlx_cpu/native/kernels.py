@@ -6,7 +6,7 @@ from rlx_cpu.native import (  # noqa: F401  each registers its kernels
     cumulative,
     gather,
     gemm,
-    gemm_add,
+    gemm_epilogue,
     gemm_integer,
     loops,
     math,

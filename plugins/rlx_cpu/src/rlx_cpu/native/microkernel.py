@@ -84,7 +84,8 @@ class Microkernel:
         names = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
         for argument, known in zip(function.args, names, strict=True):
             argument.named(known)
-        for pointer in function.args[:3]:
+        # C may be what the epilogue reads, and what is stored there first another result's element.
+        for pointer in function.args[:2]:
             pointer.add_attribute("noalias")
         self._build(ir.IRBuilder(function.append_basic_block("entry")), function.args)
         return function
@@ -99,6 +100,7 @@ class Microkernel:
         masks: list[ir.Value | None] = [None] * self.vectors
         if self.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.columns)
+        self._ask(b, is_last, (batch, row), starts, masks, buffers)
         waiting = c if self.sums_stride is None else partial_sums
         sums = self._initial(b, waiting, is_first, masks)
         sums = self._products(b, (a, panel, following), depth, sums, masks if self.masks_b else [None] * self.vectors)
@@ -113,6 +115,26 @@ class Microkernel:
                         for j, value in enumerate(line):
                             self.simd.store(b, value, *self._waiting(b, waiting, i, j, masks))
         b.ret_void()
+
+    def _ask(
+        self,
+        b: ir.IRBuilder,
+        is_last: ir.Value,
+        place: tuple[ir.Value, ir.Value],
+        starts: list[ir.Value],
+        masks: list[ir.Value | None],
+        buffers: ir.Value,
+    ) -> None:
+        """Have what the epilogue will read brought near, before the last block of k."""
+        epilogue = self.epilogue(self.simd, b, buffers)
+        if not epilogue.asks:
+            return
+        batch, row = place
+        with b.if_then(is_last):
+            for i in range(self.rows):
+                for start, mask in zip(starts, masks, strict=True):
+                    for ask in epilogue.asks:
+                        ask(b, Spot(batch, b.add(row, index(i)), start, mask))
 
     def _initial(self, b: ir.IRBuilder, waiting: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
         """Zeros, or what earlier blocks of k left."""
@@ -175,7 +197,7 @@ class Microkernel:
             self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.b_stride), current, masks)
         nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
         for line_start in range(0, nbytes, CACHE_LINE):
-            prefetch(b, offset(b, following, line_start))
+            prefetch(b, offset(b, following, line_start), nearness=2)
         moved = (unroll * self.a_strides[1], unroll * self.b_stride, nbytes)
         after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
         remaining = b.sub(left, index(unroll))

@@ -24,6 +24,7 @@ from rlx_cpu.native.build import (
     constant,
     declare,
     memory_type,
+    prefetch,
     scaled,
     splat,
     suffix,
@@ -139,9 +140,3 @@ class Memory:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
-
-
-def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False) -> None:
-    """Have the line at an address brought near."""
-    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
-    b.call(function, [place, ir.Constant(I32, int(is_written)), ir.Constant(I32, 3), ir.Constant(I32, 1)])

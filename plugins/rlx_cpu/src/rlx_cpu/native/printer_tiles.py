@@ -10,8 +10,8 @@ from attrs import frozen
 
 from rlx_core.codegen.loops import Load
 from rlx_cpu.native import ir
-from rlx_cpu.native.build import I64, address, counted, memory_type, scaled
-from rlx_cpu.native.printer_memory import Memory, prefetch
+from rlx_cpu.native.build import I64, address, counted, memory_type, prefetch, scaled
+from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_shape import At, Shape
 from rlx_cpu.native.simd import transposed
 

@@ -1,7 +1,7 @@
-"""Vectors of elements that memory holds in a narrower float dtype than registers do.
+"""Vectors of elements that memory holds in another dtype than registers do.
 
 f16 and bf16 become f32 on the way in and are rounded once, to nearest with ties to even, on the way out; f32 becomes f64 where
-a product asks for wider sums. Where both dtypes are one, nothing is done.
+a product asks for wider sums; a bool is a byte here and a bit of a mask there. Where both dtypes are one, nothing is done.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from attrs import frozen
 
-from rlx_core.ir.dtypes import DType, f16, f32
+from rlx_core.ir.dtypes import DType, bool_, f16, f32
 from rlx_cpu.native import ir
-from rlx_cpu.native.build import HALF, I16, I32, POINTER, VOID, constant, register_type, width
+from rlx_cpu.native.build import HALF, I8, I16, I32, POINTER, VOID, constant, register_type, suffix, width
 from rlx_cpu.native.narrow import narrowed, widened
 from rlx_cpu.native.simd import Simd, index
 
@@ -25,7 +25,7 @@ class Stored:
 
     Attributes:
         simd: The registers.
-        dtype: A float dtype that `simd.dtype` holds exactly.
+        dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read.
     """
 
     simd: Simd
@@ -110,8 +110,8 @@ class Stored:
 
     @property
     def _element(self) -> Any:
-        """What memory is accessed as: 16 bits are an integer, whatever they mean."""
-        return I16 if self.dtype.is_narrow else register_type(self.dtype)
+        """What memory is accessed as: 16 bits are an integer, whatever they mean, and a bool is a byte."""
+        return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
 
     @property
     def _vector(self) -> Any:
@@ -119,12 +119,14 @@ class Stored:
 
     @property
     def _suffix(self) -> str:
-        return f"v{self.simd.lanes}{'f32' if self.dtype is f32 else 'i16'}"
+        return suffix(self._vector)
 
     def _like(self, value: ir.Value, element: Any) -> Any:
         return element if width(value) == 1 else ir.VectorType(element, width(value))
 
     def _widened(self, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        if self.dtype is bool_:
+            return b.icmp_unsigned("!=", value, constant(value.type, 0))
         if self.dtype is not f32:
             bits = b.bitcast(value, self._like(value, HALF)) if self.dtype is f16 else value
             value = widened(b, self.dtype, bits, self.simd.isa)
