@@ -1,8 +1,8 @@
 """LLVM's part: a module's text in, an object file out, in several threads at once.
 
 llvmlite takes one lock around every call into LLVM, which itself asks for no more than that threads do not share a context or a
-target machine. So each module has a context of its own and goes through a *line* of its own, and the two calls that take all the
-time are made without that lock, where llvmlite's functions have what is needed for it; elsewhere modules wait for each other.
+target machine. So each module that is in work has a *line* of its own, with both, and the two calls that take all the time are
+made without that lock, where llvmlite's functions have what is needed for it; elsewhere modules wait for each other.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def _target() -> llvm.Target:
     return llvm.Target.from_default_triple()
 
 
-def parsed(text: str) -> llvm.ModuleRef:
-    """A module from its text, in a context of its own.
+def parsed(text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
+    """A module from its text; in the context that is everybody's, if none is given.
 
     Raises:
         RuntimeError: It is no module.
     """
-    found = llvm.parse_assembly(text, llvm.create_context())
+    found = llvm.parse_assembly(text, context)
     # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
     found.verify()
     return found
@@ -108,14 +108,15 @@ def _unlocked(function: Any) -> Any:
 @frozen(eq=False)
 class _Line:
     """What modules go through one after the other. It is used again, because a new target machine works out its processor's
-    properties anew, which takes as long as a small module does."""
+    properties anew, which takes as long as a small module does; and it stays, because a context must outlive its modules."""
 
+    context: llvm.ContextRef
     machine: llvm.TargetMachine
     builder: llvm.PassBuilder
     passes: llvm.ModulePassManager
 
     def optimised(self, text: str) -> llvm.ModuleRef:
-        module = parsed(text)
+        module = parsed(text, self.context)
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(self.passes, module, self.builder)
         return module
 
@@ -141,8 +142,10 @@ def _line(isa: Isa) -> Iterator[_Line]:
         line = _idle[isa].pop()
     except IndexError:
         line = _new_line(isa)
-    yield line
-    _idle[isa].append(line)
+    try:
+        yield line
+    finally:
+        _idle[isa].append(line)
 
 
 def _new_line(isa: Isa) -> _Line:
@@ -163,4 +166,4 @@ def _new_line(isa: Isa) -> _Line:
     passes.add_simplify_cfg_pass()
     target = machine(isa)
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
-    return _Line(target, builder, passes)
+    return _Line(llvm.create_context(), target, builder, passes)
