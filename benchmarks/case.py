@@ -22,6 +22,7 @@ class Program:
         results: The results of a first repetition on fresh data, as arrays, in the order in which all programs give them.
         threads: How many threads the system says that it uses; `None` if it cannot be asked and follows the process's
             affinity, which the run sets.
+        clock: Seconds of one repetition, where another process runs it and takes the time; `run` is then never called.
     """
 
     run: Callable[[], object]

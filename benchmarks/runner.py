@@ -17,7 +17,7 @@ from benchmarks.machine import Limit, limit
 from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
 from benchmarks.report import Outcome, bars, shown, table, write_json
-from rlx_core.errors import Fact, RlxError, UnknownNameError, nearest
+from rlx_core.errors import RlxError
 from rlx_cpu.profile import profiled
 
 __all__ = ["Settings", "run"]
@@ -57,17 +57,7 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     Raises:
         UnknownNameError: No case has such a name.
     """
-    cases = chosen(list(settings.cases))
-    if not cases:
-        from benchmarks.cases import CASES
-
-        groups = list(dict.fromkeys(c.name.partition("-")[0] for c in CASES))
-        wanted = settings.cases[0]
-        raise UnknownNameError(
-            f"bench: no case is called {wanted!r}",
-            Fact("groups", ", ".join(groups)),
-            hint=nearest(wanted, [*groups, *(c.name for c in CASES)]),
-        )
+    cases = chosen(settings.cases)
     peers = peers_of(settings, console)
     machine(console, settings.threads)
     outcomes: list[Outcome] = []

@@ -6,10 +6,15 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rlx_core.plugins import PluginHost, set_default_host
 
 pytest_plugins = ["rlx_core.testing.plugin"]
+
+# How long an example takes says how busy the machine is, and nothing about rlx.
+settings.register_profile("rlx", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rlx")
 
 
 @pytest.fixture(scope="session", autouse=True)

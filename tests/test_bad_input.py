@@ -24,6 +24,7 @@ from rlx_core.errors import (
     DeviceError,
     DeviceUnavailableError,
     DtypeError,
+    FileError,
     FormatError,
     GuardError,
     IndexRangeError,
@@ -78,6 +79,12 @@ class Bench:
 
     def run(self, **inputs: Any) -> Any:
         return self.executable.run({"x": X, "bias": np.zeros(2, np.float32), **inputs})
+
+    def directory(self, name: str) -> Path:
+        """A new directory beside the weights."""
+        path = self.folder / name
+        path.mkdir()
+        return path
 
     def file(self, change: Callable[[bytes], bytes]) -> Path:
         """The weights with other bytes."""
@@ -158,7 +165,40 @@ IN_PROGRAMS = [
     row("no scalar loss", lambda b: rlx.grad(lambda x: x * 2)(X), ShapeError, "grad", "f32[2, 3]", at_line=True),
     row("integer gradient", lambda b: b.gradient(Z((3, 2), "i4"), X), DtypeError, "grad", "w", "i32"),
     row("unknown attribute", lambda b: rlx.jit(lambda x: rlx.softmax(x, axs=1))(X), UnknownNameError, "softmax", "axs"),
+    row("no operand", lambda b: rlx.exp(), WrongInputCountError, "exp: takes 1 operand (x), not 0"),
+    row("an absent operand", lambda b: rlx.exp(None), WrongInputCountError, "exp: operand x is required"),
+    row(
+        "no operand of three",
+        lambda b: rlx.layer_norm(),
+        WrongInputCountError,
+        "takes 1 to 3 operands (x, gamma?, beta?)",
+    ),
+    row("too many attributes", lambda b: rlx.exp(X, 1), WrongInputCountError, "exp: takes (x), not 2 arguments"),
+    row("a word for an axis", lambda b: rlx.softmax(X, axis="x"), AxisError, "softmax: an axis is an integer, not 'x'"),
+    row("half a size", lambda b: rlx.reshape(X, (1.5, 4)), ShapeError, "reshape", "integer or a symbol, not 1.5"),
+    row("a dtype for a size", lambda b: rlx.zeros("f32"), ShapeError, "integer or a symbol, not 'f'"),
+    row("a number for a type", lambda b: rlx.spec(3), FormatError, "3 is int", "f32[4, SEQ, 384]"),
+    row("a text for an array", lambda b: rlx.exp("abc"), TraceError, "'abc' is text, not an array", "NumPy"),
+    row("a text for a spec", lambda b: rlx.compile(rlx.exp, "f32[3]"), TraceError, 'rlx.spec("f32[3]")'),
+    row("no function", lambda b: rlx.jit(X), TraceError, "jit: takes a function, not ndarray"),
+    row("no function to differentiate", lambda b: rlx.grad(3), TraceError, "grad: takes a function, not int"),
+    row("no function to trace", lambda b: rlx.trace(3, X), TraceError, "trace: takes a function, not int"),
+    row("too few arguments", lambda b: b.jitted(X), WrongInputCountError, "'w'", "lambda(x, w)"),
+    row("too many arguments", lambda b: b.gradient(W, X, X), WrongInputCountError, "lambda", "too many", "(w, x)"),
+    row("an argument that is none", lambda b: b.jitted(X, v=W), WrongInputCountError, "'w'", "lambda(x, w)"),
+    row("argument by name", lambda b: rlx.grad(rlx.sum, argnums="w")(X), AxisError, "'w'", "1 argument", "0 x"),
+    row("two arguments for one", lambda b: rlx.jacfwd(two_arrays)(X, X), ShapeError, "jacfwd: takes one array", "2"),
+    row("no tuple", lambda b: rlx.jvp(rlx.exp, X, X), ShapeError, "jvp: primals is ndarray", "(x,)"),
+    row("a smaller tangent", lambda b: rlx.jvp(rlx.sum, (X,), (X[:1],)), ShapeError, "f32[2, 3]", "f32[1, 3]"),
+    row("a wider tangent", lambda b: rlx.jvp(rlx.sum, (X,), (Z((2, 3)),)), DtypeError, "f32[2, 3]", "f64[2, 3]"),
+    row("a smaller cotangent", lambda b: rlx.vjp(rlx.exp, X)[1](X[:1]), ShapeError, "f32[2, 3]", "f32[1, 3]"),
+    row("a position to donate", lambda b: rlx.jit(rlx.exp, donate=0), ConfigError, "donate", "names", "not 0"),
 ]
+
+
+def two_arrays(x: Any, y: Any) -> Any:
+    return x + y
+
 
 IN_RUNS = [
     row("dims of an input", lambda b: b.run(x=X.T), ShapeError, "x must be f32[n, 3]", "f32[3, 2]", at_line=True),
@@ -280,6 +320,12 @@ IN_CONFIGURATIONS = [
     row("file", lambda b: rlx.jit(lambda x: x, config=toml(b))(X), ConfigError, "rlx.toml", "fusion.polcy"),
     row("unknown target", lambda b: rlx.jit(lambda x: x, target="cpuu")(X), DeviceError, "cpuu", "did you mean `cpu`?"),
     row(
+        "unknown target like one of a package",
+        lambda b: rlx.jit(lambda x: x, target="cudda", host=PluginHost([]))(X),
+        DeviceError,
+        "did you mean `cuda`? It is not installed: python -m pip install rlx-cuda",
+    ),
+    row(
         "target of a package",
         lambda b: rlx.jit(lambda x: x, target="metal", host=PluginHost([]))(X),
         DeviceUnavailableError,
@@ -327,6 +373,21 @@ def swapped(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
 BROKEN, LONG = "broken.safetensors", b"\xff" * 8
 
 IN_FILES = [
+    row(
+        "no such file",
+        lambda b: rlx.load(b.folder / "weight.safetensors"),
+        FileError,
+        "weight.safetensors cannot be read (No such file",
+        "did you mean `weights.safetensors`?",
+    ),
+    row("a directory", lambda b: rlx.load(b.directory("model.rlx")), FileError, "model.rlx", "Is a directory"),
+    row(
+        "no such directory",
+        lambda b: rlx.save(b.folder / "there" / "w.safetensors", {"w": W}),
+        FileError,
+        "w.safetensors cannot be written",
+        "there is no directory",
+    ),
     row("empty", lambda b: rlx.load(b.file(cut(0))), FormatError, BROKEN, "0 bytes", "8"),
     row("cut in the header", lambda b: rlx.load(b.file(cut(20))), FormatError, BROKEN, "64 bytes", "12"),
     row("cut in the data", lambda b: rlx.load(b.file(cut(-1))), FormatError, BROKEN, "'w'", "24", "23"),

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.case import Case
-from benchmarks.cases import compiling, elementwise, gemm, minilm, training
+from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, training
+from rlx_core.errors import Fact, UnknownNameError, nearest
 
-__all__ = ["CASES", "chosen"]
+__all__ = ["CASES", "GROUPS", "chosen"]
 
-CASES: tuple[Case, ...] = (*minilm.CASES, *training.CASES, *elementwise.CASES, *gemm.CASES, *compiling.CASES)
+CASES: tuple[Case, ...] = (
+    *minilm.CASES,
+    *training.CASES,
+    *elementwise.CASES,
+    *memory.CASES,
+    *gemm.CASES,
+    *compiling.CASES,
+)
 
 
-def chosen(words: list[str]) -> list[Case]:
-    """The cases whose name is, or begins with, one of `words`; the default ones if there are none."""
+GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "memory", "gemm", "compile")
+"""What names of cases are or begin with."""
+
+
+def chosen(words: Sequence[str]) -> list[Case]:
+    """The cases whose name is, or begins with, one of `words`; the default ones if there are none.
+
+    Raises:
+        UnknownNameError: A word is the beginning of no name.
+    """
     if not words:
-        return [c for c in CASES if c not in gemm.FURTHER]
-    return [c for c in CASES if any(c.name == w or c.name.startswith(f"{w}-") for w in words)]
+        return [c for c in CASES if c not in gemm.FURTHER | memory.FURTHER]
+    for word in words:
+        if not any(is_meant(c, word) for c in CASES):
+            raise UnknownNameError(
+                f"bench: no case is called {word!r}",
+                Fact("cases", ", ".join(GROUPS)),
+                hint=nearest(word, [*GROUPS, *(c.name for c in CASES)]),
+            )
+    return [c for c in CASES if any(is_meant(c, w) for w in words)]
+
+
+def is_meant(case: Case, word: str) -> bool:
+    """Whether a case has this name, or one that begins with it."""
+    return case.name == word or case.name.startswith(f"{word}-")

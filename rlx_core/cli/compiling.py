@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,16 @@ from attrs import frozen
 from rlx_core.cli.plan import configuration_of
 from rlx_core.cli.program import from_op, program_from
 from rlx_core.cli.session import Session
-from rlx_core.errors import ConfigError, FormatError
-from rlx_core.ir.dims import DimBinding
+from rlx_core.errors import ConfigError
+from rlx_core.ir.bind import named_binding
 from rlx_core.ir.graph import Graph
+from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module, Stage
 from rlx_core.pipeline.compile import Compiled, compile_graph
 from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
-from rlx_core.runtime.files import save
+from rlx_core.runtime.files import save, writing
 
 __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
 
@@ -58,7 +58,7 @@ def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | N
     planned = plan_of(session, asked, module)
     text = emit(planned, level, step or None)
     if out is not None:
-        with writing(out):
+        with writing("compile", out):
             out.write_text(text, encoding="utf-8")
     return Emitted(module.name, planned.target.name, level, text, out)
 
@@ -77,9 +77,9 @@ def compiled(session: Session, asked: Asked, step: str, out: Path | None) -> Rep
             f"compile: {asked.program} is compiled already", hint="print it with --emit, or with rlx show"
         )
     made = made_of(session, asked, module)
-    lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
+    lir = planned(made, asked, module)
     if out is not None:
-        with writing(out):
+        with writing("compile", out):
             save(out, Module.of_lir(lir), host=session.host)
     return made.report_for(lir)
 
@@ -124,36 +124,31 @@ def plan_of(session: Session, asked: Asked, module: Module) -> Planned:
         target = with_contributed_kernels(backend.target_for(options), registry, name)
         return Planned(module.lir, backend, target)
     made = made_of(session, asked, module)
-    lir = made.specialize(binding(asked.bind)) if asked.bind else made.lir
-    return Planned(lir, made.backend, made.target, graph_of(module))
+    return Planned(planned(made, asked, module), made.backend, made.target, graph_of(module))
 
 
-def binding(words: tuple[str, ...]) -> DimBinding:
+def planned(made: Compiled, asked: Asked, module: Module) -> Lir:
+    """The plan of a compiled program, for the sizes that were named.
+
+    Raises:
+        ConfigError, UnknownNameError, BindingError: A symbol and its size are not what they should be.
+    """
+    return made.specialize(named_binding(graph_of(module), sizes(asked.bind))) if asked.bind else made.lir
+
+
+def sizes(words: tuple[str, ...]) -> dict[str, int]:
     """`n=8` as sizes.
 
     Raises:
-        ConfigError, BindingError: It is no name and size.
+        ConfigError: It is no name and size.
     """
-    sizes: dict[str, int] = {}
+    found: dict[str, int] = {}
     for word in words:
         name, equals, size = word.partition("=")
         if not equals or not size.isdecimal() or not name.isidentifier():
             raise ConfigError(f"--bind {word}: wanted SYMBOL=SIZE, such as n=8")
-        sizes[name] = int(size)
-    return DimBinding.of(**sizes)
-
-
-@contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """Write a file inside.
-
-    Raises:
-        FormatError: It cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise FormatError(f"compile: {out} cannot be written ({error.strerror})") from None
+        found[name] = int(size)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------- output

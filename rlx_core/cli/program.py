@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -92,12 +91,9 @@ def from_function(place: str, name: str, types: Sequence[str]) -> Graph:
     arguments = [spec(each) for each in types]
     try:
         bind_arguments(function, arguments, {})
-    except TypeError as error:
-        raise WrongInputCountError(
-            f"compile: {name} does not take {len(types)} arguments ({error})",
-            Fact("signature", f"{name}{inspect.signature(function)}"),
-            hint=f"give each a type: rlx compile {place}:{name} 'f32[8,64]' ...",
-        ) from None
+    except WrongInputCountError as error:
+        error.hint = f"give each argument a type: rlx compile {place}:{name} 'f32[8,64]' ..."
+        raise
     try:
         return trace(function, arguments).graph
     except RlxError:

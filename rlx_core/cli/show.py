@@ -18,6 +18,7 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import parse_lir
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
+from rlx_core.runtime.files import reading
 
 __all__ = ["is_plan", "read_bytes", "show"]
 
@@ -66,12 +67,10 @@ def read_bytes(command: str, file: Path) -> bytes:
     """What is in a file.
 
     Raises:
-        FormatError: It cannot be read.
+        FileError: It cannot be read.
     """
-    try:
+    with reading(command, file):
         return file.read_bytes()
-    except OSError as error:
-        raise FormatError(f"{command}: {file} cannot be read ({error.strerror})") from None
 
 
 def is_plan(words: str) -> bool:

@@ -6,6 +6,7 @@ __all__ = [
     "ConfigError",
     "DeviceError",
     "DeviceUnavailableError",
+    "FileError",
     "FormatError",
     "PluginError",
     "UnknownNameError",
@@ -73,6 +74,29 @@ class FormatError(RlxError, ValueError):
     """
 
 
+class FileError(RlxError, OSError):
+    """A file cannot be opened, read or written; the message has the system's reason.
+
+    What is in a file is not looked at before its suffix is known and the file is
+    open. A file that is saved appears as a whole: where that fails, whatever was
+    there before is still there.
+
+    >>> import os, tempfile
+    >>> place = tempfile.TemporaryDirectory()
+    >>> rlx.save(os.path.join(place.name, "weights.safetensors"), {"w": np.ones(2)})
+    >>> rlx.load(os.path.join(place.name, "weight.safetensors"))
+    Traceback (most recent call last):
+        ...
+    FileError: load: ...weight.safetensors cannot be read (No such file ...)
+
+    The hint names the file beside it that was probably meant:
+
+    >>> rlx.load(os.path.join(place.name, "weights.safetensors"))
+    {'w': array([1., 1.])}
+    >>> place.cleanup()
+    """
+
+
 class PluginError(RlxError, RuntimeError):
     """A plugin cannot be used; the message has its own cause and the command that mends it.
 
@@ -102,8 +126,8 @@ class PluginError(RlxError, RuntimeError):
 class DeviceError(RlxError, ValueError):
     """A device or target that rlx does not know was asked for.
 
-    Targets come from plugins: `cpu` from rlx-cpu, `cuda` from rlx-cuda, and so on.
-    A known target that is not installed is a `DeviceUnavailableError` instead.
+    Targets come from plugins: `cpu` from rlx-cpu, others from other packages. A
+    target of a known package that is not installed is a `DeviceUnavailableError`.
 
     >>> rlx.Session("gpu")
     Traceback (most recent call last):

@@ -6,6 +6,7 @@ graph, lifts scalars and arrays into constants, promotes, and emits.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -13,12 +14,12 @@ from typing import Any, Generic, TypeVar
 import attrs
 import numpy as np
 
-from rlx_core.errors import RlxError, TraceError, UnknownNameError, nearest
+from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.types import TensorType, spec
 
 __all__ = ["OpFunction", "apply", "as_array", "op_function"]
 
@@ -39,6 +40,7 @@ def apply(op: Op, operands: Sequence[Any], *, name: str | None = None) -> Any:
     with building(builder):
         lifted = lift(builder, operands)
         if op.prepare is not None:
+            builder.expect_operands(op, lifted)
             lifted = list(as_results(op.prepare(*lifted)))
         results = builder.emit(op, lifted, name=name)
     return results[0] if len(results) == 1 else results
@@ -77,6 +79,8 @@ def as_array(data: Any) -> np.ndarray:
     """
     if isinstance(data, Value):
         data._refuse("a NumPy array")
+    if isinstance(data, str | bytes):
+        raise TraceError(f"operand: {data!r} is text, not an array", hint=_hint_for_text(data))
     if type(data) is not np.ndarray and isinstance(data, np.ma.MaskedArray):  # `np.ma` is imported when it is named
         raise TraceError("operand: a masked array's mask would be lost", hint="pass data.filled(value)")
     if isinstance(data, np.ndarray):
@@ -94,6 +98,14 @@ def as_array(data: Any) -> np.ndarray:
         raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_ARRAYS)
     dtype(array.dtype)
     return array
+
+
+def _hint_for_text(text: str | bytes) -> str:
+    """What to write instead of a text: where it is a type, most likely a spec is meant."""
+    if isinstance(text, str):
+        with contextlib.suppress(RlxError):
+            return f'for an array of this type that is yet to come: rlx.spec("{spec(text)}")'
+    return _ARRAYS
 
 
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
@@ -137,7 +149,7 @@ class OpFunction(Generic[_OpT]):
         operands, rest = list(arguments[:count]), arguments[count:]
         attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
         if len(rest) > len(self._attributes):
-            raise TypeError(f"{self.__name__}: takes {self.signature}, not {len(arguments)} arguments")
+            raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():
             if key in self._attributes and key not in attributes:
                 attributes[key] = value
@@ -145,7 +157,7 @@ class OpFunction(Generic[_OpT]):
                 operands += [None] * (self._operands.index(key) - len(operands)) + [value]
             else:
                 raise UnknownNameError(
-                    f"{self.__name__}: takes {self.signature}, not {key}=",
+                    f"{self.op.title}: takes {self.signature}, not {key}=",
                     hint=nearest(key, (*self._operands, *self._attributes)),
                 )
         return apply(self._make(attributes), operands, name=name)
@@ -155,7 +167,7 @@ class OpFunction(Generic[_OpT]):
             return self.op(**attributes)
         except RlxError as error:
             source = current_origin().source
-            raise type(error)(f"{self.__name__}: {error.message}", *error.facts, hint=error.hint) from (
+            raise type(error)(f"{self.op.title}: {error.message}", *error.facts, hint=error.hint) from (
                 None if source is None else error
             )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from rlx_core.errors import Fact, RlxError, ShapeError
+from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.dims import DimBinding, Expr, Guard
 from rlx_core.ir.graph import Builder, Graph, Node, Value
 from rlx_core.ir.op import Op
@@ -19,7 +19,33 @@ from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
 from rlx_core.ir.types import TensorType
 
-__all__ = ["bind", "bind_op", "bind_value", "check_guards", "infer_binding", "infer_binding_from_counts"]
+__all__ = [
+    "bind",
+    "bind_op",
+    "bind_value",
+    "check_guards",
+    "infer_binding",
+    "infer_binding_from_counts",
+    "named_binding",
+]
+
+
+def named_binding(graph: Graph, sizes: Mapping[str, int]) -> DimBinding:
+    """Sizes by the names of the symbols that `graph` has.
+
+    Raises:
+        UnknownNameError: It has no symbol of a name.
+        BindingError: A size is negative.
+    """
+    known = sorted(symbol.name for symbol in graph.symbols)
+    for name in sizes:
+        if name not in known:
+            raise UnknownNameError(
+                f"bind: {graph.name} has no symbol {name!r}",
+                Fact("symbols", ", ".join(known) or "none"),
+                hint=nearest(name, known),
+            )
+    return DimBinding.of(**sizes)
 
 
 def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:

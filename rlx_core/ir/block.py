@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, overloa
 import attrs
 from attrs import field
 
-from rlx_core.errors import WrongInputCountError
+from rlx_core.errors import ConfigError
 from rlx_core.ir.op import Op, Rule, define_op
 
 __all__ = ["Block", "FusionPolicy", "define_block", "lower_block"]
@@ -41,12 +41,6 @@ class Block(Op):
 
     def prepare(self, *x: Any) -> tuple[Any, ...]:
         """Complain about operands before anything is inferred from them."""
-        given = sum(v is not None for v in x)
-        needed = sum(not o.is_optional for o in self.operands)
-        if not needed <= given <= len(self.operands):
-            listed = ", ".join(o.name + "?" * o.is_optional for o in self.operands)
-            wanted = f"{needed}" if needed == len(self.operands) else f"{needed} to {len(self.operands)}"
-            raise WrongInputCountError(f"{self.kind}: takes {wanted} operands ({listed}), not {given}")
         if self.check is not None:
             self.check(*x)
         return x
@@ -66,10 +60,11 @@ def define_block(cls: _BlockT | None = None, /, *, kind: str | None = None, doma
     """Make a `Block` subclass a block: `LinearBlock` has the kind `linear` and the name `rlx.linear_block`."""
 
     def make(target: _BlockT) -> _BlockT:
-        assert target.fusable is not None, f"{target.__name__} has no `fusable`, which is its meaning"
+        if target.fusable is None:
+            raise ConfigError(f"block {target.__name__}: it has no `fusable`, which is its meaning")
         target.decompose = target.fusable
         made = define_op(domain=domain, name=None if kind is None else f"{kind}_block")(target)
-        made.kind = made.name.split(".", 1)[1].removesuffix("_block")
+        made.kind = made.title = made.name.split(".", 1)[1].removesuffix("_block")
         return made
 
     return make if cls is None else make(cls)

@@ -23,7 +23,7 @@ from rlx_core.errors import (
 )
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Graph, Input, Node, Param, Value, as_results, decomposition
+from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results, decomposition
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
@@ -97,7 +97,7 @@ def _run(
     values: dict[Value, np.ndarray] = {}
     last_use = _last_uses(graph)
     for node in graph.nodes:
-        if isinstance(node.op, Input | Param):
+        if isinstance(node.op, Argument):
             results: tuple[np.ndarray, ...] = (_feed(node.op.label, node.op.type, fed[node.op.label], mode),)
         else:
             results = _evaluate(node, [None if v is None else values[v] for v in node.operands], mode)
@@ -137,7 +137,7 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
                 f"{op.name}: it has neither a reference nor a decomposition, so it has no meaning yet",
                 hint=f"write `def decompose(self, ...)` or `def reference(self, ...)` in class {type(op).__name__}",
             )
-        body = decomposition(op, [None if v is None else v.type for v in node.operands])
+        body = decomposition(op, node.operand_types)
         present = dict(zip(body.input_types, (a for a in operands if a is not None), strict=True))
         return _run(body, present)
     wide_enough = [None if a is None else widened(a) for a in operands]

@@ -77,6 +77,7 @@ class Op:
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""  # what errors call it: the name, without the `rlx.` of the standard ops
     version: ClassVar[int] = 1
     category: ClassVar[Category] = "compute"
     operands: ClassVar[tuple[Operand, ...]] = ()
@@ -188,6 +189,7 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
         if not has_repr:
             made.__repr__ = Op.__repr__
         made.name = f"{domain}.{name or snake_case(target.__name__)}"
+        made.title = made.name.removeprefix("rlx.")
         made.operands = _declared_operands(made)
         return made
 
@@ -234,8 +236,8 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
         return
     if not needed <= len(operands) <= most:
         names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)
-        count = "1 operand" if len(op.operands) == 1 else f"{len(op.operands)} operands"
-        raise WrongInputCountError(f"takes {count} ({names}), not {len(operands)}")
+        wanted = f"{most}" if needed == most else f"{needed} to {most}"
+        raise WrongInputCountError(f"takes {wanted} operand{'s' * (most != 1)} ({names}), not {len(operands)}")
     for declared, given in zip(op.operands, operands, strict=False):
         if given is None and not declared.is_optional:
             raise WrongInputCountError(f"operand {declared.name} is required")

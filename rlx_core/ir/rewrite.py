@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value, as_results, building
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
 from rlx_core.ir.provenance import originating
 
 __all__ = ["Replace", "copy_node", "inline", "rebuild"]
@@ -64,7 +64,7 @@ def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tup
     values: dict[Value, Value] = {}
     builder.add_guards(graph.guards)
     for node in graph.nodes:
-        if isinstance(node.op, Input | Param) and node.op.label in bindings:
+        if isinstance(node.op, Argument) and node.op.label in bindings:
             values[node.result] = bindings[node.op.label]
             continue
         operands = [None if v is None else values[v] for v in node.operands]

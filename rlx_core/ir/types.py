@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import index
 
 from attrs import field, frozen
 
-from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError
+from rlx_core.errors import AxisError, DtypeError, Fact, FormatError, ShapeError
 from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dim, product, require
 from rlx_core.ir.dtypes import DType, dtype
 
 __all__ = [
     "Shape",
     "TensorType",
+    "as_dim",
     "broadcast_shapes",
     "expect_dtype",
+    "expect_dtype_of",
     "expect_rank",
     "expect_shape",
     "normalize_axes",
@@ -30,8 +33,22 @@ __all__ = [
 Shape = tuple[Dim, ...]
 
 
+def as_dim(size: object) -> Dim:
+    """A size as an attribute or a type holds it: an integer or an expression of symbols.
+
+    Raises:
+        ShapeError: It is neither; nothing is rounded to one.
+    """
+    if isinstance(size, Expr):
+        return size
+    try:
+        return index(size)  # type: ignore[arg-type]
+    except TypeError:
+        raise ShapeError(f"type: a size is an integer or a symbol, not {size!r}") from None
+
+
 def _checked_shape(dims: Iterable[Dim]) -> Shape:
-    shape = tuple(d if isinstance(d, Expr) else int(d) for d in dims)
+    shape = tuple(map(as_dim, dims))
     for size in shape:
         if isinstance(size, int) and size < 0:
             raise ShapeError(f"type: a size is at least 0, not {size}", Fact("dims", list(shape)))
@@ -94,6 +111,7 @@ class TensorType:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+_AS_TEXT = 'write it as "f32[4, SEQ, 384]", a scalar as "f32[]"'
 _SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[(.*)\]\s*", re.DOTALL)
 
 
@@ -101,16 +119,18 @@ def spec(text: str | TensorType) -> TensorType:
     """Read a type as it is printed. Names in the dims are symbols.
 
     Raises:
-        FormatError, ShapeError, DtypeError: The text is not a type.
+        FormatError, ShapeError, DtypeError: It is no text, or not that of a type.
 
     >>> spec("f32[batch, 64]"), spec("i64[]"), spec("bf16[2*n + 1]").rank
     (f32[batch, 64], i64[], 1)
     """
     if isinstance(text, TensorType):
         return text
+    if not isinstance(text, str):
+        raise FormatError(f"spec: {text!r} is {type(text).__name__}, not the text of a type", hint=_AS_TEXT)
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise ShapeError(f"type: {text!r} is not a type", hint="write it as f32[4, SEQ, 384], a scalar as f32[]")
+        raise ShapeError(f"type: {text!r} is not a type", hint=_AS_TEXT)
     name, dims = match.groups()
     sizes = [parse_dim(d) for d in dims.split(",")] if dims.strip() else []
     return TensorType(dtype(name), sizes)
@@ -163,12 +183,26 @@ def expect_dtype(name: str, found: TensorType, accepted: Iterable[DType], kind: 
         raise DtypeError(f"{name} must be {kind or 'one of ' + ' '.join(d.name for d in allowed)}, not {found.dtype}")
 
 
+def expect_dtype_of(name: str, found: TensorType, other: str, like: TensorType) -> None:
+    """Require that operand `name` has the dtype of the operand `other`.
+
+    Raises:
+        DtypeError: It has another.
+    """
+    if found.dtype is not like.dtype:
+        raise DtypeError(f"{name} must be {like.dtype} like {other}, not {found.dtype}")
+
+
 def normalize_axis(axis: int, rank: int) -> int:
     """`axis` counted from the front.
 
     Raises:
-        AxisError: It lies outside `-rank .. rank-1`.
+        AxisError: It is no integer, or lies outside `-rank .. rank-1`.
     """
+    try:
+        axis = index(axis)
+    except TypeError:
+        raise AxisError(f"an axis is an integer, not {axis!r}") from None
     if not -rank <= axis < rank:
         raise AxisError(f"axis {axis} is outside a tensor with {rank} axes ({-rank}..{rank - 1})")
     return axis % rank

@@ -18,7 +18,7 @@ from rlx_core.ir.annotations import kind_faults
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.block import Block
 from rlx_core.ir.dims import Expr, Symbol, collecting_guards, free_symbols
-from rlx_core.ir.graph import Graph, Input, Node, Param, Value, infer, nested_graphs
+from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
 
@@ -130,10 +130,10 @@ def _reference(value: Value, members: set[int], seen: set[Value]) -> str | None:
 
 
 def _names(graph: Graph) -> Iterator[Fault]:
-    leaves = [n for n in graph.nodes if isinstance(n.op, Input | Param)]
-    counts = Counter(n.op.label for n in leaves if isinstance(n.op, Input | Param))
+    leaves = [n for n in graph.nodes if isinstance(n.op, Argument)]
+    counts = Counter(n.op.label for n in leaves if isinstance(n.op, Argument))
     for node in leaves:
-        assert isinstance(node.op, Input | Param)
+        assert isinstance(node.op, Argument)
         if counts[node.op.label] > 1:
             yield _fault(node, f"{counts[node.op.label]} inputs or params are called {node.op.label!r}")
 
@@ -192,7 +192,7 @@ def _types(node: Node) -> Iterator[Fault]:
     """The declared types are the inferred ones: dtype and dims, rank 0 and [1] apart."""
     try:
         with collecting_guards():
-            inferred = infer(node.op, [None if v is None else v.type for v in node.operands])
+            inferred = infer(node.op, node.operand_types)
     except RlxError as error:
         yield _fault(node, error.message)
         return

@@ -6,10 +6,10 @@ dims of the normalised axes (of the channel axis for group norms), and the resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
-from attrs import evolve, field
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -17,7 +17,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_rank, normalize_axes
+from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
 from rlx_core.ops.linalg import as_dtype, reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
@@ -54,8 +54,47 @@ def affine_cotangents(
     return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
 
 
+class Norm(Op):
+    """What all norms share: data, which decide the dtype, and affine operands with the dims that the norm says."""
+
+    affine_shape: ClassVar[Callable[..., Shape]]
+    """The dims that gamma and beta must have, from the type of the data."""
+
+    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, gamma, beta)
+
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        expect_affine(x, self.affine_shape(x), gamma=gamma, beta=beta)
+        return x
+
+
+@frozen(slots=False)
+class AxesNorm(Norm):
+    """A norm whose rows and affine operands lie along `axes`."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
+        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
+
+
+class ChannelNorm(Norm):
+    """A norm of images, with affine operands along their channels: axis 0 holds images, so a batch is more of them."""
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        def folded(data: Value, *affine_operands: Value | None) -> Value:
+            images = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
+            return reshaped(self(images, *affine_operands), data.shape)
+
+        return batch_norm_like(folded, (1,), size, x, is_batched)
+
+
 @define_op
-class LayerNorm(Op):
+class LayerNorm(AxesNorm):
     """Normalise `axes` to zero mean and unit variance, then scale and shift.
 
     `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
@@ -71,15 +110,7 @@ class LayerNorm(Op):
         Ba, Kiros, Hinton 2016, "Layer Normalization", arXiv:1607.06450, section 3.
     """
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = field(default=1e-5, validator=number(0))
-
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
-        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
-        return x
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -92,10 +123,6 @@ class LayerNorm(Op):
         dgamma = None if gamma is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
         dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 8 * x.size
@@ -120,7 +147,7 @@ layer_norm = op_function(LayerNorm)
 
 
 @define_op
-class RmsNorm(Op):
+class RmsNorm(AxesNorm):
     """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
 
     Shapes:
@@ -134,15 +161,7 @@ class RmsNorm(Op):
         Zhang, Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4.
     """
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = field(default=1e-6, validator=number(0))
-
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
-        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
-        return x
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -155,10 +174,6 @@ class RmsNorm(Op):
         dgamma = None if gamma is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
         dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 5 * x.size
@@ -181,7 +196,7 @@ rms_norm = op_function(RmsNorm)
 
 
 @define_op
-class GroupNorm(Op):
+class GroupNorm(ChannelNorm):
     """Normalise each group of channels over the channels of the group and all spatial axes; scale and shift per channel.
 
     Shapes:
@@ -198,13 +213,9 @@ class GroupNorm(Op):
     groups: int = field(validator=whole(1))
     eps: float = field(default=1e-5, validator=number(0))
 
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+    def affine_shape(self, x: TensorType) -> Shape:
         group_shape(x, self.groups)
-        expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
-        return x
+        return x.shape[1:2]
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
@@ -216,13 +227,6 @@ class GroupNorm(Op):
         dgamma = None if gamma is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
         dbeta = None if beta is None else group_norm_backward_beta(g)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        def folded(data: Value, *affine_operands: Value | None) -> Value:
-            rows = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
-            return reshaped(self(rows, *affine_operands), data.shape)
-
-        return batch_norm_like(folded, (1,), size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 8 * x.size
@@ -242,7 +246,7 @@ group_norm = op_function(GroupNorm)
 
 
 @define_op
-class LayerNorm2d(Op):
+class LayerNorm2d(ChannelNorm):
     """Normalise the channels at each place of an image: `LayerNorm` over axis 1 of `[n, c, h, w]`.
 
     Shapes:
@@ -251,23 +255,12 @@ class LayerNorm2d(Op):
 
     eps: float = field(default=1e-6, validator=number(0))
 
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+    def affine_shape(self, x: TensorType) -> Shape:
         expect_rank("x", x, 4, 4)
-        expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
-        return x
+        return x.shape[1:2]
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         return layer_norm(x, gamma, beta, axes=(1,), eps=self.eps)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        def folded(data: Value, *affine_operands: Value | None) -> Value:
-            images = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
-            return reshaped(self(images, *affine_operands), data.shape)
-
-        return batch_norm_like(folded, (1,), size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

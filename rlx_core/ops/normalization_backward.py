@@ -62,6 +62,18 @@ class InputGradient(Op):
         return x
 
 
+class GammaGradient(Op):
+    """The cotangent of a norm's gamma: a sum over rows, in the dtype in which they are summed."""
+
+    affine_shape: ClassVar[Callable[..., Shape]]
+    """The dims of gamma, from the type of the data."""
+
+    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
+        expect_affine(x, ())
+        expect_shape("dy", dy, x.shape)
+        return TensorType(x.dtype.accumulator, self.affine_shape(x))
+
+
 @define_op
 class LayerNormBackwardInput(InputGradient):
     """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
@@ -90,16 +102,14 @@ layer_norm_backward_input = op_function(LayerNormBackwardInput)
 
 
 @define_op
-class LayerNormBackwardGamma(Op):
+class LayerNormBackwardGamma(GammaGradient):
     """The cotangent of gamma in `LayerNorm`: `Σ dy·x̂` over all other axes."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-5
 
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -151,16 +161,14 @@ rms_norm_backward_input = op_function(RmsNormBackwardInput)
 
 
 @define_op
-class RmsNormBackwardGamma(Op):
+class RmsNormBackwardGamma(GammaGradient):
     """The cotangent of gamma in `RmsNorm`: `Σ dy·x·r` over all other axes."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
 
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -230,17 +238,15 @@ group_norm_backward_input = op_function(GroupNormBackwardInput)
 
 
 @define_op
-class GroupNormBackwardGamma(Op):
+class GroupNormBackwardGamma(GammaGradient):
     """The cotangent of gamma in `GroupNorm`: `Σ dy·x̂` over all axes but the channels."""
 
     groups: int
     eps: float = 1e-5
 
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
+    def affine_shape(self, x: TensorType) -> Shape:
         group_shape(x, self.groups)
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, x.shape[1:2])
+        return x.shape[1:2]
 
     def decompose(self, x: Value, dy: Value) -> Value:
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)

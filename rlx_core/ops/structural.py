@@ -23,6 +23,7 @@ from rlx_core.ir.strides import Strides, regrouped_strides
 from rlx_core.ir.types import (
     Shape,
     TensorType,
+    as_dim,
     broadcast_shapes,
     expect_dtype,
     normalize_axes,
@@ -31,8 +32,12 @@ from rlx_core.ir.types import (
 
 
 def as_shape(dims: Iterable[Dim]) -> Shape:
-    """Dims as a tuple: what attributes hold, so that ops compare and hash."""
-    return tuple(dims)
+    """Dims as a tuple: what attributes hold, so that ops compare and hash.
+
+    Raises:
+        ShapeError: One is neither an integer nor an expression of symbols.
+    """
+    return tuple(map(as_dim, dims))
 
 
 def as_axes(axes: Iterable[int]) -> tuple[int, ...]:
@@ -392,6 +397,12 @@ def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
 def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
     """The operands of a batched op with the batch axis on every one of them, by repetition where it was missing."""
     return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
+
+
+def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """The batching rule of an op along one `axis`: every operand has the batch axis in front, so the op's own moves up by one."""
+    whole = all_batched(size, x, is_batched)
+    return evolve(op, axis=normalize_axis(op.axis, whole[0].ndim - 1) + 1)(*whole)
 
 
 @define_op

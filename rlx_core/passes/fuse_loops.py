@@ -92,14 +92,14 @@ class Search:
         if target is not None and len(target.kernels):
             kernel = target.kernels.choose(node).kernel
             return kernel is not None and kernel.is_generated
-        return formula_of(node.op, operand_types(node)) is not None
+        return formula_of(node.op, node.operand_types) is not None
 
     def loop(self, members: Sequence[Node]) -> Loop | None:
         """These nodes as one loop; `None` if they are none, or one that is larger than allowed."""
         if sum(map(steps_in, members)) > self.limits.steps:
             return None
         if len(members) == 1:
-            formula = formula_of(members[0].op, operand_types(members[0]))
+            formula = formula_of(members[0].op, members[0].operand_types)
             return None if formula is None else Loop(tuple(members), group_of(self.graph, members), formula)
         inputs = inputs_of(members)
         if len(inputs) > self.limits.inputs:
@@ -215,10 +215,6 @@ class Siblings(Search):
         if sum(map(elements, small.types)) * 8 > elements(value.type):
             return False
         return small is first or all(u.index > large.index for r in small.results for u in self.graph.uses[r])
-
-
-def operand_types(node: Node) -> tuple[TensorType | None, ...]:
-    return tuple(None if v is None else v.type for v in node.operands)
 
 
 def elements(type: TensorType) -> int:

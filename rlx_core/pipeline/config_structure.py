@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import enum
-import types
-import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
+import cattrs
 from attrs import frozen
+from cattrs.errors import (
+    AttributeValidationNote,
+    ClassValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+    IterableValidationNote,
+)
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.pipeline.config import Configuration, Entry, freeze
 
 __all__ = ["configuration_of", "structure"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 INTERNAL = frozenset({"origins", "unknown_settings"})
 
@@ -29,6 +34,13 @@ class Fault:
     key: str
     message: str
     hint: str | None = None
+
+
+class WrongType(TypeError):
+    """A value of another type than the record wants; carries both for the message."""
+
+    def __init__(self, found: object, wanted: str) -> None:
+        super().__init__(f"found {shown(found)}, wanted {wanted}")
 
 
 def shown(value: object) -> str:
@@ -46,11 +58,10 @@ def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origi
     Raises:
         ConfigError: Every fault in it.
     """
-    faults: list[Fault] = []
-    found = record(table, Configuration, "", faults)
-    if faults:
-        raise faults_error([with_option(fault, table, options) for fault in faults], origins)
-    assert isinstance(found, Configuration), "a record without faults is one"
+    try:
+        found = converter().structure(table, Configuration)
+    except (ClassValidationError, IterableValidationError) as error:
+        raise faults_error([with_option(fault, table, options) for fault in faults(error)], origins) from None
     wrong = list(option_faults(found.options, options))
     if wrong:
         raise faults_error(wrong, origins)
@@ -85,127 +96,83 @@ def with_option(fault: Fault, table: Mapping[str, Any], known: Mapping[str, Any]
 
 # ---------------------------------------------------------------------------------------- structure
 
-PLAIN: Mapping[Any, str] = {bool: "true or false", str: "a string", int: "an integer", float: "a number"}
-"""What messages call the plain kinds."""
+
+@cache
+def converter() -> cattrs.Converter:
+    """Strict: no value is coerced, no key is ignored."""
+    made = cattrs.Converter(forbid_extra_keys=True)
+    for kind, wanted in ((bool, "true or false"), (str, "a string"), (int, "an integer"), (float, "a number")):
+        made.register_structure_hook(kind, strictly(kind, wanted))
+    made.register_structure_hook_func(is_literal, one_of)
+    made.register_structure_hook_func(lambda t: t == tuple[str, ...], list_of_strings)
+    made.register_structure_hook_func(lambda t: t == tuple[Entry, ...], list_of_entries)
+    made.register_structure_hook_func(lambda t: t == Mapping[str, Any], table_of_anything)
+    made.register_structure_hook_func(lambda t: t == Mapping[str, Mapping[str, Any]], table_of_tables)
+    made.register_structure_hook_factory(attrs.has, lambda cls, c: record_of(cls, c))
+    return made
 
 
-def is_list(value: object, of: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(v, of) for v in value)
+def strictly(kind: type, wanted: str) -> Any:
+    def structure(value: object, _: object) -> object:
+        if isinstance(value, bool) and kind is not bool:
+            raise WrongType(value, wanted)
+        if kind is float and isinstance(value, int):
+            return float(value)
+        if not isinstance(value, kind):
+            raise WrongType(value, wanted)
+        return value
+
+    return structure
 
 
-def is_table(value: object, of: Any = object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(v, of) for v in value.values())
+def record_of(cls: type, within: cattrs.Converter) -> Any:
+    """Structure a record from a table whose keys may be written with hyphens."""
+    omitted: dict[str, Any] = {
+        name: cattrs.gen.override(omit=True) for name in INTERNAL & {a.name for a in attrs.fields(cls)}
+    }
+    plain: Any = cattrs.gen.make_dict_structure_fn(cls, within, _cattrs_forbid_extra_keys=True, **omitted)
+
+    def structure(table: object, _: object) -> object:
+        if not isinstance(table, Mapping):
+            raise WrongType(table, "a table")
+        return plain({str(k).replace("-", "_"): v for k, v in table.items()}, cls)
+
+    return structure
 
 
-WHOLE: tuple[tuple[Any, str, Callable[[object], bool]], ...] = (
-    (tuple[str, ...], "a list of strings", lambda v: is_list(v, str)),
-    (tuple[Entry, ...], "a list of names and { name = { options } }", lambda v: is_list(v, str | Mapping)),
-    (Mapping[str, Any], "a table", is_table),
-    (Mapping[str, Mapping[str, Any]], "a table of tables", lambda v: is_table(v, Mapping)),
-)
-"""Kinds that are taken or refused as a whole: annotation, what messages call it, and whether a value is one."""
+def is_literal(annotation: Any) -> bool:
+    return get_origin(annotation) is Literal
 
 
-def read(value: object, kind: Any, key: str, faults: list[Fault]) -> Any:
-    """A value as a field of that kind has it: nothing is coerced, no key is ignored. What is wrong is added to `faults`."""
-    for annotation, wanted, is_one in WHOLE:
-        if kind == annotation:
-            return freeze(value) if is_one(value) else refuse(value, wanted, key, faults)
-    if kind in PLAIN:
-        return plain(value, kind, key, faults)
-    if isinstance(kind, type) and attrs.has(kind):
-        return record(value, kind, key, faults)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        choices = [each.value for each in kind]
-        return kind(value) if value in choices else refuse(value, " or ".join(map(str, choices)), key, faults)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return value if value in arguments else refuse(value, " or ".join(map(str, arguments)), key, faults)
-    if origin in (Union, types.UnionType):
-        return one_of(value, arguments, key, faults)
-    if origin in (tuple, list, frozenset, set, Sequence) and arguments:
-        return items(value, origin, arguments, key, faults)
-    if origin in (dict, Mapping) and arguments:
-        return entries(value, arguments[1], key, faults)
+def one_of(value: object, literal: Any) -> object:
+    choices = get_args(literal)
+    if value not in choices:
+        raise WrongType(value, " or ".join(choices))
     return value
 
 
-def refuse(value: object, wanted: str, key: str, faults: list[Fault]) -> None:
-    faults.append(Fault(key, f"found {shown(value)}, wanted {wanted}"))
+def list_of_strings(value: object, _: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+        raise WrongType(value, "a list of strings")
+    return tuple(value)
 
 
-def plain(value: object, kind: type, key: str, faults: list[Fault]) -> Any:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    is_one = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    return value if is_one else refuse(value, PLAIN[kind], key, faults)
+def list_of_entries(value: object, _: object) -> tuple[Entry, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(v, str | Mapping) for v in value):
+        raise WrongType(value, "a list of names and { name = { options } }")
+    return freeze(value)
 
 
-def one_of(value: object, kinds: Sequence[Any], key: str, faults: list[Fault]) -> Any:
-    """The first of several kinds that the value is; `None` is said by leaving the key away, or by a program."""
-    if value is None and type(None) in kinds:
-        return None
-    tried: list[list[Fault]] = []
-    for kind in kinds:
-        if kind is not type(None):
-            wrong: list[Fault] = []
-            found = read(value, kind, key, wrong)
-            if not wrong:
-                return found
-            tried.append(wrong)
-    faults += tried[0]
-    return None
-
-
-def items(value: object, origin: Any, kinds: Sequence[Any], key: str, faults: list[Fault]) -> Any:
-    """A list, each item at its number; a tuple of fixed length has a kind for each place."""
-    is_fixed = origin is tuple and kinds[-1] is not Ellipsis
-    if not isinstance(value, list | tuple | set | frozenset) or (is_fixed and len(value) != len(kinds)):
-        return refuse(value, f"a list of {len(kinds)}" if is_fixed else "a list", key, faults)
-    each = kinds if is_fixed else [kinds[0]] * len(value)
-    made = (read(v, k, joined(key, str(i)), faults) for i, (v, k) in enumerate(zip(value, each, strict=True)))
-    return (tuple if origin is Sequence else origin)(made)
-
-
-def entries(value: object, kind: Any, key: str, faults: list[Fault]) -> Any:
-    """A table of values of one kind."""
+def table_of_anything(value: object, _: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        return refuse(value, "a table", key, faults)
-    return {str(name): read(each, kind, joined(key, str(name)), faults) for name, each in value.items()}
+        raise WrongType(value, "a table")
+    return freeze(value)
 
 
-def record(value: object, cls: type, key: str, faults: list[Fault]) -> Any:
-    """A record from a table whose keys may be written with hyphens."""
-    if not isinstance(value, Mapping):
-        return refuse(value, "a table", key, faults)
-    table = {str(k).replace("-", "_"): v for k, v in value.items()}
-    before = len(faults)
-    given: dict[str, Any] = {}
-    kinds = kinds_of(cls) if table else {}
-    fields = {a.name: a for a in attrs.fields(cls) if a.name not in INTERNAL}
-    for name, field in fields.items():
-        here = joined(key, name.replace("_", "-"))
-        if name in table:
-            given[field.alias] = read(table[name], kinds.get(name, Any), here, faults)
-        elif field.default is attrs.NOTHING:
-            faults.append(Fault(here, "is required"))
-    known = [name.replace("_", "-") for name in fields]
-    for name in sorted(table.keys() - fields.keys()):
-        told = name.replace("_", "-")
-        faults.append(Fault(joined(key, told), "unknown key", nearest(told, known) or f"known: {', '.join(known)}"))
-    if len(faults) > before:
-        return None
-    try:
-        return cls(**given)
-    except (TypeError, ValueError) as error:
-        name, rest = validator_message(str(error))
-        faults.append(Fault(joined(key, name), rest))
-        return None
-
-
-@cache
-def kinds_of(cls: Any) -> Mapping[str, Any]:
-    return typing.get_type_hints(cls)
+def table_of_tables(value: object, _: object) -> Mapping[str, Mapping[str, Any]]:
+    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
+        raise WrongType(value, "a table of tables")
+    return freeze(value)
 
 
 def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
@@ -214,17 +181,48 @@ def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) ->
     Raises:
         ConfigError: `what` is said to have the fault, `source` to be where it was said.
     """
-    found: list[Fault] = []
-    made = record(table, cls, "", found)
-    if not found:
-        assert isinstance(made, cls), "a record without faults is one"
-        return made
+    if not table and all(a.default is not attrs.NOTHING for a in attrs.fields(cls)):
+        return cls()  # as most passes are asked for; making a reader for a class takes some milliseconds
+    try:
+        return converter().structure(table, cls)
+    except (ClassValidationError, IterableValidationError) as error:
+        found = list(faults(error))
     first = found[0]
     facts = [Fact(f.key or "options", f.message, source) for f in found]
     raise ConfigError(f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(found) == 1 else None)
 
 
 # ------------------------------------------------------------------------------------------- faults
+
+
+def faults(error: BaseException, path: str = "") -> Iterator[Fault]:
+    """The faults in an error of cattrs, each at its key path."""
+    if isinstance(error, ClassValidationError):
+        noted, others = error.group_exceptions()
+        for inner, note in noted:
+            yield from faults(inner, joined(path, key_of(note)))
+        for inner in others:
+            yield from faults(inner, path)
+    elif isinstance(error, IterableValidationError):
+        entries, others = error.group_exceptions()
+        for inner, place in entries:
+            yield from faults(inner, joined(path, key_of(place)))
+        for inner in others:
+            yield from faults(inner, path)
+    elif isinstance(error, ForbiddenExtraKeysError):
+        known = [a.name.replace("_", "-") for a in attrs.fields(error.cl) if a.name not in INTERNAL]
+        for name in sorted(error.extra_fields):
+            key = name.replace("_", "-")
+            yield Fault(joined(path, key), "unknown key", nearest(key, known) or f"known: {', '.join(known)}")
+    else:
+        name, rest = validator_message(str(error))
+        yield Fault(joined(path, name), rest)
+
+
+def key_of(note: AttributeValidationNote | IterableValidationNote) -> str:
+    if isinstance(note, AttributeValidationNote):
+        return note.name.replace("_", "-")
+    return str(note.index)
 
 
 def joined(path: str, key: str) -> str:

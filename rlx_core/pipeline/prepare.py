@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from attrs import frozen
 
-from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value
+from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
@@ -95,9 +95,7 @@ def bound_nodes(graph: Graph, pinned: frozenset[str]) -> set[Node]:
         op = node.op
         if isinstance(op, Constant) or (isinstance(op, Param) and op.label not in pinned and op.type.is_static):
             known.add(node)
-        elif (
-            isinstance(op, Input | Param) or not op.is_pure or op.is_barrier or not all(t.is_static for t in node.types)
-        ):
+        elif isinstance(op, Argument) or not op.is_pure or op.is_barrier or not all(t.is_static for t in node.types):
             continue
         elif not node.operands:
             free.add(node)

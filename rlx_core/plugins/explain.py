@@ -69,8 +69,8 @@ def unknown(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]
     ]
     if kind == "backends":
         facts.insert(0, Fact("targets", ", ".join(known) or "none; no backend is installed"))
-        known = [*known, *targets_elsewhere()]
-    return error(f"{name}: no plugin provides this {singular(kind)}", *facts, hint=nearest(name, known))
+    hint = nearest_target(name, known) if kind == "backends" else nearest(name, known)
+    return error(f"{name}: no plugin provides this {singular(kind)}", *facts, hint=hint)
 
 
 def unknown_suffix(verb: str, suffix: str, known: Iterable[str]) -> UnknownNameError:
@@ -102,9 +102,12 @@ def singular(kind: str) -> str:
     return SINGULAR.get(kind, kind.removesuffix("s"))
 
 
-def targets_elsewhere() -> list[str]:
-    """Targets of packages that are known and may not be installed; a misspelt one deserves its hint too."""
-    return [each.removeprefix("target.") for each in known_packages() if each.startswith("target.")]
+def nearest_target(name: str, known: Sequence[str]) -> str | None:
+    """The hint for a misspelt target; one that is known and not installed comes with its package."""
+    packages = {each.removeprefix("target."): by for each, by in known_packages().items() if each.startswith("target.")}
+    hint = nearest(name, [*known, *(each for each in packages if each not in known)])
+    absent = next((p for each, p in packages.items() if each not in known and hint == nearest(each, [each])), None)
+    return hint if absent is None else f"{hint} It is not installed: python -m pip install {absent}"
 
 
 @cache

@@ -10,12 +10,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rlx_core.errors import ShapeError
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.pipeline.forward import prepare_with
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
 from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import trace as _trace
+from rlx_core.transforms.tree import expect_function
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
 
@@ -23,6 +25,7 @@ Function = Callable[..., Any]
 
 
 def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..., Any]:
+    expect_function(prefix, function)
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)
     named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
@@ -98,13 +101,25 @@ def hessian(function: Function) -> Function:
 
 
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """The Hessian of a scalar function at `primals`, times `tangents`, without forming the Hessian."""
-    return _here(lambda p, t: functional.hvp(function, p, t), tuple(primals), tuple(tangents))
+    """The Hessian of a scalar function at `primals`, times `tangents`, without forming the Hessian.
+
+    Arguments and errors are those of `jvp`.
+    """
+    return _here(lambda p, t: functional.hvp(function, p, t), *_both("hvp", primals, tangents))
 
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The value of `function` at `primals` and its derivative along `tangents`."""
-    value, tangent = _here(lambda p, t: functional.jvp(function, p, t), tuple(primals), tuple(tangents))
+    """The value of `function` at `primals` and its derivative along `tangents`.
+
+    Args:
+        function: Any function of pytrees of arrays.
+        primals: Its arguments, as a tuple.
+        tangents: A direction for each of them, of the same structure and types.
+
+    Raises:
+        ShapeError, DtypeError: A tangent is not of its primal's type, or they are no tuples.
+    """
+    value, tangent = _here(lambda p, t: functional.jvp(function, p, t), *_both("jvp", primals, tangents))
     return value, tangent
 
 
@@ -118,6 +133,16 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     pull = Jitted(lambda p, g: functional.vjp(function, *p)[1](g), {}, ())
     value = Jitted(lambda p: function(*p), {}, ())(primals)
     return value, lambda cotangents: pull(primals, cotangents)
+
+
+def _both(what: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise ShapeError(
+                f"{what}: {name} is {type(given).__name__}, not a tuple with one entry an argument",
+                hint=f"rlx.{what}(f, (x,), (direction,))",
+            )
+    return tuple(primals), tuple(tangents)
 
 
 def _here(function: Function, *args: Any) -> Any:

@@ -1,7 +1,7 @@
 """A compiled program with its parameters: named arrays in, arrays out, everything checked before a byte is written.
 
 An executable of a program with symbolic sizes keeps one optimised template and specialises it for each binding it
-meets; parameters are bound once and shared by all of them, and by all clones.
+meets; the programs of the last bindings are kept. Parameters are bound once and shared by all of them, and by all clones.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
+from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
-from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
+from rlx_core.runtime.arrays import Bytes, Declared, Held, checked, flat_from_bytes, from_bytes, reshaped, separated
 from rlx_core.runtime.straight import Door
 
 __all__ = ["Executable"]
 
 _RUNS_BEFORE_ENTRY: Final = 2
 """Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
+
+_PROGRAMS_KEPT: Final = 64
+"""Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
 
 
 @frozen(eq=False)
@@ -44,11 +48,13 @@ class Weights:
 
 @define(eq=False)
 class Bound:
-    """A program for one binding of the sizes, the version of the weights that it has, its runs with them, and its entry."""
+    """A program for one binding of the sizes, the version of the weights that it has and where they lie, its runs with them,
+    and its entry."""
 
     program: Program
     lir: Lir
     version: int = -1
+    held: Held = field(factory=Held)
     entry: Callable[..., Any] | None = None
     runs: int = 0
 
@@ -58,7 +64,7 @@ class Shared:
     """What clones share: weights and programs. Mutable under its lock; whoever runs sees one state of the weights."""
 
     weights: Weights = field(factory=Weights)
-    programs: dict[DimBinding, Bound] = field(factory=dict)
+    programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: Bound | None = None
     door: Door = field(factory=Door)
     lock: threading.Lock = field(factory=threading.Lock)
@@ -79,7 +85,8 @@ class Executable:
         self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
         self._params = {e.name: _declared(e, compiled) for e in manifest.params}
         self._entries = tuple(self._inputs.values())
-        self._has_donations = any(e.is_donated for e in manifest.inputs)
+        self._donated = frozenset(e.name for e in manifest.params if e.is_donated)
+        self._has_donations = bool(self._donated) or any(e.is_donated for e in manifest.inputs)
         self._successors = dict(_successors(compiled.lir))
 
     # ------------------------------------------------------------------------------- what it is
@@ -153,10 +160,13 @@ class Executable:
         """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array) for name, array in arrays.items()}
-        ready = {name: writable(a) if entries[name].is_donated else a for name, a in ready.items()}
         with self._shared.lock:
             now = self._shared.weights
-            self._shared.weights = Weights({**now.arrays, **ready}, now.version + 1)
+            known = {**now.arrays, **ready}
+            if self._donated:
+                apart = separated([self._params[name] for name in known], list(known.values()))
+                known = dict(zip(known, apart, strict=True))
+            self._shared.weights = Weights(known, now.version + 1)
             self._shared.door.entry = None
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
@@ -198,9 +208,9 @@ class Executable:
                 f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
             )
         ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
-        if self._has_donations:
-            ready = separated(self._entries, ready)
         bound = self._bound(ready)
+        if self._has_donations:
+            ready = separated(self._entries, ready, bound.held)
         results = NotImplemented if bound.entry is None else bound.entry(*ready)
         if results is NotImplemented:
             results = tuple(bound.program.run(ready))
@@ -309,10 +319,13 @@ class Executable:
             bound = shared.programs.get(binding)
             if bound is None:
                 lir = self._compiled.specialize(binding)
-                bound = shared.programs[binding] = Bound(self._compiled.program_for(lir), lir)
+                bound = Bound(self._compiled.program_for(lir), lir)
+                shared.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0
-                bound.program.bind(_prepared(bound.lir, weights))
+                prepared = _prepared(bound.lir, weights)
+                bound.program.bind(prepared)
+                bound.held = Held.of(prepared, self._donated) if self._has_donations else Held()
                 bound.version = weights.version
             shared.latest = bound
             return bound
@@ -325,6 +338,8 @@ class Executable:
         return infer_binding({**self.inputs, **symbolic}, found)
 
     def _expect_bound(self, weights: Weights) -> None:
+        if len(weights.arrays) == len(self._params):
+            return
         missing = [name for name in self._params if name not in weights.arrays]
         if missing:
             raise MissingInputError(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rlx_core.errors import FileError, nearest
 from rlx_core.plugins import PluginHost, default_host
 
-__all__ = ["load", "save"]
+__all__ = ["load", "reading", "save", "writing"]
 
 
 def load(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Any:
@@ -22,12 +25,13 @@ def load(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Any
     Raises:
         UnknownNameError: No plugin reads files with that suffix.
         FormatError: The file is not what its suffix says, or is damaged.
-        OSError: The file cannot be read.
+        FileError: It cannot be read: it is not there, say (an OSError).
     """
     found, at = host or default_host(), Path(path)
     spec = found.importer_for(at.suffix.lower())
     read: Callable[[Path, PluginHost], Any] = found.load("importers", spec.name)
-    return read(at, found)
+    with reading("load", at):
+        return read(at, found)
 
 
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
@@ -43,9 +47,48 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
     Raises:
         UnknownNameError: No plugin writes files with that suffix.
         FormatError, DtypeError: The value cannot be written in that format.
-        OSError: The file cannot be written.
+        FileError: The file cannot be written (an OSError).
     """
     found, at = host or default_host(), Path(path)
     spec = found.exporter_for(at.suffix.lower())
     write: Callable[[Path, Any, PluginHost], None] = found.load("exporters", spec.name)
-    write(at, value, found)
+    with writing("save", at):
+        write(at, value, found)
+
+
+@contextmanager
+def reading(what: str, path: Path) -> Iterator[None]:
+    """Read a file inside.
+
+    Raises:
+        FileError: The system refuses that; the message begins with `what`.
+    """
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{what}: {path} cannot be read ({error.strerror or error})", hint=_neighbour(path)) from error
+
+
+@contextmanager
+def writing(what: str, path: Path) -> Iterator[None]:
+    """Write a file inside.
+
+    Raises:
+        FileError: The system refuses that; the message begins with `what`.
+    """
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        hint = None if path.parent.is_dir() else f"there is no directory {path.parent}; make it first"
+        raise FileError(f"{what}: {path} cannot be written ({error.strerror or error})", hint=hint) from error
+
+
+def _neighbour(path: Path) -> str | None:
+    """The hint for a misspelt file: the one in its directory that is called nearly so."""
+    with contextlib.suppress(OSError):
+        return None if path.exists() else nearest(path.name, sorted(each.name for each in path.parent.iterdir()))
+    return None

@@ -6,7 +6,7 @@ import functools
 import threading
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -25,8 +25,8 @@ from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.straight import StraightCall
 from rlx_core.transforms.forward import preparing
-from rlx_core.transforms.trace import Trace, function_name, is_static_leaf, not_an_array, trace
-from rlx_core.transforms.tree import bind_arguments, flatten_arguments, same_structure
+from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
+from rlx_core.transforms.tree import bind_arguments, expect_function, flatten_arguments, function_name, same_structure
 
 __all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
 
@@ -59,10 +59,11 @@ class Jitted(Generic[P, R]):
     """A function that is compiled on its first call with each combination of types; see `rlx.jit`."""
 
     def __init__(self, function: Callable[P, R], options: Mapping[str, Any], donate: Sequence[str]) -> None:
+        expect_function("jit", function)
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._donate = (donate,) if isinstance(donate, str) else tuple(donate)
+        self._donate = _donated_names(donate)
         self._variants: dict[Any, Variant] = {}
         self._lock = threading.Lock()
         self._straight: tuple[StraightCall, ...] = ()
@@ -143,6 +144,14 @@ class Jitted(Generic[P, R]):
                     Fact("arguments", ", ".join(arguments)),
                     hint=nearest(name, [*arguments, *(leaf.name for leaf in traced.leaves)]),
                 )
+
+
+def _donated_names(donate: str | Sequence[str]) -> tuple[str, ...]:
+    named = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
+    for each in named:
+        if not isinstance(each, str):
+            raise ConfigError(f"jit: donate takes names of arguments, not {each!r}", hint='@rlx.jit(donate="params")')
+    return named
 
 
 def _leaf_key(name: str, leaf: Any) -> Any:

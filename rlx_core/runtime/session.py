@@ -9,13 +9,10 @@ from rlx_core.errors import (
     ConfigError,
     DeviceError,
     DeviceUnavailableError,
-    Fact,
     RlxError,
-    UnknownNameError,
     WrongInputCountError,
-    nearest,
 )
-from rlx_core.ir.bind import bind
+from rlx_core.ir.bind import bind, named_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
@@ -93,7 +90,9 @@ class Session:
         if args:
             raise WrongInputCountError(f"session: a {type(program).__name__} takes no arguments, not {len(args)}")
         graph, config = (program, {}) if isinstance(program, Graph) else _opened(program)
-        graph = graph if binding is None else bind(graph, _binding_for(graph, binding))[0]
+        if binding is not None:
+            known = binding if isinstance(binding, DimBinding) else named_binding(graph, binding)
+            graph, _ = bind(graph, known)
         compiled = compile_graph(
             graph,
             target=self.device,
@@ -117,20 +116,6 @@ def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
     if module.stage is Stage.HIR:
         return module.hir, {"fusion.policy": module.policy}
     return module.mir, {}
-
-
-def _binding_for(graph: Graph, binding: DimBinding | Mapping[str, int]) -> DimBinding:
-    if isinstance(binding, DimBinding):
-        return binding
-    known = sorted(symbol.name for symbol in graph.symbols)
-    for name in binding:
-        if name not in known:
-            raise UnknownNameError(
-                f"session: {graph.name} has no symbol {name!r}",
-                Fact("symbols", ", ".join(known) or "none"),
-                hint=nearest(name, known),
-            )
-    return DimBinding.of(**binding)
 
 
 def available_devices(host: PluginHost | None = None) -> list[str]:

@@ -46,13 +46,16 @@ class Call:
         """The names of the arguments at these positions.
 
         Raises:
-            AxisError: There are fewer arguments.
+            AxisError: There are fewer arguments, or something else than a position was given.
         """
         names = list(self.subtrees)
         positions = [argnums] if isinstance(argnums, int) else argnums
         for position in positions:
-            if not -len(names) <= position < len(names):
-                raise AxisError(f"{what}: argument {position} of a call with {len(names)} arguments")
+            if not isinstance(position, int) or not -len(names) <= position < len(names):
+                raise AxisError(
+                    f"{what}: argument {position!r} of a call with {len(names)} arguments",
+                    Fact("arguments", ", ".join(f"{i} {name}" for i, name in enumerate(names))),
+                )
         return tuple(names[p] for p in positions)
 
     def differentiable(self, what: str, arguments: Sequence[str]) -> list[str]:
@@ -75,12 +78,15 @@ class Call:
         """The outputs of a transformed graph on this call's arguments; `added` feeds the inputs it has besides, in order.
 
         They go to the innermost trace, which need not be the one of the call: a pullback may be mapped.
+
+        Raises:
+            ShapeError, DtypeError: A tangent or cotangent is not of its primal's type.
         """
         builder = ambient_builder() or self.builder
         own = self.traced.graph.input_types
-        extra = [name for name in graph.input_types if name not in own]
+        extra = {name: type for name, type in graph.input_types.items() if name not in own}
         bindings = {**self.values, **(leaves or {}), **self.traced.captures}
-        bindings |= {n: as_value(builder, a) for n, a in zip(extra, added, strict=True)}
+        bindings |= {n: of_type(builder, n, a, t) for (n, t), a in zip(extra.items(), added, strict=True)}
         return inline(builder, graph, bindings)
 
     def prepared(self) -> Call:
@@ -129,6 +135,19 @@ ENGINE_KINDS: Final = ("vjp", "jvp", "batch", "decompose")
 def as_value(builder: Builder, data: Any) -> Value:
     """Anything array-like as a value of `builder`."""
     return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
+
+
+def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value:
+    """Anything array-like as a value of exactly this type: a tangent that broadcast would be another direction.
+
+    Raises:
+        ShapeError, DtypeError: It has another.
+    """
+    value = as_value(builder, data)
+    if value.type != wanted:
+        error = ShapeError if value.dtype is wanted.dtype else DtypeError
+        raise error(f"{name} must be {wanted}, as what it belongs to, not {value.type}")
+    return value
 
 
 def value_and_grad(
@@ -221,7 +240,7 @@ def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 def jacfwd(function: Function) -> Function:
     """The Jacobian of a function of one array, one tangent a column: dims [result.., x..]."""
 
-    def transformed(x: Any) -> Any:
+    def transformed(*x: Any) -> Any:
         leaf = _single_array("jacfwd", x)
         basis = _basis(leaf)
         columns = vmap(lambda t: jvp(function, (leaf,), (t,))[1])(basis)
@@ -233,7 +252,7 @@ def jacfwd(function: Function) -> Function:
 def jacrev(function: Function) -> Function:
     """The Jacobian of a function of one array, one cotangent a row: dims [result.., x..]."""
 
-    def transformed(x: Any) -> Any:
+    def transformed(*x: Any) -> Any:
         leaf = _single_array("jacrev", x)
         result, pullback = vjp(function, leaf)
         y = _single_array("jacrev (result)", result)

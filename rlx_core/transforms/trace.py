@@ -18,7 +18,7 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, Value, building
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments
+from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, function_name
 
 __all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "not_an_array", "trace", "trace_flat"]
 
@@ -154,9 +154,3 @@ def _output(builder: Builder, name: str, value: Any) -> Value:
     except TraceError:
         kind = type(value).__name__
         raise TraceError(f"trace: the function returns {name} of type {kind}", Fact(name, kind)) from None
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """A name for the graph of a function."""
-    name = getattr(function, "__name__", type(function).__name__)
-    return name if name.isidentifier() else "lambda"

@@ -14,9 +14,19 @@ from typing import Any
 import optree
 from attrs import frozen
 
-from rlx_core.errors import AxisError, Fact, ShapeError
+from rlx_core.errors import AxisError, Fact, ShapeError, TraceError, WrongInputCountError
 
-__all__ = ["Tree", "bind_arguments", "flatten", "flatten_arguments", "same_structure", "single", "spread"]
+__all__ = [
+    "Tree",
+    "bind_arguments",
+    "expect_function",
+    "flatten",
+    "flatten_arguments",
+    "function_name",
+    "same_structure",
+    "single",
+    "spread",
+]
 
 
 @frozen
@@ -58,13 +68,19 @@ def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
     """The arguments of a call by parameter name, in order; those of `*args` and of unnamed functions are numbered.
 
     Raises:
-        TypeError: The call does not fit the function's signature (Python's own message).
+        TraceError: It is not a function.
+        WrongInputCountError: The call does not fit the function's signature; the message is Python's own.
     """
+    expect_function("trace", function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-ins have no signature
         return {f"arg{i}": a for i, a in enumerate(args)} | dict(kwargs)
-    bound = signature.bind(*args, **kwargs)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = function_name(function)
+        raise WrongInputCountError(f"{name}: {error}", Fact("signature", f"{name}{signature}")) from None
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
@@ -75,6 +91,25 @@ def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
         else:
             named[name] = value
     return named
+
+
+def expect_function(what: str, function: object) -> None:
+    """Require something that can be called; `what` asks for it.
+
+    Raises:
+        TraceError: It cannot.
+    """
+    if not callable(function):
+        raise TraceError(
+            f"{what}: takes a function, not {type(function).__name__}",
+            hint="pass the function itself, and its arguments where it is called: rlx.grad(f)(x)",
+        )
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """A name for the graph of a function."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return name if name.isidentifier() else "lambda"
 
 
 def single(tree: Tree) -> optree.PyTreeSpec:
@@ -93,9 +128,10 @@ def same_structure(what: str, wanted: Tree, found: Tree) -> None:
         return
     missing = [n for n in wanted.names if n not in found.names]
     extra = [n for n in found.names if n not in wanted.names]
+    counts = found.structure.num_leaves, wanted.structure.num_leaves
     raise ShapeError(
-        f"{what}: the arguments have another structure ({found.structure.num_leaves} leaves, not "
-        f"{wanted.structure.num_leaves})",
+        f"{what}: the arguments have another structure"
+        + (f" ({counts[0]} leaves, not {counts[1]})" if counts[0] != counts[1] else ""),
         *([Fact("missing", ", ".join(missing[:5]))] if missing else []),
         *([Fact("extra", ", ".join(extra[:5]))] if extra else []),
         *([] if missing or extra else [Fact("wanted", wanted.structure), Fact("found", found.structure)]),

@@ -20,11 +20,12 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, no
 
 from benchmarks import runner  # noqa: E402
 from benchmarks.case import Case, Program  # noqa: E402
-from benchmarks.cases import CASES, chosen  # noqa: E402
+from benchmarks.cases import CASES, GROUPS, chosen  # noqa: E402
 from benchmarks.measure import Timing, disagreement, measure, verify_threads  # noqa: E402
 from benchmarks.peers import Peer, plain_numpy  # noqa: E402
 from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
 from benchmarks.runner import Settings, one  # noqa: E402
+from rlx_core.errors import UnknownNameError  # noqa: E402
 
 
 def case(**settings: Any) -> Case:
@@ -100,8 +101,12 @@ def test_groups_and_names_choose_cases() -> None:
     assert [c.name for c in chosen(["minilm"])] == ["minilm-1x16", "minilm-1x128", "minilm-8x128"]
     assert [c.name for c in chosen(["call"])] == ["call"]
     assert len(chosen(["gemm"])) == 48
+    assert {"memory-transpose", "memory-scatter"} <= {c.name for c in chosen(["memory"])}
     assert len(chosen([])) < len(CASES)
-    assert chosen(["nothing"]) == []
+    assert [chosen([name])[0].name.startswith(name) for name in GROUPS] == [True] * len(GROUPS)
+    assert {c.name for name in GROUPS for c in chosen([name])} == {c.name for c in CASES}
+    with pytest.raises(UnknownNameError, match="no case is called 'nothing'"):
+        chosen(["call", "nothing"])
 
 
 class Broken:
@@ -112,7 +117,10 @@ class Broken:
         raise RuntimeError("no such kernel")
 
 
-@pytest.mark.parametrize("name", ["call", "math-exp", "mlp-train"])
+MEMORY = [c.name for c in chosen(["memory"]) if c.name != "memory-fresh"]
+
+
+@pytest.mark.parametrize("name", ["call", "math-exp", "mlp-train", *MEMORY])
 def test_cases_agree_with_numpy_and_a_broken_peer_is_left_out(name: str) -> None:
     """rlx's program and NumPy's give the same, and a peer that fails does not stop the others."""
     (found,) = chosen([name])

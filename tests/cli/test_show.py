@@ -84,4 +84,4 @@ def test_a_damaged_file_is_refused(rlx, graph) -> None:
 
 
 def test_a_file_that_is_not_there_is_refused(rlx) -> None:
-    assert "FormatError: show: nowhere cannot be read (No such file or directory)" in rlx("show", "nowhere").err
+    assert "FileError: show: nowhere cannot be read (No such file or directory)" in rlx("show", "nowhere").err

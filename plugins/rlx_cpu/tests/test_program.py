@@ -122,7 +122,7 @@ def test_two_programs_share_the_weights_they_are_bound_to(monkeypatch: pytest.Mo
         fast(rows(2))
         fast(rows(3))  # another size is another program of the same executable
 
-    held = [array for frames in made for array in frames.shared.params.values()]
+    held = [array for frames in made for array in frames.shared.params.arrays.values()]
     assert len(held) == 4 * len(WEIGHTS)
     assert all(any(np.shares_memory(array, weight) for weight in WEIGHTS.values()) for array in held)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from attrs import define, field
 
-from rlx_core.errors import Fact, FormatError, RlxError, TraceError
+from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.ir.dims import Guard, collecting_guards
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph.leaves import Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import Graph
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
@@ -113,9 +113,20 @@ class Builder:
             types = self._infer(op, given, name, origin)
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
-        if isinstance(op, Input | Param):
+        if isinstance(op, Argument):
             self._leaf_names.add(op.label)
         return node.results
+
+    def expect_operands(self, op: Op, operands: Sequence[Value | None]) -> None:
+        """Require as many operands as the op declares, before anything is done with them.
+
+        Raises:
+            WrongInputCountError: There are more or fewer, or a required one is absent.
+        """
+        try:
+            check_operand_count(op, operands)
+        except WrongInputCountError as error:
+            raise self._explain(error, op, operands, current_origin()) from None
 
     def finish(self, outputs: Iterable[Value]) -> Graph:
         """The finished graph with these outputs."""
@@ -140,8 +151,7 @@ class Builder:
 
     @staticmethod
     def _explain(error: RlxError, op: Op, operands: Sequence[Value | None], origin: Origin) -> RlxError:
-        short = op.name.removeprefix("rlx.")
-        message = error.message if error.message.startswith(f"{short}:") else f"{short}: {error.message}"
+        message = error.message if error.message.startswith(f"{op.title}:") else f"{op.title}: {error.message}"
         facts = [
             Fact(name, value.type, value.node.origin.source)
             for name, value in zip(operand_names(op, len(operands)), operands, strict=True)

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.dims import Guard, free_symbols
-from rlx_core.ir.graph.leaves import Input, Param
+from rlx_core.ir.graph.leaves import Argument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -128,7 +128,7 @@ class Graph:
 def leaf_name(value: Value) -> str:
     """The name of an input or param."""
     op = value.node.op
-    assert isinstance(op, Input | Param), f"{value!r} is not an input or a param"
+    assert isinstance(op, Argument), f"{value!r} is not an input or a param"
     return op.label
 
 

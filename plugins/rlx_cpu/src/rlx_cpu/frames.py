@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define, field
+from attrs import define, field, frozen
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir
 from rlx_cpu.arena import allocate, empty
 
-__all__ = ["Frame", "Frames", "Shared", "view"]
+__all__ = ["Frame", "Frames", "Params", "Shared", "view"]
 
 
 @define(eq=False)
@@ -27,20 +27,29 @@ class Frame:
     Attributes:
         arrays: Value by value, then the workspaces of steps.
         arena: The bytes that most of them lie in.
+        version: Which binding of the parameters it holds.
         own: Whatever else a program keeps for a run.
     """
 
     arrays: list[Any]
     arena: np.ndarray
+    version: int
     own: Any = None
+
+
+@frozen(eq=False)
+class Params:
+    """One binding of the parameters: the arrays by place, and a count that tells bindings apart."""
+
+    arrays: Mapping[int, np.ndarray] = field(factory=dict)
+    version: int = 0
 
 
 @define(eq=False)
 class Shared:
-    """What clones share: bound parameters, by place. Replaced as a whole, so that a run sees one state of them."""
+    """What clones share: bound parameters. Replaced as a whole, so that a run sees one state of them."""
 
-    params: dict[int, np.ndarray] = field(factory=dict)
-    version: int = 0
+    params: Params = field(factory=Params)
 
 
 class Frames:
@@ -82,15 +91,14 @@ class Frames:
         self._per_run = {self.places[v] for v, a in lir.aliases.items() if a.root in per_run}
         self._lent = [*self.inputs, *(f[0] for f in self.fresh), *(v[0] for v in self._per_run_views)]
         self._deliveries = self._plan_deliveries()
-        self._frames: list[tuple[int, Frame]] = []
+        self._frames: list[Frame] = []
         self._lock = threading.Lock()
 
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
         """Bind parameters; contiguous arrays are used where they are."""
-        bound = dict(self.shared.params)
-        bound.update({self.params[name]: usable(array) for name, array in params.items()})
-        self.shared.params = bound
-        self.shared.version += 1
+        before = self.shared.params
+        bound = {self.params[name]: usable(array) for name, array in params.items()}
+        self.shared.params = Params({**before.arrays, **bound}, before.version + 1)
 
     def fill(self, frame: Frame, inputs: Sequence[np.ndarray]) -> None:
         """Put a run's inputs and fresh outputs into a frame."""
@@ -115,31 +123,26 @@ class Frames:
                 results[i] = arrays[donor]
         return results
 
-    @property
-    def delivered(self) -> frozenset[int]:
-        """The places that outputs are read from."""
-        return frozenset(place for place, _, _ in self._deliveries)
-
     def outputs_of(self, frame: Frame) -> list[np.ndarray]:
         """The arrays that were made for the outputs of this run."""
         return [frame.arrays[place] for place, *_ in self.fresh]
 
-    def take(self) -> tuple[int, Frame]:
-        """A frame for a run, and the version of the parameters that it holds."""
+    def take(self) -> Frame:
+        """A frame for a run, with the parameters that are bound now."""
+        params = self.shared.params
         with self._lock:
             while self._frames:
-                version, frame = self._frames.pop()
-                if version == self.shared.version:
-                    return version, frame
-            version = self.shared.version
-        return version, self._new()
+                frame = self._frames.pop()
+                if frame.version == params.version:
+                    return frame
+        return self._new(params)
 
-    def give_back(self, version: int, frame: Frame) -> None:
+    def give_back(self, frame: Frame) -> None:
         """Return a frame after a run; it lets go of the caller's arrays."""
         for place in self._lent:
             frame.arrays[place] = None
         with self._lock:
-            self._frames.append((version, frame))
+            self._frames.append(frame)
 
     # ----------------------------------------------------------------------------------------- details
 
@@ -153,11 +156,11 @@ class Frames:
     def _layout(self, value: Value) -> tuple[int, tuple[int, ...], np.dtype]:
         return self.places[value], value.type.static_shape, value.dtype.numpy
 
-    def _new(self) -> Frame:
+    def _new(self, params: Params) -> Frame:
         lir = self.lir
         arena = allocate(lir.arena_nbytes, lir.alignment)
         arrays: list[Any] = [None] * (len(self.places) + len(self.workspaces))
-        for place, array in self.shared.params.items():
+        for place, array in params.arrays.items():
             arrays[place] = array
         for node in lir.graph.nodes:
             if isinstance(node.op, Constant):
@@ -176,7 +179,7 @@ class Frames:
         for step in lir.steps:
             if step.workspace is not None:
                 arrays[self.workspaces[id(step)]] = arena[step.workspace.offset : step.workspace.end]
-        return Frame(arrays, arena)
+        return Frame(arrays, arena, params.version)
 
 
 def usable(array: np.ndarray) -> np.ndarray:

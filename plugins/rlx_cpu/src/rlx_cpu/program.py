@@ -72,7 +72,7 @@ class NumpyProgram(Program):
         self._frames.bind(params)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        version, frame = self._frames.take()
+        frame = self._frames.take()
         try:
             if self._guard is not None:
                 self._guard.begin(frame.arena)
@@ -86,7 +86,7 @@ class NumpyProgram(Program):
                         self._guard.after(number, frame.arena, self._frames.outputs_of(frame), None)
             return self._frames.deliver(frame)
         finally:
-            self._frames.give_back(version, frame)
+            self._frames.give_back(frame)
 
     def clone(self) -> NumpyProgram:
         return NumpyProgram(self._frames.lir, self._kernels, self._frames.shared, self._guard)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harness import EVERY_ISA, Kernel, kernel, place_of
 from llvmlite import binding as llvm
 
 from rlx_core.ir.dtypes import dtype, f32, f64, i32, i64
@@ -27,10 +28,7 @@ from rlx_cpu.native.isa import ISAS, Isa, available, named
 from rlx_cpu.native.jit import compile_module
 from rlx_cpu.native.simd import Simd, pointer_at
 
-from .harness import Kernel, kernel, place_of
-
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 47, 48, 49, 100)
-EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 
 
 def error_bound(single: np.ndarray, exact: np.ndarray) -> float:

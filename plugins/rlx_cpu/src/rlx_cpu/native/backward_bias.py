@@ -43,11 +43,7 @@ def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.Argument, 
         else:
             with counting(b, 0, p.keys, simd.lanes) as key:
                 value = _sum(b, plan, offset(b, line, (key, simd.itemsize)), summed)
-                end = offset(b, there, (key, at.key))
-                if at.key == stored.itemsize:
-                    stored.store(b, value, end, simd.below(b, key, p.keys) if p.keys % simd.lanes else None)
-                else:
-                    stored.store_spread(b, value, end, at.key, b.sub(index(p.keys), key))
+                stored.store_row(b, value, offset(b, there, (key, at.key)), at.key, key, p.keys)
 
 
 def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> None:

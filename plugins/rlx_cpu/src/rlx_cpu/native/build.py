@@ -15,6 +15,7 @@ from rlx_core.ir.dtypes import DType, f16, f32, f64
 from rlx_cpu.native import ir
 
 __all__ = [
+    "CACHE_LINE",
     "I1",
     "I8",
     "I16",
@@ -30,6 +31,7 @@ __all__ = [
     "integer_like",
     "memory_type",
     "per_lane",
+    "prefetch",
     "register_type",
     "splat",
     "width",
@@ -123,6 +125,18 @@ def declare(module: ir.Module, name: str, result: Any, arguments: Sequence[Any])
     """A function from elsewhere (an intrinsic, the C library), declared once a module."""
     found = module.globals.get(name)
     return found or ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+CACHE_LINE = 64
+"""Bytes."""
+
+
+def prefetch(b: ir.IRBuilder, place: ir.Value) -> None:
+    """Ask for a line in the second-level cache, to be read; a place that is nowhere does no harm."""
+    b.call(
+        declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32]),
+        [place, *(ir.Constant(I32, x) for x in (0, 2, 1))],
+    )
 
 
 def suffix(type: Any) -> str:

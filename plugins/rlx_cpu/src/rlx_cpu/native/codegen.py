@@ -1,8 +1,8 @@
 """LLVM's part: a module's text in, an object file out, in several threads at once.
 
 llvmlite takes one lock around every call into LLVM, which itself asks for no more than that threads do not share a context or a
-target machine. So each module that is in work has a *line* of its own, with both, and the two calls that take all the time are
-made without that lock, where llvmlite's functions have what is needed for it; elsewhere modules wait for each other.
+target machine. So each module has a context of its own and goes through a *line* of its own, and the two calls that take all the
+time are made without that lock, where llvmlite's functions have what is needed for it; elsewhere modules wait for each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rlx_cpu.native import ir
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
 
-__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "parsed", "triple"]
+__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple"]
 
 VERSION: Final = "2"
 """Raised when the same text would have to give other code."""
@@ -69,16 +69,21 @@ def _target() -> llvm.Target:
     return llvm.Target.from_default_triple()
 
 
-def parsed(text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
-    """A module from its text; in the context that is everybody's, if none is given.
+@contextmanager
+def _parsed(text: str) -> Iterator[llvm.ModuleRef]:
+    """A module from its text, in a context of its own; gone before its context, which the collector of cycles would not heed.
 
     Raises:
         RuntimeError: It is no module.
     """
-    found = llvm.parse_assembly(text, context)
-    # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
-    found.verify()
-    return found
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    try:
+        # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
+        module.verify()
+        yield module
+    finally:
+        module.close()
 
 
 def generate(text: str, isa: Isa) -> bytes:
@@ -87,14 +92,16 @@ def generate(text: str, isa: Isa) -> bytes:
     Raises:
         RuntimeError: LLVM does not take it.
     """
-    with _line(isa) as line:
-        return line.code(line.optimised(text))
+    with _line(isa) as line, _parsed(text) as module:
+        line.optimise(module)
+        return line.code(module)
 
 
 def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
-    with _line(isa) as line:
-        return str(machine(isa, is_jit=False).emit_assembly(line.optimised(str(module))))
+    with _line(isa) as line, _parsed(str(module)) as found:
+        line.optimise(found)
+        return str(machine(isa, is_jit=False).emit_assembly(found))
 
 
 # ----------------------------------------------------------------------------------------------- lines
@@ -108,17 +115,14 @@ def _unlocked(function: Any) -> Any:
 @frozen(eq=False)
 class _Line:
     """What modules go through one after the other. It is used again, because a new target machine works out its processor's
-    properties anew, which takes as long as a small module does; and it stays, because a context must outlive its modules."""
+    properties anew, which takes as long as a small module does."""
 
-    context: llvm.ContextRef
     machine: llvm.TargetMachine
     builder: llvm.PassBuilder
     passes: llvm.ModulePassManager
 
-    def optimised(self, text: str) -> llvm.ModuleRef:
-        module = parsed(text, self.context)
+    def optimise(self, module: llvm.ModuleRef) -> None:
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(self.passes, module, self.builder)
-        return module
 
     def code(self, module: llvm.ModuleRef) -> bytes:
         """What `TargetMachine.emit_object` does."""
@@ -142,10 +146,8 @@ def _line(isa: Isa) -> Iterator[_Line]:
         line = _idle[isa].pop()
     except IndexError:
         line = _new_line(isa)
-    try:
-        yield line
-    finally:
-        _idle[isa].append(line)
+    yield line
+    _idle[isa].append(line)
 
 
 def _new_line(isa: Isa) -> _Line:
@@ -166,4 +168,4 @@ def _new_line(isa: Isa) -> _Line:
     passes.add_simplify_cfg_pass()
     target = machine(isa)
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
-    return _Line(llvm.create_context(), target, builder, passes)
+    return _Line(target, builder, passes)

@@ -21,7 +21,7 @@ from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
 from rlx_cpu.native import ir
 from rlx_cpu.native.background import Later, later
-from rlx_cpu.native.codegen import generate, machine, machine_words, parsed, triple
+from rlx_cpu.native.codegen import generate, machine, machine_words, triple
 from rlx_cpu.native.isa import Isa
 
 __all__ = [
@@ -140,7 +140,9 @@ def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
     Raises:
         RuntimeError: LLVM does not take one.
     """
-    engine = llvm.create_mcjit_compiler(parsed(f'target triple = "{triple()}"\n'), machine(isa))
+    # In the context that is always there: an engine goes with its module, at a time that the collector of cycles may choose.
+    empty = llvm.parse_assembly(f'target triple = "{triple()}"\n')
+    engine = llvm.create_mcjit_compiler(empty, machine(isa))
     for data in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()

@@ -14,6 +14,8 @@ from rlx_cpu.native import (  # noqa: F401  each registers its kernels
     positions,
     rope,
     scatter,
+    search,
+    sorting,
     wide_circular,
     wide_error,
     wide_exponential,

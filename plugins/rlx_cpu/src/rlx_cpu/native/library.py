@@ -29,7 +29,7 @@ IMPLICIT = (
 )
 """What LLVM itself may call for an intrinsic that the instruction set lacks."""
 
-SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime")
+SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime", "malloc", "free", "madvise")
 
 
 @cache

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from rlx_cpu.native import ir
-from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
+from rlx_cpu.native.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
 from rlx_cpu.native.epilogue import Epilogue, Spot
 from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.simd import Simd, counting, index, offset
@@ -21,9 +21,6 @@ from rlx_cpu.native.words import Words
 __all__ = ["Microkernel"]
 
 Sums = list[list[ir.Value]]
-
-CACHE_LINE = 64
-"""Bytes."""
 
 
 def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
@@ -50,8 +47,7 @@ class Microkernel:
         accumulates: Whether K comes in several blocks.
         is_even: Whether every call takes whole rounds of `UNROLL` words, one at least; no code is made for anything else.
         sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
-        sharers: How many tiles read a panel, where they are so few that fetching the next one is what takes the time: each
-            then asks for its share of it. 0 for no prefetching.
+        sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
 
@@ -179,7 +175,7 @@ class Microkernel:
             self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.b_stride), current, masks)
         nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
         for line_start in range(0, nbytes, CACHE_LINE):
-            self._prefetch(b, offset(b, following, line_start))
+            prefetch(b, offset(b, following, line_start))
         moved = (unroll * self.a_strides[1], unroll * self.b_stride, nbytes)
         after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
         remaining = b.sub(left, index(unroll))
@@ -198,11 +194,6 @@ class Microkernel:
         ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
         totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
         return ends, [[next(totals) for _ in line] for line in sums]
-
-    def _prefetch(self, b: ir.IRBuilder, place: ir.Value) -> None:
-        """Ask for a line in the second-level cache, to be read."""
-        function = self.simd.intrinsic("llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
-        b.call(function, [place, *(ir.Constant(I32, x) for x in (0, 2, 1))])
 
     def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]) -> None:
         """One k: the outer product of a column of A and a row of B."""

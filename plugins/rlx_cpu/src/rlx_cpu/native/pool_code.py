@@ -43,7 +43,7 @@ none), when it went on after the barrier."""
 _GENERATION, _GATE, _JOB, WORKERS = 0, 128, 256, 384
 _STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
 BUSY = 64
-"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads. Written and read under the interpreter's lock."""
+"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads."""
 LINE = 64
 HOME = 8
 """In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
@@ -74,6 +74,8 @@ class Runtime:
         self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
         self.start = ctypes.CFUNCTYPE(word, *[word] * 7)(code.address("start"))
         self.finish = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("finish"))
+        self.take = ctypes.PYFUNCTYPE(word, word)(code.address("take"))
+        self.leave = ctypes.PYFUNCTYPE(None, word)(code.address("leave"))
         self.unpark = ctypes.CFUNCTYPE(word, word, word)(code.address("unpark"))
         pauses = ctypes.CFUNCTYPE(None, word)(code.address("pauses"))
         pauses(1000)
@@ -101,6 +103,7 @@ def runtime_module(isa: Isa) -> ir.Module:
     module = new_module("runtime")
     _pauses(module, isa)
     _clock(module)
+    _take_and_leave(module)
     _drive(module, isa)
     _work(module, isa)
     _start(module)
@@ -183,6 +186,16 @@ def _clock(module: ir.Module) -> None:
     b.call(get, [ir.Constant(I32, time.CLOCK_MONOTONIC), spec])
     seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
     b.ret(b.add(b.mul(seconds, _word(1_000_000_000)), nanoseconds))
+
+
+def _take_and_leave(module: ir.Module) -> None:
+    """`take(control)`: whether the pool was free, and is the caller's now; `leave(control)`: it is free again."""
+    function, b = _function(module, "take", I64, 1)
+    was = b.atomic_rmw("xchg", _pointer(b, function.args[0], BUSY), _word(1), "seq_cst")
+    b.ret(b.zext(b.icmp_signed("==", was, _word(0)), I64))
+    function, b = _function(module, "leave", VOID, 1)
+    _write(b, _pointer(b, function.args[0], BUSY), _word(0))
+    b.ret_void()
 
 
 def _drive(module: ir.Module, isa: Isa) -> None:

@@ -24,7 +24,7 @@ from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.background import share_out
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.entry import Awake, Entry, build
+from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import (
     RECORD_WORDS,
@@ -36,7 +36,7 @@ from rlx_cpu.native.pool import (
     runtime,
     state_words,
 )
-from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
+from rlx_cpu.native.steps import Compiled, NativeStep, Packed, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
 from rlx_cpu.native.work import ALONE_US, AWAKE_US, HELD_US, takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
@@ -67,11 +67,12 @@ class Run:
 
 @define(eq=False)
 class Table:
-    """A frame's addresses and scratch memory."""
+    """A frame's addresses and scratch memory, and the packed parameters that its addresses are of."""
 
     words: np.ndarray
     scratch: np.ndarray
     status: np.ndarray
+    packed: Mapping[tuple[int, int], np.ndarray]
 
 
 class NativeProgram(Program):
@@ -106,7 +107,7 @@ class NativeProgram(Program):
         if self._guard is not None:
             return self._guarded_run(inputs, self._guard)
         frames, profile = self._frames, active()
-        version, frame = frames.take()
+        frame = frames.take()
         try:
             frames.fill(frame, inputs)
             table = self._ready(frame)
@@ -122,12 +123,12 @@ class NativeProgram(Program):
             self.compiled.settle()
             return frames.deliver(frame)
         finally:
-            frames.give_back(version, frame)
+            frames.give_back(frame)
 
     def entry(self) -> Callable[..., Any] | None:
         if self.reason_without_entry is not None:
             return None
-        _, frame = self._frames.take()  # the entry's own from now on
+        frame = self._frames.take()  # the entry's own from now on
         return build(self._entry_parts(frame))
 
     @property
@@ -227,6 +228,8 @@ class NativeProgram(Program):
         roots = {placement(value, lir.aliases).root for value in lir.graph.outputs}
         fixed = {r: address_of(frame.arrays[places[r]]) for r in roots if frame.arrays[places[r]] is not None}
         ends = entry_plan.ends(lir, per_run, fixed)
+        params = [frame.arrays[places[v]] for v in lir.graph.params]
+        held = [(address_of(a), address_of(a) + a.nbytes) for a in params if a.size]
         runs = [part for part in self._parts if isinstance(part, Run)]
         calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
 
@@ -236,9 +239,9 @@ class NativeProgram(Program):
 
         mode = self._mode(runs)
         return Entry(
-            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies,
+            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies, held,
             keeps=(frame, table, self.compiled, ends, runs),
-            awake=self._awake(runs[0], base) if mode is Mode.AWAKE else None,
+            team=self._team(runs[0], base) if mode in (Mode.AWAKE, Mode.SHARED) else None,
         )  # fmt: skip
 
     def _mode(self, runs: Sequence[Run]) -> Mode:
@@ -250,11 +253,12 @@ class NativeProgram(Program):
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
         return Mode.AWAKE if can_share and takes_longer(steps, AWAKE_US) else Mode.TINY
 
-    def _awake(self, run: Run, table: int) -> Awake:
-        settings, address = self.compiled.settings, runtime().address
-        return Awake(
-            control_for(settings.threads, settings.spin_us), settings.threads, address("start"), address("finish"),
-            run.words.ctypes.data, table, state_words(run.count),
+    def _team(self, run: Run, table: int) -> Team:
+        threads, spin_us = self.compiled.settings.threads, self.compiled.settings.spin_us
+        start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
+        return Team(
+            control_for(threads, spin_us), threads, start, finish, leave,
+            run.words.ctypes.data, table, state_words(run.count), lambda: pool_for(threads, spin_us).wake(),
         )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- running
@@ -262,7 +266,7 @@ class NativeProgram(Program):
     def _guarded_run(self, inputs: Sequence[np.ndarray], guard: Guard) -> list[np.ndarray]:
         """A run in poison mode; see `rlx_cpu.poison`."""
         frames = self._frames
-        version, frame = frames.take()
+        frame = frames.take()
         try:
             guard.begin(frame.arena)
             frames.fill(frame, inputs)
@@ -278,7 +282,7 @@ class NativeProgram(Program):
                     guard.after(number, frame.arena, frames.outputs_of(frame), table.scratch[own:])
             return frames.deliver(frame)
         finally:
-            frames.give_back(version, frame)
+            frames.give_back(frame)
 
     def _quiet(self) -> AbstractContextManager[object]:
         """What NumPy would warn about is what the program says: NaN, infinities. Native code has no warnings."""
@@ -299,25 +303,25 @@ class NativeProgram(Program):
             np.zeros(compiled.table_words, np.int64),
             allocate(compiled.workspace + (CANARY if self._guard is not None else 0), ALIGNMENT),
             np.zeros((len(statuses), 4), np.int64),
+            self._packed(frame),
         )
         for word, place, offset in self._static:
             table.words[word] = address_of(frame.arrays[place]) + offset
         for number, each in enumerate(statuses):
             table.words[each.status] = table.status[number].ctypes.data
-        packed = self._packed(frame)
         for number, each in compiled.steps.items():
             if each.workspace is not None:
                 table.words[each.workspace] = table.scratch.ctypes.data
             for i, word in enumerate(each.packs):
-                table.words[word] = packed[number, i].ctypes.data
+                table.words[word] = table.packed[number, i].ctypes.data
         frame.own = table
         return table
 
-    def _packed(self, frame: Frame) -> dict[tuple[int, int], np.ndarray]:
-        """The packed parameters of the current binding; equal packs of one operand are made once."""
-        packed, frames = self.compiled.packed, self._frames
-        if packed.version == frames.shared.version:
-            return packed.arrays
+    def _packed(self, frame: Frame) -> Mapping[tuple[int, int], np.ndarray]:
+        """The packed parameters of a frame's binding; equal packs of one operand are made once."""
+        frames, latest = self._frames, self.compiled.packed.latest
+        if latest.version == frame.version:
+            return latest.arrays
         needed = {
             (frames.places[value], each.emitted.function, i): pack
             for each in self.compiled.steps.values()
@@ -343,7 +347,8 @@ class NativeProgram(Program):
                 value = each.step.node.operands[pack.operand]
                 assert value is not None, "a pack is of an operand that is there"
                 arrays[number, i] = made[frames.places[value], each.emitted.function, i]
-        packed.arrays, packed.version = arrays, frames.shared.version
+        if latest.version < frame.version:  # a run that began before parameters were bound anew keeps its own
+            self.compiled.packed.latest = Packed(frame.version, arrays)
         return arrays
 
     def _native(self, run: Run, table: Table, profile: Profile | None) -> None:

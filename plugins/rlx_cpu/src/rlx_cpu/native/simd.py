@@ -167,17 +167,22 @@ class Simd:
         b.call(function, [value, pointer, ir.Constant(I32, align), mask])
 
     def store_spread(
-        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None
+        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None, align: int = 0
     ) -> None:
-        """Elements `stride` bytes apart, the first `count` lanes or all of them."""
+        """Elements `stride` bytes apart, the first `count` lanes or all of them.
+
+        Args:
+            align: Bytes; that of an element by default.
+        """
+        align = align or self.itemsize
         for lane in range(self.lanes):
             element = b.extract_element(value, ir.Constant(I32, lane))
             place = offset(b, pointer, lane * stride)
             if count is None:
-                b.store(element, place, align=self.itemsize)
+                b.store(element, place, align=align)
                 continue
             with b.if_then(b.icmp_signed("<", index(lane), count)):
-                b.store(element, place, align=self.itemsize)
+                b.store(element, place, align=align)
 
     # --------------------------------------------------------------------------------- arithmetic
 

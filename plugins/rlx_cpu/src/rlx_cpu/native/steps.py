@@ -24,7 +24,7 @@ from rlx_cpu.native.table import PREFIX, NativeTable
 if TYPE_CHECKING:
     from rlx_cpu.native import ir
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "emit_steps", "functions_of", "layouts"]
+__all__ = ["Compiled", "NativeStep", "Packed", "Settings", "compile_steps", "functions_of", "layouts"]
 
 
 @frozen
@@ -54,12 +54,19 @@ class NativeStep:
     status: int | None
 
 
-@define(eq=False)
+@frozen(eq=False)
 class Packed:
-    """Packed parameters, by step and pack; shared by clones, and made anew when parameters are."""
+    """The packed parameters of one binding, by step and pack."""
 
     version: int = -1
-    arrays: dict[tuple[int, int], np.ndarray] = field(factory=dict)
+    arrays: Mapping[tuple[int, int], np.ndarray] = field(factory=dict)
+
+
+@define(eq=False)
+class Packs:
+    """The packed parameters that were made last, shared by clones. Replaced as a whole, so that a run sees one binding's."""
+
+    latest: Packed = field(factory=Packed)
 
 
 @frozen(eq=False)
@@ -71,7 +78,7 @@ class Compiled:
     table_words: int
     workspace: int
     settings: Settings
-    packed: Packed = field(factory=Packed)
+    packed: Packs = field(factory=Packs)
 
     def settle(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""
@@ -85,17 +92,12 @@ class Compiled:
         emitted = self.steps[number].emitted
         return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
 
-    @property
-    def is_cached(self) -> bool:
-        """Whether the code came from the object cache."""
-        return self.code is not None and self.code.is_cached
 
-
-def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
+def place_of(value: Value, lir: Lir) -> Place:
     """Where a value lies, as its kernel sees it."""
     place = placement(value, lir.aliases)
     op = place.root.node.op
-    is_bound = isinstance(op, Constant | Param) and place.root not in donated
+    is_bound = isinstance(op, Constant | Param) and place.root not in lir.donated
     one = isinstance(op, Constant) and op.value.array.size == 1
     literal = op.value.array.tobytes() if isinstance(op, Constant) and one else None
     return Place(value.type, place.strides, is_bound, literal)
@@ -103,12 +105,10 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
-    donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
-    donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
     for number, step in enumerate(lir.steps):
         if step.kernel.startswith(PREFIX) and not step.nested:
-            operands = tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands)
-            yield number, Layout(operands, tuple(place_of(v, lir, donated) for v in step.node.results))
+            operands = tuple(None if v is None else place_of(v, lir) for v in step.node.operands)
+            yield number, Layout(operands, tuple(place_of(v, lir) for v in step.node.results))
 
 
 def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
@@ -130,14 +130,6 @@ def emit_function(module: ir.Module, number: int, function: Function, table: Nat
     emit = table.emitter(function.kernel)
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
     return None if emit is None else emit(module, function.node, function.layout, isa, name)
-
-
-def emit_steps(lir: Lir, table: NativeTable, settings: Settings) -> tuple[ir.Module, dict[int, Emitted]]:
-    """A module with the functions of all native steps, and for each such step (by its number) what it calls."""
-    functions, calls = functions_of(lir)
-    module = new_module("program")
-    emitted = [emit_function(module, n, each, table, settings.isa) for n, each in enumerate(functions)]
-    return module, called(calls, emitted)
 
 
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:

@@ -14,7 +14,7 @@ from rlx_core.ir.dtypes import DType, f16, f32
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import HALF, I16, I32, POINTER, VOID, constant, register_type, width
 from rlx_cpu.native.narrow import narrowed, widened
-from rlx_cpu.native.simd import Simd, index, offset
+from rlx_cpu.native.simd import Simd, index
 
 __all__ = ["Stored"]
 
@@ -95,14 +95,16 @@ class Stored:
     ) -> None:
         """Elements `stride` bytes apart, the first `count` lanes or all of them."""
         value = value if self.is_same else self._narrowed(b, value)
-        for lane in range(self.simd.lanes):
-            element = b.extract_element(value, ir.Constant(I32, lane))
-            there = offset(b, place, lane * stride)
-            if count is None:
-                b.store(element, there, align=self.itemsize)
-                continue
-            with b.if_then(b.icmp_signed("<", index(lane), count)):
-                b.store(element, there, align=self.itemsize)
+        self.simd.store_spread(b, value, place, stride, count, self.itemsize)
+
+    def store_row(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: int
+    ) -> None:
+        """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
+        if stride != self.itemsize:
+            self.store_spread(b, value, place, stride, b.sub(index(size), column))
+            return
+        self.store(b, value, place, self.simd.below(b, column, size) if size % self.simd.lanes else None)
 
     # -------------------------------------------------------------------------------- conversions
 
