@@ -7,6 +7,7 @@ planned. Composed ops are not here: they arrive as their decomposition.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from llvmlite import ir
 
@@ -29,6 +30,9 @@ DTYPES = (bool_, *INTEGERS, *FLOATS)
 
 CODE: dict[type[Op], tuple[tuple[DType, ...], Code]] = {}
 
+REASONS: dict[type[Op], Callable[[Any], str | None]] = {}
+"""Why there is no code for some attributes of an op that has code, as `refusal` says it."""
+
 
 def code(*ops: type[Op], dtypes: tuple[DType, ...] = DTYPES) -> Callable[[Code], Code]:
     """Register the decorated function as the code of `ops`, for operands of `dtypes`."""
@@ -49,9 +53,8 @@ def refusal(op: Op, dtypes: tuple[DType, ...]) -> str | None:
     wrong = sorted({d.name for d in dtypes if d not in row[0]})
     if wrong:
         return f"native code for {op.name.removeprefix('rlx.')} on {' '.join(wrong)}"
-    if isinstance(op, structural.Cast) and op.to not in DTYPES:
-        return f"native code for casts to {op.to}"
-    return None
+    reason = REASONS.get(type(op))
+    return None if reason is None else reason(op)
 
 
 def apply(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
@@ -252,6 +255,9 @@ def as_bool(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 # ------------------------------------------------------------------------------------------- casts
+
+
+REASONS[structural.Cast] = lambda op: None if op.to in DTYPES else f"native code for casts to {op.to}"
 
 
 @code(structural.Cast)
