@@ -29,6 +29,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.samples import draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
+from rlx_core.ops.activation import gelu, tanh
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.cumulative import Cumsum, LinearRecurrence
 from rlx_core.ops.fused_loop import FusedLoop
@@ -63,7 +64,7 @@ def row_of(node: Node) -> table.Kernel | None:
 
 def choices(row: table.Kernel, node: Node) -> list[Choice]:
     """What the planner may let results take over: each alone, then together, then operands that are one value."""
-    results = node.types if row.is_generated else node.types[:1]
+    results = node.types if row.is_each_in_place else node.types[:1]
     types = node.operand_types
 
     def fits(position: int, result: int) -> bool:
@@ -275,22 +276,38 @@ PRODUCTS = [
 """Products around tiles, with K in one block and in several, and with batches."""
 
 
-@pytest.mark.parametrize("name", ["f32", "f64", "f16", "bf16"])
+Steps = tuple[RegionStep, ...]
+
+# Value 0 is the product, 1 and 2 are of its dims: what it is added to, and a gate.
+REGIONS: dict[str, tuple[Steps, tuple[int, ...]]] = {
+    "added": ((RegionStep(add.op(), (1, 0)), RegionStep(multiply.op(), (3, 2))), (1,)),
+    "long": ((RegionStep(gelu.op(), (0,)), RegionStep(multiply.op(), (3, 1)), RegionStep(add.op(), (4, 2))), (2,)),
+    "two results": ((RegionStep(add.op(), (0, 1)), RegionStep(multiply.op(), (3, 2))), (1, 0)),
+    "three results": (
+        (RegionStep(multiply.op(), (0, 1)), RegionStep(tanh.op(), (3,)), RegionStep(add.op(), (4, 2))),
+        (2, 0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["f32", "bf16"])
 @pytest.mark.parametrize("is_bound", [False, True], ids=["fed", "bound"])
 @pytest.mark.parametrize("shapes", PRODUCTS, ids=str)
-def test_a_product_reads_what_it_is_added_to_before_it_is_overwritten(shapes: Any, is_bound: bool, name: str) -> None:
+@pytest.mark.parametrize("kind", REGIONS)
+def test_a_product_reads_what_its_region_reads_before_it_is_overwritten(
+    kind: str, shapes: Any, is_bound: bool, name: str
+) -> None:
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(shape).astype(dtype(name).numpy) for shape in shapes)
-    residual = rng.standard_normal((*a.shape[:-1], b.shape[-1])).astype(a.dtype)
     turned = a.swapaxes(-1, -2).copy().swapaxes(-1, -2)
-    shape = residual.shape
+    shape = (*a.shape[:-1], b.shape[-1])
+    others = [rng.standard_normal(shape).astype(a.dtype) for _ in range(2)]
     whole = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    for number, (left, combine) in enumerate([(a, add), (turned, multiply)]):
-        region = ElementwiseRegion(shape, (RegionStep(combine.op(), (1, 0)),), (whole, whole), (0,))
-        for isa in SETS[number::2]:
-            assert not list(
-                changed_bits(FusedMatMulEpilogue(region), [left, b, residual], isa, (1,) if is_bound else ())
-            )
+    steps, results = REGIONS[kind]
+    op = FusedMatMulEpilogue(ElementwiseRegion(shape, steps, (whole,) * 3, results))
+    number = list(REGIONS).index(kind) + is_bound
+    left = turned if number % 2 else a
+    assert not list(changed_bits(op, [left, b, *others], SETS[number % len(SETS)], (1,) if is_bound else ()))
 
 
 @pytest.mark.parametrize("mode", ["set", "add", "max", "min"])

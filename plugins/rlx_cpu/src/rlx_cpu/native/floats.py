@@ -13,6 +13,7 @@ from rlx_cpu.native.build import I1, I32, constant, declare, integer_like, intri
 
 __all__ = [
     "Pair",
+    "above",
     "absolute",
     "any_lane",
     "bits",
@@ -118,6 +119,14 @@ def rounded(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     shift = constant(x.type, 1.5 * 2.0 ** _format(x)[0])
     shifted = b.fadd(x, shift)
     return b.fsub(shifted, shift), b.sub(bits(b, shifted), bits(b, shift))
+
+
+def above(b: ir.IRBuilder, x: ir.Value, low: float, y: ir.Value) -> ir.Value:
+    """`y` where `x` is at least `low` or NaN, and 0 elsewhere: what would vanish when it is scaled is taken out before.
+
+    A result that is rounded to 0, or to a subnormal number, is made in microcode: a hundred cycles for the whole vector.
+    """
+    return b.select(b.fcmp_ordered("<", x, constant(x.type, low)), constant(y.type, 0.0), y)
 
 
 def scaled_by(b: ir.IRBuilder, x: ir.Value, whole: ir.Value, n: ir.Value) -> ir.Value:

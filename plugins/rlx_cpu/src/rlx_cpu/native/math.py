@@ -15,7 +15,7 @@ from rlx_core.ops import activation
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import constant, intrinsic
 from rlx_cpu.native.coefficients import GELU
-from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by, scaled_up
+from rlx_cpu.native.floats import above, bits, fma, held, polynomial, power_of_two, rounded, scaled_by, scaled_up
 from rlx_cpu.native.functions import vector
 from rlx_cpu.native.idioms import gelu_slope
 from rlx_cpu.native.piece_coefficients import (
@@ -94,7 +94,7 @@ def exponential_times(b: ir.IRBuilder, x: ir.Value, x_lost: ir.Value, y: ir.Valu
 def exponential(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """e^x; 0 below -104 and infinity above 88.73."""
     tail, whole, n = reduced(b, held(b, x, -104.0, 89.0))
-    return scaled_by(b, b.fadd(tail, constant(x.type, 1.0)), whole, n)
+    return scaled_by(b, above(b, x, -104.0, b.fadd(tail, constant(x.type, 1.0))), whole, n)
 
 
 @vector(activation.exp.op)
@@ -104,11 +104,11 @@ def exp(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 @vector(activation.exp2.op)
 def exp2(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    x = held(b, x, -151.0, 129.0)
-    whole, n = rounded(b, x)
-    r = b.fmul(b.fsub(x, whole), constant(x.type, math.log(2)))
+    near = held(b, x, -151.0, 129.0)
+    whole, n = rounded(b, near)
+    r = b.fmul(b.fsub(near, whole), constant(x.type, math.log(2)))
     tail = fma(b, polynomial(b, r, EXP), b.fmul(r, r), r)
-    return scaled_by(b, b.fadd(tail, constant(x.type, 1.0)), whole, n)
+    return scaled_by(b, above(b, x, -151.0, b.fadd(tail, constant(x.type, 1.0))), whole, n)
 
 
 @vector(activation.expm1.op)
