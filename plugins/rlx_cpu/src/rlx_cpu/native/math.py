@@ -36,6 +36,9 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 SHIFT = 1.5 * 2**23
 """Added to a float below 2^22, it leaves the nearest integer in the low bits."""
 
+BIAS, UP = 127, 64
+"""Of exponents in f32; and by how much those of a decaying function are raised, so that none is below the smallest."""
+
 # (e^r - 1 - r)/r² on |r| <= ln2/2: 4.8e-11
 EXP = (0.5, 0.16666667, 0.04166627, 0.008333266, 0.0013946084, 0.00019917829)
 # (ln(1 + f) - f + f²/2)/f³ on sqrt(1/2) - 1 .. sqrt 2 - 1: 7.3e-10
@@ -223,26 +226,35 @@ def decaying(b: ir.IRBuilder, u: ir.Value, scale: float, pieces: Sequence[Sequen
 
 
 def gelu_far(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
-    """u·Φ(-u) = e^(-u²/2)·u·P(q)/(u + 2.5)."""
-    (shape, inverse), decayed = gaussian_tail(b, u)
-    return decayed(b.fmul(shape, b.fmul(inverse, u)))
+    """u·Φ(-u) = e^(-u²/2)·t·P(2t - 1) with t = u/(u + 2.5); what P and its product lost is added at the end."""
+    t = b.fdiv(u, b.fadd(u, constant(u.type, 2.5)))
+    q = fma(b, t, constant(u.type, 2.0), constant(u.type, -1.0))
+    slope = polynomial(b, q, GELU[1:])
+    p = fma(b, slope, q, constant(u.type, GELU[0]))
+    p_lost = fma(b, slope, q, b.fsub(constant(u.type, GELU[0]), p))
+    y = b.fmul(p, t)
+    lost = fma(b, p_lost, t, fma(b, p, t, b.fneg(y)))
+    tail, scaled = gaussian(b, u)
+    return scaled(b.fadd(y, fma(b, y, tail, lost)))
 
 
-def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[tuple[ir.Value, ir.Value], Callable[[ir.Value], ir.Value]]:
-    """((e^(u²/2)·Φ(-u)·(u + 2.5), 1/(u + 2.5)), y ↦ y·e^(-u²/2)) for 0 <= u <= 14.5; what u² lost is added to the exponent."""
-    minus_half = constant(u.type, -0.5)
-    inverse = b.fdiv(constant(u.type, 1.0), b.fadd(u, constant(u.type, 2.5)))
-    q = fma(b, inverse, constant(u.type, -5.0), constant(u.type, 1.0))
-    square = b.fmul(u, u)
-    lost = fma(b, u, u, b.fneg(square))
-    shifted = fma(b, square, constant(u.type, -0.5 * math.log2(math.e)), constant(u.type, SHIFT))
-    whole = b.fsub(shifted, constant(u.type, SHIFT))
-    n = b.sub(bits(b, shifted), bits(b, constant(u.type, SHIFT)))
-    r = fma(b, whole, constant(u.type, -LN2_HIGH), b.fmul(square, minus_half))
-    r = fma(b, whole, constant(u.type, -LN2_LOW), r)
-    r = fma(b, lost, minus_half, r)
-    power = b.fadd(fma(b, polynomial(b, r, EXP), b.fmul(r, r), r), constant(u.type, 1.0))
-    return (polynomial(b, q, GELU), inverse), lambda y: scaled_by(b, b.fmul(y, power), whole, n)
+def gaussian(b: ir.IRBuilder, u: ir.Value) -> tuple[ir.Value, Callable[[ir.Value], ir.Value]]:
+    """(e^r - 1, y ↦ y·2^n) with e^(-u²/2) = 2^n·e^r, for 0 <= u <= 14.5."""
+    shift = constant(u.type, SHIFT + BIAS + UP)
+    shifted = fma(b, b.fmul(u, constant(u.type, -0.5 * math.log2(math.e))), u, shift)
+    whole = b.fsub(shifted, shift)
+    # 2r; the high piece of ln 2 times an integer is exact, so u² is never rounded.
+    twice = fma(b, b.fneg(u), u, b.fmul(whole, constant(u.type, -2 * LN2_HIGH)))
+    twice = fma(b, whole, constant(u.type, -2 * LN2_LOW), twice)
+    halved = (0.5, *(c / 2 ** (k + 2) for k, c in enumerate(EXP)))
+
+    def scaled(y: ir.Value) -> ir.Value:
+        # 2^(n + UP) is a normal number for every n down to -152, so that only the second product rounds what is subnormal.
+        place = bits(b, shifted)
+        power = b.bitcast(b.shl(place, constant(place.type, 23)), u.type)
+        return b.fmul(b.fmul(y, power), constant(u.type, 2.0**-UP))
+
+    return b.fmul(twice, polynomial(b, twice, halved)), scaled
 
 
 @vector(gelu_slope.op)
@@ -253,8 +265,11 @@ def slope_of_gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     if has_pieces(x):
         left = decaying(b, u, SLOPE_SCALE, SLOPE_PIECES)
     else:
-        (shape, inverse), decayed = gaussian_tail(b, u)
-        left = decayed(fma(b, shape, inverse, b.fmul(u, constant(x.type, -1 / math.sqrt(2 * math.pi)))))
+        inverse = b.fdiv(constant(x.type, 1.0), b.fadd(u, constant(x.type, 2.5)))
+        shape = polynomial(b, fma(b, inverse, constant(x.type, -5.0), constant(x.type, 1.0)), GELU)
+        y = fma(b, shape, inverse, b.fmul(u, constant(x.type, -1 / math.sqrt(2 * math.pi))))
+        tail, scaled = gaussian(b, u)
+        left = scaled(fma(b, y, tail, y))
     right = b.fsub(constant(x.type, 1.0), left)
     found = b.select(b.fcmp_ordered("<", x, constant(x.type, 0.0)), left, right)
     # The formula says ±inf·0 there.
