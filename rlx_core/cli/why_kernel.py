@@ -93,8 +93,7 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     )
     is_sample = types is None or (not attrs and bool(attributes))
     tier = device.tier(chosen) if chosen is not None else None
-    is_below = chosen is not None and bool(device.tiers) and tier != device.tiers[0]
-    below = why_not_best(node, chosen.name, device) if chosen is not None and is_below else None
+    below = why_not_best(node, chosen.name, device) if chosen is not None and device.falls_back(tier) else None
     return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample)
 
 

@@ -27,8 +27,9 @@ class Target:
         region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
         epilogues: Op names that may follow a product in one kernel.
         properties: Device properties that change generated code; part of the fingerprint.
-        tiers: Where kernels may run, best first: `("native", "numpy")`; empty if there is but one place, and nothing to tell.
-            A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the last one.
+        tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
+            nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
+            last one, which is what programs fall back to. One between is the best place for the rows that name it.
     """
 
     name: str
@@ -42,7 +43,13 @@ class Target:
 
     def tier(self, kernel: Kernel) -> str | None:
         """Where a kernel runs; `None` for a target that has no tiers."""
-        return (kernel.tier or self.tiers[-1]) if self.tiers else None
+        if not self.tiers:
+            return None
+        return kernel.tier if kernel.tier in self.tiers else self.tiers[-1]
+
+    def falls_back(self, tier: str | None) -> bool:
+        """Whether what runs on a tier does so for want of a better kernel: on the last one of several."""
+        return len(self.tiers) > 1 and tier == self.tiers[-1]
 
 
 @frozen

@@ -179,8 +179,8 @@ class Dispatcher:
         return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
 
     def is_best(self, kernel: Kernel) -> bool:
-        """Whether no kernel runs on a better tier."""
-        return not self.target.tiers or self.target.tier(kernel) == self.target.tiers[0]
+        """Whether it is no fallback."""
+        return not self.target.falls_back(self.target.tier(kernel))
 
     def kernel_for(self, node: Node) -> Kernel | None:
         """The kernel that runs a node; `None` for one that needs none or has none."""

@@ -150,6 +150,7 @@ class KernelTable:
         is_generated: bool = False,
         is_each_in_place: bool = False,
         writes_strides: bool = False,
+        tier: str | None = None,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -169,7 +170,7 @@ class KernelTable:
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
                         accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
-                        is_each_in_place or is_generated, writes_strides,
+                        is_each_in_place or is_generated, writes_strides, tier,
                     )
                 )  # fmt: skip
             return run

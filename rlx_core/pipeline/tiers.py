@@ -1,4 +1,4 @@
-"""Which steps of a plan run on a target's best tier, and why the others do not.
+"""Which steps of a plan run on which tier of a target, and why some fall back to the last.
 
 The reasons are those of the rows of the target's kernel table, asked again about the nodes as they are planned: the passes
 after legalisation may have made other nodes than the dispatch report knows.
@@ -22,7 +22,7 @@ __all__ = ["Fallback", "Tiers", "tiers_of", "why_not_best"]
 
 @frozen
 class Fallback:
-    """Steps of one op that run on a lower tier for one reason."""
+    """Steps of one op that run on the last tier for one reason."""
 
     op: str
     kernel: str
@@ -33,7 +33,7 @@ class Fallback:
 
 @frozen
 class Tiers:
-    """How many steps run where, best tier first, and why some do not run on the best.
+    """How many steps run where, best tier first, and why some fall back to the last.
 
     Attributes:
         counts: Tier → number of steps, for every tier of the target.
@@ -74,13 +74,12 @@ def tiers_of(lir: Lir, target: Target) -> Tiers | None:
     """Where the steps of a plan run; `None` for a target that has no tiers."""
     if not target.tiers:
         return None
-    best = target.tiers[0]
     counts: Counter[str] = Counter()
     reasons: dict[tuple[str, str, str, str], list[int]] = {}
     for number, step in enumerate(lir.steps):
         tier = tier_of_step(step, target)
         counts[tier] += 1
-        if tier != best:
+        if target.falls_back(tier):
             reason = why_step(step, target)
             reasons.setdefault((step.node.op.name, step.kernel, tier, reason), []).append(number)
     fallbacks = [Fallback(*key, tuple(numbers)) for key, numbers in reasons.items()]
@@ -96,7 +95,7 @@ def tier_of_step(step: Step, target: Target) -> str:
 
 
 def why_step(step: Step, target: Target) -> str:
-    """Why a step runs on a lower tier than the best."""
+    """Why a step falls back to the last tier."""
     return "it runs nested graphs" if step.nested else why_not_best(step.node, step.kernel, target)
 
 

@@ -62,6 +62,25 @@ def test_every_step_is_counted_and_every_lower_one_has_its_reason(target) -> Non
     assert sorted(n for f in found.to_json()["fallbacks"] for n in f["steps"]) == [2, 3, 4, 5, 6, 7, 8]
 
 
+def test_a_tier_between_is_counted_and_is_no_fallback(target) -> None:
+    target = evolve(target, tiers=("fast", "library", "slow"))
+    target.kernels.merge([Kernel("library_tanh", tanh.op, run, priority=1, tier="library")])
+    found = tiers_of(plan(target, "f32[8]", "f32[9]"), target)
+
+    assert found is not None
+    assert found.summary == "2 of 6 steps fast, 2 library, 2 slow"
+    assert {f.op for f in found.fallbacks} == {"rlx.exp", "rlx.log"}
+
+
+def test_a_row_of_a_tier_that_the_target_has_not_is_of_the_last(target) -> None:
+    target = evolve(target, tiers=("slow",))
+    found = tiers_of(plan(target, "f32[8]"), target)
+
+    assert found is not None
+    assert found.counts == {"slow": 3}
+    assert found.fallbacks == ()
+
+
 def test_a_slow_kernel_that_comes_first_is_the_reason(target) -> None:
     target.kernels.merge([Kernel("mine", exp.op, run, priority=2)])
     found = tiers_of(plan(target, "f32[8]"), target)

@@ -81,7 +81,7 @@ def kernel_table(is_native: bool) -> KernelTable:
 
 def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The tiers that programs under these options use, best first."""
-    return ("native", "numpy") if is_native(options) else ("numpy",)
+    return ("native", "library", "numpy") if is_native(options) else ("numpy",)
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:

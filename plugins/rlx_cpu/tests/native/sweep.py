@@ -18,12 +18,12 @@ from functools import partial
 
 import numpy as np
 from attrs import frozen
-from ulp import CHUNK, FUNCTIONS, GELU, Meaning, bound, compiled, largest_error
+from ulp import CANCELLING, CHUNK, FUNCTIONS, GELU, MEANINGS, Meaning, bound, compiled, largest_error
 
-SWEPT = {**FUNCTIONS, "gelu": GELU}
-ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "cbrt"})
+SWEPT = {name: function for name, (function, _) in {**FUNCTIONS, "gelu": GELU}.items()}
+ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "erfinv", "cbrt"})
 EVEN = frozenset({"cos", "cosh"})
-MONOTONE = frozenset(FUNCTIONS) - {"sin", "cos", "tan"}
+MONOTONE = frozenset(FUNCTIONS) - {"sin", "cos", "tan", *CANCELLING}
 """Functions that are monotone where the sign of x is one, and no number only before or after some x."""
 
 SIGN = np.uint32(1 << 31)
@@ -43,16 +43,15 @@ class Worst:
 
 def sweep(name: str, isa: str) -> Worst:
     """The largest error over all floats; errors of half an ulp or less are not told apart."""
-    function, meaning = SWEPT[name]
-    fast, began = compiled(function, "f32", isa), time.process_time()
+    fast, began = compiled(SWEPT[name], "f32", isa), time.process_time()
     worst, where = 0.5, 0.0
     for start in range(0, 1 << 31, CHUNK):
         x = np.arange(start, start + CHUNK, dtype=np.uint32).view("f4")
         found, mirrored = fast(x), fast(-x)
         pairs = [(x, found)] if is_mirrored(name, found, mirrored) else [(x, found), (-x, mirrored)]
         for given, got in pairs:
-            if name not in MONOTONE or not is_level(meaning, given, got):
-                worst, at = largest_error(got, meaning, given, worst)
+            if name not in MONOTONE or not is_level(MEANINGS[name], given, got):
+                worst, at = largest_error(name, got, given, worst)
                 where = where if at is None else float(given[at])
         if not (start + CHUNK) % PROGRESS:
             print(f"\r{name:8} {(start + CHUNK) / 2**31:4.0%}  {worst:.3f} ulp", end="", file=sys.stderr, flush=True)

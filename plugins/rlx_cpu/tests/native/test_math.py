@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import special
-from ulp import FUNCTIONS, GELU, HOST, bound, compiled, errors, largest_error, long_erf, long_erfc
+from ulp import CANCELLING, FUNCTIONS, GELU, HOST, bound, compiled, errors, largest_error, long_erf, long_erfc
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as rlx_dtype
@@ -51,9 +51,8 @@ def within(name: str, x: np.ndarray, found: np.ndarray, exact: np.ndarray, limit
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_of_f32_is_within_two_ulp(name: str, isa: str) -> None:
-    function, meaning = FUNCTIONS[name]
     x = singles(COUNT if isa == ISAS[0] else 40_000 if isa == "sse2" else 400_000)
-    worst, where = largest_error(compiled(function, "f32", isa)(x), meaning, x)
+    worst, where = largest_error(name, compiled(FUNCTIONS[name][0], "f32", isa)(x), x)
     assert worst <= bound(name, isa), f"{name}({x[where or 0]!r}) is off by {worst:.2f} ulp"
 
 
@@ -77,7 +76,7 @@ def test_a_function_of_every_narrow_float_is_rounded_once(name: str, dtype: str)
 
 HAS_LONG_DOUBLES = np.finfo(np.longdouble).nmant > 60
 LONG = {
-    **{n: m for n, (_, m) in FUNCTIONS.items() if n not in ("erf", "erfc")},
+    **{n: m for n, (_, m) in FUNCTIONS.items() if n not in ("erf", "erfc", "erfinv", *CANCELLING)},
 }
 
 
@@ -148,7 +147,7 @@ def test_a_function_of_two_variables_is_within_two_ulp(name: str, dtype: str, is
 def test_gelu_as_one_function_is_right_to_the_last_digits_far_into_its_left_tail(isa: str) -> None:
     # The formula in f32 loses x² ulp there.
     x = np.concatenate([np.array(EDGES, "f4"), np.linspace(-15, 15, 1_000_001).astype("f4"), singles(400_000)])
-    worst, where = largest_error(compiled(GELU[0], "f32", isa)(x), GELU[1], x)
+    worst, where = largest_error("gelu", compiled(GELU[0], "f32", isa)(x), x)
     assert worst <= bound("gelu", isa), f"gelu({x[where or 0]!r}) is off by {worst:.2f} ulp"
 
 

@@ -1,4 +1,7 @@
-"""Products through BLAS, straight into the planned buffer. Transposed operands are passed as they lie."""
+"""Products through BLAS and systems of equations through LAPACK: library calls, straight into the planned buffer.
+
+Transposed operands are passed as they lie.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import numpy as np
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
+from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.kernels.table import BLAS, kernels
+from rlx_cpu.kernels.table import BLAS, LIBRARY, kernels
 
 
 @condition("a result of the operands' dtype")
@@ -17,10 +21,16 @@ def keeps_dtype(node: Node) -> bool:
     return all(v.dtype is node.type.dtype for v in node.present())
 
 
-@kernels.register(MatMul, dtypes=BLAS, when=keeps_dtype, accepts_strides=True)
+@kernels.register(MatMul, dtypes=BLAS, when=keeps_dtype, accepts_strides=True, tier=LIBRARY)
 def matmul(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """BLAS on the last two axes, NumPy's loop over the others."""
     product(a, b, out)
+
+
+@kernels.register(DenseSolve, BatchedDenseSolve, dtypes=BLAS, accepts_strides=True, tier=LIBRARY, name="lapack_solve")
+def solve(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
+    """LAPACK's LU with pivoting, slice by slice."""
+    np.copyto(out, op.reference(a, b))
 
 
 def product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:

@@ -8,13 +8,16 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.pipeline.kernels import Condition, KernelTable, condition
 
-__all__ = ["BLAS", "FLOAT", "has_reference", "has_ufunc", "kernels", "last_axis"]
+__all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis"]
 
 kernels = KernelTable("cpu", plugin="cpu")
 
 FLOAT = "f32 f64"
 BLAS = "f32 f64 c64 c128"
-"""The dtypes that OpenBLAS multiplies."""
+"""The dtypes that OpenBLAS multiplies, and whose systems it solves."""
+
+LIBRARY = "library"
+"""The tier of rows that call a library because that is the best kernel there is."""
 
 WHOLE = "bool i8 i16 i32 i64 u8 u16 u32 u64"
 NATIVE = f"{WHOLE} {FLOAT} c64 c128"
