@@ -6,10 +6,12 @@ value, is `config_reading.py`; what the named passes and plugins come to for a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import attrs
 from attrs import Factory, field, frozen
 from attrs.validators import ge, in_
 
@@ -31,6 +33,8 @@ __all__ = [
 
 STAGES = ("forward", "hir", "mir", "lir")
 
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
 Entry = str | Mapping[str, Mapping[str, Any]]
 """One line of a pipeline: a name, or one name with a table of options."""
 
@@ -44,6 +48,27 @@ def freeze(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return tuple(map(freeze, value))
     return value
+
+
+_PLAIN: Mapping[Any, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "tuple[Entry, ...]": lambda value: (
+        isinstance(value, list | tuple) and all(isinstance(v, str | Mapping) for v in value)
+    ),
+}
+
+
+def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
+    """The record that a table of plain values says, or `None`: then `config_structure`, which takes long to import, says what it
+    is or what is wrong with it."""
+    given = {key.replace("-", "_"): value for key, value in table.items()}
+    kinds = {a.name: _PLAIN.get(a.type) for a in attrs.fields(cls)}
+    if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in given.items()):
+        with suppress(TypeError, ValueError):
+            return cls(**given)
+    return None
 
 
 def power_of_two(record: object, attribute: Any, value: int | None) -> None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from attrs import evolve, frozen
@@ -25,14 +25,16 @@ from rlx_core.passes.order import check_order
 from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
 from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, split_entry
-from rlx_core.pipeline.config_structure import structure
+from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, plainly, split_entry
 from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
 from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
 __all__ = ["Plan", "PlannedPass", "forward_passes", "plan_hash", "resolve_plan"]
+
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 @frozen(eq=False)
@@ -277,7 +279,7 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
         )
     spec = registry.require("pipelines", full)
     owner = str(registry.owner("pipelines", full))
-    return name, structure(dict(spec.config), PipelineConfig, f"pipeline {full}", owner), owner
+    return name, structured(spec.config, PipelineConfig, f"pipeline {full}", owner), owner
 
 
 def plan_pass(
@@ -302,10 +304,20 @@ def plan_pass(
     expect_stage(record, full, stage, where, source)
     general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
     options = {**general, **own_options}
-    made = structure(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
+    made = structured(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
     owner = registry.owner(kind, full)
     plugin = f"{owner.distribution} {owner.version}"
     return PlannedPass(stage, made, f"{where} of {source}", plugin, registry.digest(kind, full))
+
+
+def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
+    """The record that a table says; see `config_structure.structure`."""
+    made = plainly(table, cls)
+    if made is not None:
+        return made
+    from rlx_core.pipeline.config_structure import structure
+
+    return structure(dict(table), cls, what, source)
 
 
 def kind_of(registry: Registry, full: str, where: str, source: str) -> str:

@@ -64,6 +64,31 @@ def test_a_wrong_declared_type_is_found():
     )
 
 
+def test_an_op_that_was_right_once_is_looked_at_again_on_other_types_only():
+    """Passes copy ops from graph to graph; what is known of one holds for the types it was found right on, at its stage."""
+    asked = []
+
+    @define_op(domain="acme")
+    class Watched(Op):
+        def infer(self, x):
+            asked.append(x)
+            return x
+
+    def graph(op, type, declared=None):
+        b = Builder()
+        x = b.input("x", spec(type))
+        return b.finish(b.emit(op, (x,), types=(spec(declared or type),)))
+
+    op = Watched()
+    assert messages(graph(op, "f32[2]")) == messages(graph(op, "f32[2]")) == []
+    assert asked == [spec("f32[2]")]
+    assert messages(graph(op, "f32[3]")) == []
+    assert asked == [spec("f32[2]"), spec("f32[3]")]
+    for _ in range(2):
+        assert "declared type is f32[4], the inferred one f32[2]" in only(graph(op, "f32[2]", "f32[4]"))
+    assert len(asked) == 4, "what is wrong is never taken as known"
+
+
 def test_rank_zero_and_one_element_are_different_types(ops):
     graph = parse_graph(
         "graph g { input %x : f32[2]\n %1 = sum(%x, axes=(0,), keep_dim=False) : f32[1]\n return %1 }", ops

@@ -60,6 +60,19 @@ def test_a_fixed_point_is_reached_through_several_rounds():
     assert apply_rules(result.graph, toy).graph is result.graph
 
 
+def test_a_graph_in_which_nothing_fires_is_the_very_same_and_its_near_misses_are_told():
+    plain = program(lambda x: exp(-x), X)
+    done = apply_rules(plain, toy)
+    assert done.graph is plain
+    assert done.values == {v: v for n in plain.nodes for v in n.results}
+    assert not done.misses
+
+    kept = program(lambda x, y: (shared := log(x), exp(shared) * y + shared)[1])
+    done = apply_rules(kept, toy)
+    assert done.graph is kept
+    assert [(miss.rule, "uses" in miss.reason) for miss in done.misses] == [("toy/fuse", True)]
+
+
 def test_commutative_operands_match_in_either_order():
     assert ops(run(lambda x, y: exp(log(x)) * y).graph) == ["add", "tanh"]
     assert ops(run(lambda x, y: y * exp(log(x))).graph) == ["add", "tanh"]

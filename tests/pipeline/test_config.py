@@ -62,8 +62,26 @@ def test_pyproject_is_read_where_it_has_a_section(written, tmp_path):
     assert load_config(start=tmp_path / "deep", environ={}).target == "cuda"
 
 
-def test_a_pyproject_without_the_section_is_passed_by(written, tmp_path):
-    written("[tool.other]\n", "pyproject.toml")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[tool]\nrlx = { target = "cuda" }',
+        'tool.rlx.target = "cuda"',
+        'tool = { rlx = { target = "cuda" } }',
+        '[ "tool" . rlx ]\ntarget = "cuda"',
+        "[other]\nx = 1\n\n  [tool.'rlx']\n  target = 'cuda'",
+        '[tool.rlx.cache]\ndisk = false\n[tool.rlx]\ntarget = "cuda"',
+    ],
+)
+def test_the_section_is_found_however_it_is_written(written, tmp_path, text):
+    path = written(text, "pyproject.toml")
+    assert find_config(tmp_path) == path
+    assert load_config(path, environ={}).target == "cuda"
+
+
+@pytest.mark.parametrize("text", ["[tool.other]\n", "[tool]\nother = 1\n", '[project]\nname = "tool.rlx"\n'])
+def test_a_pyproject_without_the_section_is_passed_by(written, tmp_path, text):
+    written(text, "pyproject.toml")
     assert find_config(tmp_path) != tmp_path / "pyproject.toml"
 
 

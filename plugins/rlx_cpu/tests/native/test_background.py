@@ -1,0 +1,119 @@
+"""Jobs in the background: their order, what they raise, forks, and LLVM in several threads at once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pytest
+from callers import finished, forked, forks, side_by_side
+
+from rlx_cpu.native import background, codegen
+from rlx_cpu.native.background import later, share_out, yielding
+from rlx_cpu.native.build import DOUBLE, FLOAT, constant
+from rlx_cpu.native.ir import Function, FunctionType, IRBuilder, VectorType
+from rlx_cpu.native.isa import host_isa
+from rlx_cpu.native.math import polynomial
+
+
+def test_jobs_begin_in_order_and_may_wait_for_earlier_ones() -> None:
+    """So that linking, which waits for all code, can be asked for before any is there."""
+    begun: list[int] = []
+
+    def job(number: int, *waits: background.Later[int]) -> int:
+        begun.append(number)
+        time.sleep(0.001)
+        return number + sum(each.result() for each in waits)
+
+    made: list[background.Later[int]] = []
+    expected: list[int] = []
+    for number in range(20):
+        waits = tuple(made[-3:])
+        made.append(later(lambda n=number, w=waits: job(n, *w)))
+        expected.append(number + sum(expected[-3:]))
+
+    assert [each.result() for each in made] == expected
+    assert sorted(begun) == list(range(20))
+    assert all(begun.index(n) - n < background.MOST_THREADS for n in range(20))
+
+
+def test_what_a_job_raises_is_raised_by_whoever_asks() -> None:
+    def fail() -> None:
+        raise RuntimeError("no code")
+
+    failed, fine = later(fail), later(lambda: 7)
+
+    assert fine.result() == 7
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no code"):
+            failed.result()
+
+
+def test_threads_end_when_nothing_is_left() -> None:
+    later(lambda: None).result()
+    background._drain()
+
+    assert not [each for each in threading.enumerate() if each.name.startswith("rlx-llvm")]
+
+
+@forks
+def test_a_fork_waits_for_what_was_begun() -> None:
+    """In the child there is nobody who would finish it, nor give back the locks that were held."""
+    slow = later(lambda: time.sleep(0.05) or 7)
+    child = forked(lambda: slow._done.is_set() and slow.result() == 7 and later(lambda: 8).result() == 8)
+
+    assert finished(child) == 0
+
+
+def test_work_is_shared_out_whole_and_its_first_error_is_raised() -> None:
+    done: list[int] = []
+    share_out(done.append, range(100), 4)
+    assert sorted(done) == list(range(100))
+
+    def fail(number: int) -> None:
+        if number == 3:
+            raise KeyError(number)
+
+    for threads in (1, 4):
+        with pytest.raises(KeyError, match="3"):
+            share_out(fail, range(100), threads)
+
+
+def test_the_interval_of_the_interpreter_is_what_it_was_once_all_are_done() -> None:
+    before = sys.getswitchinterval()
+    with yielding(), yielding():
+        assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() == before
+
+
+def kernel(degree: int, lanes: int) -> str:
+    """A polynomial on a vector, which is different for each degree and each number of lanes."""
+    module = codegen.new_module("test")
+    type = VectorType(FLOAT if degree % 2 else DOUBLE, lanes)
+    function = Function(module, FunctionType(type, [type]), "f")
+    b = IRBuilder(function.append_basic_block("entry"))
+    (x,) = function.args
+    b.ret(b.fdiv(polynomial(b, x, [1 / (n + 1) for n in range(degree)]), b.fadd(x, constant(type, 2.0))))
+    return str(module)
+
+
+def test_code_made_in_several_threads_at_once_is_that_made_one_after_the_other() -> None:
+    isa = host_isa()
+    assert isa is not None
+    texts = [kernel(degree, lanes) for degree in range(1, 24) for lanes in (2, 8)]
+    alone = [codegen.generate(text, isa) for text in texts]
+    together = side_by_side(*(lambda: [codegen.generate(text, isa) for text in texts] for _ in range(4)))
+
+    assert len(set(alone)) == len(alone)
+    assert together == [alone] * 4
+
+
+def test_a_text_that_is_no_module_is_refused_and_harms_no_other() -> None:
+    isa = host_isa()
+    assert isa is not None
+    good = codegen.generate(kernel(5, 4), isa)
+    for wrong in ("define void @f() {", kernel(5, 4).replace("fdiv", "fdivide")):
+        with pytest.raises(RuntimeError, match="parsing error"):
+            codegen.generate(wrong, isa)
+        assert codegen.generate(kernel(5, 4), isa) == good
