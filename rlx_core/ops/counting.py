@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -18,7 +18,7 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes, normalize_axis
 from rlx_core.ops.reduction import reduction_samples
 from rlx_core.ops.sorting import ORDERED, expect_index_dtype
-from rlx_core.ops.structural import Reduction, cast, sum_axes
+from rlx_core.ops.structural import Reduction, axis_batch, cast, sum_axes
 
 
 class Count(Reduction):
@@ -102,8 +102,7 @@ class ArgExtreme(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Zero:
         return ZERO
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return x.size

@@ -26,7 +26,7 @@ from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.selection import stop_gradient, where
-from rlx_core.ops.structural import all_batched, rounded, widened
+from rlx_core.ops.structural import all_batched, as_dtype, axis_batch, linear_jvp, widened
 
 _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -52,8 +52,7 @@ class Cumulative(Op):
         expect_dtype("x", x, self.accepts)
         return x
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return x.size
@@ -100,8 +99,7 @@ class Cumsum(Cumulative):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (evolve(self, reverse=not self.reverse)(g),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
 
 cumsum = op_function(Cumsum)
@@ -300,7 +298,7 @@ class CumLogSumExp(Cumulative):
         decay = where(before == -float("inf"), 0, exp(where(before == -float("inf"), 0, before) - safe))
         total = LinearRecurrence(axis, self.reverse)(decay, exp(wide - safe))
         y = log_or_minus_infinity(total) + safe
-        return rounded(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
+        return as_dtype(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
 
 
 cum_log_sum_exp = op_function(CumLogSumExp)

@@ -27,7 +27,16 @@ from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_ze
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, as_axes, as_shape, expand, reshape, sum_axes
+from rlx_core.ops.structural import (
+    all_batched,
+    as_axes,
+    as_shape,
+    axis_batch,
+    expand,
+    linear_jvp,
+    reshape,
+    sum_axes,
+)
 
 
 class Movement(Op):
@@ -35,8 +44,7 @@ class Movement(Op):
 
     category: ClassVar = "movement"
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
 
 @define_op
@@ -81,8 +89,7 @@ class Narrow(Movement):
         after = x.shape[axis] - self.start - self.length * self.step + (self.step - 1)
         return (pad_axis(g, axis, self.start, after, self.step - 1),)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         axis = normalize_axis(self.axis, x.rank)

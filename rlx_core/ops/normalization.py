@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import evolve, field
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -18,7 +18,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_rank, normalize_axes
-from rlx_core.ops.linalg import as_dtype, reshaped
+from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
     group_norm_backward_beta,
@@ -36,13 +36,14 @@ from rlx_core.ops.statistics import (
     affine,
     affine_prepare,
     as_axes,
-    batch_norm_like,
+    batched_norm,
     dims_at,
     expect_affine,
     operands_of,
     standardize,
     wide,
 )
+from rlx_core.ops.structural import as_dtype
 from rlx_core.ops.validators import number, whole
 
 
@@ -54,8 +55,41 @@ def affine_cotangents(
     return tuple(ZERO if v is None or d is None else as_dtype(d, v.dtype) for v, d in found)
 
 
+class Norm(Op):
+    """What norms share: data whose dtype the result has, and an affine part in another if need be."""
+
+    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
+        return affine_prepare(x, gamma, beta)
+
+
+@frozen(slots=False)
+class RowNorm(Norm):
+    """A norm over `axes`; gamma and beta have their dims."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
+        return x
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
+        return batched_norm(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
+
+
+class ChannelNorm(Norm):
+    """A norm of the channels, axis 1; gamma and beta have one number a channel, and a batch is more examples."""
+
+    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
+        def folded(data: Value, *affine_operands: Value | None) -> Value:
+            examples = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
+            return reshaped(self(examples, *affine_operands), data.shape)
+
+        return batched_norm(folded, (1,), size, x, is_batched)
+
+
 @define_op
-class LayerNorm(Op):
+class LayerNorm(RowNorm):
     """Normalise `axes` to zero mean and unit variance, then scale and shift.
 
     `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
@@ -71,15 +105,7 @@ class LayerNorm(Op):
         Ba, Kiros, Hinton 2016, "Layer Normalization", arXiv:1607.06450, section 3.
     """
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = field(default=1e-5, validator=number(0))
-
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
-        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
-        return x
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -92,10 +118,6 @@ class LayerNorm(Op):
         dgamma = None if gamma is None else layer_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
         dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 8 * x.size
@@ -120,7 +142,7 @@ layer_norm = op_function(LayerNorm)
 
 
 @define_op
-class RmsNorm(Op):
+class RmsNorm(RowNorm):
     """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
 
     Shapes:
@@ -134,15 +156,7 @@ class RmsNorm(Op):
         Zhang, Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4.
     """
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = field(default=1e-6, validator=number(0))
-
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
-        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
-        return x
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -155,10 +169,6 @@ class RmsNorm(Op):
         dgamma = None if gamma is None else rms_norm_backward_gamma(x, g, axes=self.axes, eps=self.eps)
         dbeta = None if beta is None else rms_norm_backward_beta(g, axes=self.axes)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 5 * x.size
@@ -181,7 +191,7 @@ rms_norm = op_function(RmsNorm)
 
 
 @define_op
-class GroupNorm(Op):
+class GroupNorm(ChannelNorm):
     """Normalise each group of channels over the channels of the group and all spatial axes; scale and shift per channel.
 
     Shapes:
@@ -198,9 +208,6 @@ class GroupNorm(Op):
     groups: int = field(validator=whole(1))
     eps: float = field(default=1e-5, validator=number(0))
 
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
     def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
         group_shape(x, self.groups)
         expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
@@ -216,13 +223,6 @@ class GroupNorm(Op):
         dgamma = None if gamma is None else group_norm_backward_gamma(x, g, groups=self.groups, eps=self.eps)
         dbeta = None if beta is None else group_norm_backward_beta(g)
         return affine_cotangents(operands, dx, dgamma, dbeta)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        def folded(data: Value, *affine_operands: Value | None) -> Value:
-            rows = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
-            return reshaped(self(rows, *affine_operands), data.shape)
-
-        return batch_norm_like(folded, (1,), size, x, is_batched)
 
     def cost(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> Dim:
         return 8 * x.size
@@ -242,7 +242,7 @@ group_norm = op_function(GroupNorm)
 
 
 @define_op
-class LayerNorm2d(Op):
+class LayerNorm2d(ChannelNorm):
     """Normalise the channels at each place of an image: `LayerNorm` over axis 1 of `[n, c, h, w]`.
 
     Shapes:
@@ -251,9 +251,6 @@ class LayerNorm2d(Op):
 
     eps: float = field(default=1e-6, validator=number(0))
 
-    def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
-        return affine_prepare(x, gamma, beta)
-
     def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
         expect_rank("x", x, 4, 4)
         expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
@@ -261,13 +258,6 @@ class LayerNorm2d(Op):
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         return layer_norm(x, gamma, beta, axes=(1,), eps=self.eps)
-
-    def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
-        def folded(data: Value, *affine_operands: Value | None) -> Value:
-            images = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
-            return reshaped(self(images, *affine_operands), data.shape)
-
-        return batch_norm_like(folded, (1,), size, x, is_batched)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from attrs import field
+from attrs import field, frozen
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -20,7 +20,7 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_rank, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
-from rlx_core.ops.linalg import as_dtype, reshaped
+from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.statistics import (
     affine_prepare,
     along,
@@ -32,6 +32,7 @@ from rlx_core.ops.statistics import (
     sum_to_axes,
     wide,
 )
+from rlx_core.ops.structural import as_dtype
 
 
 def group_shape(x: TensorType, groups: int) -> Shape:
@@ -62,15 +63,33 @@ class InputGradient(Op):
         return x
 
 
-@define_op
-class LayerNormBackwardInput(InputGradient):
-    """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
+@frozen(slots=False)
+class RowsGradient(InputGradient):
+    """The cotangent of the data of a norm over `axes`."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-    eps: float = 1e-5
 
     def affine_shape(self, x: TensorType) -> Shape:
         return dims_at(x, self.axes)
+
+
+@frozen(slots=False)
+class ScaleGradient(Op):
+    """The cotangent of the gamma of a norm over `axes`: its dims, held wide."""
+
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+
+    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
+        expect_affine(x, ())
+        expect_shape("dy", dy, x.shape)
+        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
+
+
+@define_op
+class LayerNormBackwardInput(RowsGradient):
+    """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
+
+    eps: float = 1e-5
 
     def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -90,16 +109,10 @@ layer_norm_backward_input = op_function(LayerNormBackwardInput)
 
 
 @define_op
-class LayerNormBackwardGamma(Op):
+class LayerNormBackwardGamma(ScaleGradient):
     """The cotangent of gamma in `LayerNorm`: `Σ dy·x̂` over all other axes."""
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-5
-
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
 
     def decompose(self, x: Value, dy: Value) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -123,14 +136,10 @@ def inverse_rms(x: Value, axes: tuple[int, ...], eps: float) -> Value:
 
 
 @define_op
-class RmsNormBackwardInput(InputGradient):
+class RmsNormBackwardInput(RowsGradient):
     """The cotangent of x in `RmsNorm`: `r·γ·dy - r³·x·<x·γ·dy>`."""
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -151,16 +160,10 @@ rms_norm_backward_input = op_function(RmsNormBackwardInput)
 
 
 @define_op
-class RmsNormBackwardGamma(Op):
+class RmsNormBackwardGamma(ScaleGradient):
     """The cotangent of gamma in `RmsNorm`: `Σ dy·x·r` over all other axes."""
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
-
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
 
     def decompose(self, x: Value, dy: Value) -> Value:
         axes = normalize_axes(self.axes, x.ndim)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from attrs import evolve, field
+from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
@@ -21,11 +21,10 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axis
 from rlx_core.ops.activation import exp, log
-from rlx_core.ops.linalg import as_dtype
 from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.selection import where
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import sum_axes
+from rlx_core.ops.structural import as_dtype, axis_batch, sum_axes
 from rlx_core.ops.validators import one_of
 
 EmptyRow = Literal["nan", "zero"]
@@ -84,8 +83,7 @@ class Softmax(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else self._project(t[0], y)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return 5 * x.size
@@ -154,8 +152,7 @@ class LogSoftmax(Op):
         axis = normalize_axis(self.axis, y.ndim)
         return as_dtype(wide(t[0]) - row_sum(exp(wide(y)) * wide(t[0]), axis), x.dtype)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return 6 * x.size

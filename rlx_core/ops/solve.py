@@ -81,20 +81,11 @@ def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callab
     return make
 
 
-@define_op
-class DenseSolve(Op):
-    """The solution of one linear system by LU with pivoting, `x = a⁻¹ b`. NaN where `a` is singular.
-
-    Shapes:
-        a: [n, n]    b: [n] or [n, k]    ->    x: the dims of b
-    """
+class Solving(Op):
+    """What the two solves share: everything but how many matrices there are."""
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        expect_rank("a", a, 2, 2)
-        return infer_solve(a, b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return solve_arrays(a, b)
@@ -105,6 +96,22 @@ class DenseSolve(Op):
     def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
         return solve_jvp(self, t, a, y)
 
+    def cost(self, a: TensorType, b: TensorType) -> Dim:
+        return a.size * a.shape[-1] + 2 * a.shape[-1] * b.size
+
+
+@define_op
+class DenseSolve(Solving):
+    """The solution of one linear system by LU with pivoting, `x = a⁻¹ b`. NaN where `a` is singular.
+
+    Shapes:
+        a: [n, n]    b: [n] or [n, k]    ->    x: the dims of b
+    """
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        expect_rank("a", a, 2, 2)
+        return infer_solve(a, b)
+
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         a, b = x
         if is_batched[0]:
@@ -113,9 +120,6 @@ class DenseSolve(Op):
         columns = transpose(b, (1, 0, *range(2, b.ndim)))
         solved = self(a, reshape(columns, (b.shape[1], -1)))
         return transpose(reshape(solved, columns.shape), (1, 0, *range(2, b.ndim)))
-
-    def cost(self, a: TensorType, b: TensorType) -> Dim:
-        return a.size * a.shape[-1] + 2 * a.shape[-1] * b.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -134,34 +138,19 @@ dense_solve = op_function(DenseSolve)
 
 
 @define_op
-class BatchedDenseSolve(Op):
+class BatchedDenseSolve(Solving):
     """The solutions of a stack of linear systems. NaN in every slice whose matrix is singular.
 
     Shapes:
         a: [..., n, n]    b: [..., n] or [..., n, k]    ->    x: the dims of b
     """
 
-    def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
-        return promoted(a, b)
-
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         expect_rank("a", a, 2)
         return infer_solve(a, b)
 
-    def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return solve_arrays(a, b)
-
-    def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
-        return solve_vjp(self, g, a, y)
-
-    def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
-        return solve_jvp(self, t, a, y)
-
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return self(*(v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
-
-    def cost(self, a: TensorType, b: TensorType) -> Dim:
-        return a.size * a.shape[-1] + 2 * a.shape[-1] * b.size
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from attrs import evolve
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -23,7 +22,7 @@ from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_a
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
-from rlx_core.ops.structural import all_batched, reshape
+from rlx_core.ops.structural import all_batched, axis_batch, reshape
 
 ORDERED = (bool_, *INTEGERS, *FLOATS)
 
@@ -96,8 +95,7 @@ class Sort(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
         return _forth(t[0], x, y[1], self.axis), ZERO
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -198,8 +196,7 @@ class TopK(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
         return _forth(t[0], x, y[1], self.axis), ZERO
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-        return evolve(self, axis=normalize_axis(self.axis, x[0].ndim - 1) + 1)(x[0])
+    batch = axis_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

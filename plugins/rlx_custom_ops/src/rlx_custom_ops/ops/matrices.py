@@ -24,6 +24,7 @@ from rlx_core.ops import (
     expand_dims,
     expect_dtype,
     expect_rank,
+    expect_shape,
     matrix_transpose,
     permute_dims,
     real,
@@ -65,6 +66,19 @@ def expect_square(name: str, x: TensorType) -> None:
     expect_matrix(name, x)
     if not same_dim(x.shape[-1], x.shape[-2]):
         raise ShapeError(f"{name} must be square, not {x}")
+
+
+def infer_system(a: TensorType, b: TensorType) -> TensorType:
+    """The type of the solutions of `a x = b`: a: [..., n, n] and b: [..., n, k], of one dtype, give [..., n, k].
+
+    Raises:
+        ShapeError, DtypeError: They are no such systems.
+    """
+    expect_square("a", a)
+    expect_matrix("b", b)
+    expect_dtype("b", b, (a.dtype,))
+    expect_shape("b", b, (*a.shape[:-1], b.shape[-1]))
+    return b
 
 
 def least_dim(x: TensorType) -> Dim:

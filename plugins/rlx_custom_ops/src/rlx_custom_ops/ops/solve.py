@@ -19,8 +19,6 @@ from rlx_core.ops import (
     Zero,
     broadcast_to,
     define_op,
-    expect_dtype,
-    expect_shape,
     eye,
     matmul,
     op_function,
@@ -30,9 +28,9 @@ from rlx_custom_ops.errors import singular
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     batched_solve,
-    expect_matrix,
     expect_square,
     free_leading_axes,
+    infer_system,
     of_systems,
     stack,
 )
@@ -59,11 +57,7 @@ class Solve(Op):
         return promoted(a, b)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        expect_square("a", a)
-        expect_matrix("b", b)
-        expect_dtype("b", b, (a.dtype,))
-        expect_shape("b", b, (*a.shape[:-1], b.shape[-1]))
-        return b
+        return infer_system(a, b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         x = np.empty_like(b)

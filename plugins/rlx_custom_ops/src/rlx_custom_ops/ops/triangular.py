@@ -20,8 +20,6 @@ from rlx_core.ops import (
     Zero,
     conjugate,
     define_op,
-    expect_dtype,
-    expect_shape,
     field,
     matmul,
     matrix_transpose,
@@ -33,8 +31,7 @@ from rlx_custom_ops.errors import zero_on_diagonal
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     batched_solve,
-    expect_matrix,
-    expect_square,
+    infer_system,
     of_systems,
     stack,
 )
@@ -72,11 +69,7 @@ class TriangularSolve(Op):
         return promoted(a, b)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        expect_square("a", a)
-        expect_matrix("b", b)
-        expect_dtype("b", b, (a.dtype,))
-        expect_shape("b", b, (*a.shape[:-1], b.shape[-1]))
-        return b
+        return infer_system(a, b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         self.check_diagonal(a)
