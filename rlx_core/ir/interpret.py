@@ -137,7 +137,7 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
                 f"{op.name}: it has neither a reference nor a decomposition, so it has no meaning yet",
                 hint=f"write `def decompose(self, ...)` or `def reference(self, ...)` in class {type(op).__name__}",
             )
-        body = decomposition(op, [None if v is None else v.type for v in node.operands])
+        body = decomposition(op, node.operand_types)
         present = dict(zip(body.input_types, (a for a in operands if a is not None), strict=True))
         return _run(body, present)
     wide_enough = [None if a is None else widened(a) for a in operands]

@@ -23,6 +23,7 @@ __all__ = [
     "expect_dtype",
     "expect_rank",
     "expect_shape",
+    "listed",
     "normalize_axes",
     "normalize_axis",
     "same_dim",
@@ -133,6 +134,11 @@ def spec(text: str | TensorType) -> TensorType:
     name, dims = match.groups()
     sizes = [parse_dim(d) for d in dims.split(",")] if dims.strip() else []
     return TensorType(dtype(name), sizes)
+
+
+def listed(types: Iterable[object]) -> str:
+    """Types side by side, as messages say them: `f32[4], i64[]`."""
+    return ", ".join(map(str, types))
 
 
 # ------------------------------------------------------------------- what inference rules check with

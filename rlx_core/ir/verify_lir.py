@@ -15,7 +15,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, leaf_name, nested_graphs
 from rlx_core.ir.lir import Entry, Lir, Slot, Step
 from rlx_core.ir.strides import extent
-from rlx_core.ir.verify import Fault, Stage, raise_faults, verify
+from rlx_core.ir.verify import Fault, Stage, fault_at, raise_faults, verify
 
 __all__ = ["check_lir", "verify_lir"]
 
@@ -41,10 +41,6 @@ def verify_lir(lir: Lir) -> list[Fault]:
     if not lir.is_planned:
         return faults + list(_template(lir))
     return [*faults, *_aliases(lir), *_slots(lir)] or list(_Story(lir).faults())
-
-
-def _at(node: Node, message: str) -> Fault:
-    return Fault(f"{node.label} = {node.op.name}", message, node.origin.source)
 
 
 # -------------------------------------------------------------------------------------------- manifest
@@ -80,11 +76,11 @@ def _members(lir: Lir) -> Iterator[Fault]:
     nodes = {id(n) for n in lir.graph.nodes}
     for step in lir.steps:
         if id(step.node) not in nodes:
-            yield _at(step.node, "it is scheduled and belongs to another graph")
+            yield fault_at(step.node, "it is scheduled and belongs to another graph")
     donors = [d.donor for d in lir.deliveries if d.donor is not None]
     for value in (*lir.slots, *lir.aliases, *(a.root for a in lir.aliases.values()), *donors):
         if id(value.node) not in nodes:
-            yield _at(value.node, "it has bytes in the plan and belongs to another graph")
+            yield fault_at(value.node, "it has bytes in the plan and belongs to another graph")
 
 
 # -------------------------------------------------------------------------------------------- schedule
@@ -111,29 +107,29 @@ def _schedule(lir: Lir) -> Iterator[Fault]:
     places: dict[int, int] = {}
     for place, step in enumerate(lir.steps):
         if step.node.is_leaf:
-            yield _at(step.node, "a leaf is scheduled, and there is nothing to run")
+            yield fault_at(step.node, "a leaf is scheduled, and there is nothing to run")
         if id(step.node) in places:
-            yield _at(step.node, f"it is scheduled twice, as step {places[id(step.node)]} and {place}")
+            yield fault_at(step.node, f"it is scheduled twice, as step {places[id(step.node)]} and {place}")
         places.setdefault(id(step.node), place)
         yield from _in_place(step)
     for node in _needed(lir.graph):
         if id(node) not in places and not (lir.is_planned and _is_view(node, lir)):
-            yield _at(node, "it is needed, is no view, and is not scheduled")
+            yield fault_at(node, "it is needed, is no view, and is not scheduled")
     ready: dict[int, int] = {}  # node → the last step that its results wait for
     for node in lir.graph.nodes:
         waits = max((ready[id(v.node)] for v in node.present()), default=-1)
         own = places.get(id(node))
         if own is not None and waits >= own:
-            yield _at(node, f"it runs as step {own}, and an operand is computed by step {waits}")
+            yield fault_at(node, f"it runs as step {own}, and an operand is computed by step {waits}")
         ready[id(node)] = waits if own is None else own
 
 
 def _in_place(step: Step) -> Iterator[Fault]:
     for result, operand in step.in_place.items():
         if not 0 <= result < len(step.node.results):
-            yield _at(step.node, f"in place: it has {len(step.node.results)} results, not {result + 1}")
+            yield fault_at(step.node, f"in place: it has {len(step.node.results)} results, not {result + 1}")
         elif not 0 <= operand < len(step.node.operands) or step.node.operands[operand] is None:
-            yield _at(step.node, f"in place: it has no operand {operand} to take over")
+            yield fault_at(step.node, f"in place: it has no operand {operand} to take over")
 
 
 def _nested(lir: Lir) -> Iterator[Fault]:
@@ -141,17 +137,17 @@ def _nested(lir: Lir) -> Iterator[Fault]:
         bodies = nested_graphs(step.node.op)
         for name, plan in step.nested.items():
             if name not in bodies or bodies[name] != plan.graph:
-                yield _at(step.node, f"the plan nested as {name} is for another graph")
+                yield fault_at(step.node, f"the plan nested as {name} is for another graph")
             for fault in verify_lir(plan):
                 yield Fault(f"{step.node.label}.{name} {fault.node}", fault.message, fault.source)
             room = 0 if step.workspace is None else step.workspace.nbytes - step.nested_offset
             if plan.arena_nbytes > room:
-                yield _at(step.node, f"the plan nested as {name} needs {plan.arena_nbytes} bytes, and has {room}")
+                yield fault_at(step.node, f"the plan nested as {name} needs {plan.arena_nbytes} bytes, and has {room}")
 
 
 def _template(lir: Lir) -> Iterator[Fault]:
     for value in (*lir.slots, *lir.aliases):
-        yield _at(value.node, "it has an offset although sizes are unknown")
+        yield fault_at(value.node, "it has an offset although sizes are unknown")
 
 
 # ---------------------------------------------------------------------------------- aliases and slots
@@ -164,16 +160,16 @@ def _nbytes(value: Value) -> int:
 def _aliases(lir: Lir) -> Iterator[Fault]:
     for value, alias in lir.aliases.items():
         if alias.root in lir.aliases:
-            yield _at(value.node, f"its root {alias.root!r} is an alias itself")
+            yield fault_at(value.node, f"its root {alias.root!r} is an alias itself")
         if value in lir.slots:
-            yield _at(value.node, f"{value!r} has a slot and is an alias")
+            yield fault_at(value.node, f"{value!r} has a slot and is an alias")
         if len(alias.strides) != value.type.rank:
-            yield _at(value.node, f"alias has {len(alias.strides)} strides for {value.type}")
+            yield fault_at(value.node, f"alias has {len(alias.strides)} strides for {value.type}")
             continue
         low, high = extent(value.type, alias.strides)
         first, last = alias.byte_offset + low, alias.byte_offset + high
         if first < 0 or last > _nbytes(alias.root):
-            yield _at(
+            yield fault_at(
                 value.node, f"alias covers bytes {first}..{last} of {alias.root!r}, which has {_nbytes(alias.root)}"
             )
 
@@ -184,7 +180,7 @@ def _slots(lir: Lir) -> Iterator[Fault]:
         return
     for value, slot in lir.slots.items():
         if slot.nbytes != _nbytes(value):
-            yield _at(
+            yield fault_at(
                 value.node, f"{value!r} is {value.type} of {_nbytes(value)} bytes, and its slot has {slot.nbytes}"
             )
         yield from _slot(value.node, slot, lir)
@@ -197,14 +193,14 @@ def _slots(lir: Lir) -> Iterator[Fault]:
             root = lir.root_of(value)
             is_placed = root in lir.slots or root.node.is_leaf or id(root) in own or not _nbytes(root)
             if not is_placed:
-                yield _at(step.node, f"{value!r} has no bytes to be written to")
+                yield fault_at(step.node, f"{value!r} has no bytes to be written to")
 
 
 def _slot(node: Node, slot: Slot, lir: Lir) -> Iterator[Fault]:
     if slot.offset % lir.alignment:
-        yield _at(node, f"offset {slot.offset} is not a multiple of the alignment {lir.alignment}")
+        yield fault_at(node, f"offset {slot.offset} is not a multiple of the alignment {lir.alignment}")
     if slot.offset < 0 or slot.end > lir.arena_nbytes:
-        yield _at(node, f"bytes {slot.offset}..{slot.end} are outside the arena of {lir.arena_nbytes}")
+        yield fault_at(node, f"bytes {slot.offset}..{slot.end} are outside the arena of {lir.arena_nbytes}")
 
 
 # ---------------------------------------------------------------------------------------------- memory
@@ -311,9 +307,9 @@ class _Story:
         where = "arena" if new.place[0] is None else f"{old.node.label}'s buffer"
         if old.node.is_leaf and old.death == self.end:
             kind = type(old.node.op).__name__.lower()
-            return _at(new.node, f"it writes bytes {low}..{high} of {kind} {old.node.label}, which nobody donated")
+            return fault_at(new.node, f"it writes bytes {low}..{high} of {kind} {old.node.label}, which nobody donated")
         what = "its workspace" if new.value is None else repr(new.value)
-        return _at(
+        return fault_at(
             new.node,
             f"{what} (step {new.birth}) shares bytes {low}..{high} of {where} with {old.node.label}, "
             f"needed until step {old.death}",

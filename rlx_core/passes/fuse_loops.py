@@ -92,21 +92,21 @@ class Search:
         if target is not None and len(target.kernels):
             kernel = target.kernels.choose(node).kernel
             return kernel is not None and kernel.is_generated
-        return formula_of(node.op, operand_types(node)) is not None
+        return formula_of(node.op, node.operand_types) is not None
 
     def loop(self, members: Sequence[Node]) -> Loop | None:
         """These nodes as one loop; `None` if they are none, or one that is larger than allowed."""
         if sum(map(steps_in, members)) > self.limits.steps:
             return None
         if len(members) == 1:
-            formula = formula_of(members[0].op, operand_types(members[0]))
+            formula = formula_of(members[0].op, members[0].operand_types)
             return None if formula is None else Loop(tuple(members), group_of(self.graph, members), formula)
         inputs = inputs_of(members)
         if len(inputs) > self.limits.inputs:
             return None
         group = group_of(self.graph, members)
-        assert isinstance(group.make, Made), "several nodes become a fused loop"
-        formula = formula_of(group.make.op, tuple(v.type for v in inputs))
+        assert isinstance(group.make, FusedLoop), "several nodes become a fused loop"
+        formula = formula_of(group.make, tuple(v.type for v in inputs))
         return None if formula is None else Loop(tuple(members), group, formula)
 
     def joined(self, parts: Sequence[Loop], members: Sequence[Node]) -> Loop | None:
@@ -217,10 +217,6 @@ class Siblings(Search):
         return small is first or all(u.index > large.index for r in small.results for u in self.graph.uses[r])
 
 
-def operand_types(node: Node) -> tuple[TensorType | None, ...]:
-    return tuple(None if v is None else v.type for v in node.operands)
-
-
 def elements(type: TensorType) -> int:
     """How many there are; a size that is not known yet counts as one that is worth a loop."""
     return prod(d if isinstance(d, int) else FEWEST_UNITS for d in type.shape)
@@ -238,16 +234,6 @@ def steps_in(node: Node) -> int:
 # ------------------------------------------------------------------------------------ the replacement
 
 
-@frozen(eq=False)
-class Made:
-    """How nodes become a fused loop: the op, and what it is applied to."""
-
-    op: FusedLoop
-
-    def __call__(self, *inputs: Value) -> Value | tuple[Value, ...]:
-        return self.op(*inputs)
-
-
 def group_of(graph: Graph, members: Sequence[Node]) -> Group:
     """The group that turns `members` into a fused loop whose results are what is read outside of it."""
     inside, inputs = set(members), inputs_of(members)
@@ -260,7 +246,7 @@ def group_of(graph: Graph, members: Sequence[Node]) -> Group:
         v for n in members for v in n.results if v in graph.output_set or any(u not in inside for u in graph.uses[v])
     )
     op = FusedLoop(inputs=len(inputs), steps=tuple(steps), results=tuple(numbers[v] for v in outputs))
-    return Group(tuple(members), inputs, outputs, Made(op), "loop")
+    return Group(tuple(members), inputs, outputs, op, "loop")
 
 
 def probed(group: Group) -> Node:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from attrs import frozen
 from attrs.validators import ge, optional
 
 from rlx_core.ir.graph import Graph, Node, Value
@@ -20,7 +19,7 @@ from rlx_core.passes.fusion import claims, refusal_of
 from rlx_core.passes.regroup import Group, Grouping, regroup
 from rlx_core.passes.splice import draft
 
-__all__ = ["MarkElementwiseRegions", "Region", "is_step", "region_of"]
+__all__ = ["MarkElementwiseRegions", "is_step", "region_of"]
 
 
 @define_pass("mark-elementwise-regions")
@@ -122,16 +121,6 @@ def inputs_of(members: Sequence[Node]) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in inside))
 
 
-@frozen(eq=False)
-class Region:
-    """How nodes become a region op: the op, and what it is applied to."""
-
-    op: ElementwiseRegion
-
-    def __call__(self, *inputs: Value) -> Value | tuple[Value, ...]:
-        return self.op(*inputs)
-
-
 def region_of(graph: Graph, members: Sequence[Node]) -> Group:
     """The group that turns `members` into a region whose results are what is read outside of it."""
     inside, inputs = set(members), inputs_of(members)
@@ -146,7 +135,7 @@ def region_of(graph: Graph, members: Sequence[Node]) -> Group:
         access=tuple(access_of(v.shape, shape) for v in inputs),
         results=tuple(numbers[v] - len(inputs) for v in outputs),
     )
-    return Group(tuple(members), inputs, outputs, Region(op), "region")
+    return Group(tuple(members), inputs, outputs, op, "region")
 
 
 def read_outside(graph: Graph, members: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

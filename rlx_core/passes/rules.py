@@ -24,6 +24,7 @@ from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import listed
 from rlx_core.passes.base import Miss, Result, emit_like
 from rlx_core.passes.dead_code import sweep
 from rlx_core.passes.patterns import Bindings, matches, mismatch, pattern_variables
@@ -426,10 +427,6 @@ def unfit(made: Draft | None, node: Node) -> str | None:
     if made.types != node.types:
         return f"the replacement would be {listed(made.types)}, not {listed(node.types)}"
     return f"it would need the guard {made.guards[0]}" if made.guards else None
-
-
-def listed(types: Iterable[object]) -> str:
-    return ", ".join(map(str, types))
 
 
 def explain(graph: Graph, rules: Iterable[Rule], at: Node | Value | str) -> list[Miss]:

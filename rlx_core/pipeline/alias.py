@@ -122,7 +122,7 @@ def place_parts(
     for node in nodes:
         if node.op.parts is None or any(v in aliases for v in node.results):
             continue
-        places = node.op.parts(*(None if v is None else v.type for v in node.operands))
+        places = node.op.parts(*node.operand_types)
         if places is None:
             continue
         parts: dict[Value, Alias] = {}

@@ -25,7 +25,6 @@ class Target:
         alignment: Bytes that every arena slot's offset must be a multiple of.
         accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
         region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
-        epilogues: Op names that may follow a product in one kernel.
         properties: Device properties that change generated code; part of the fingerprint.
         tiers: Where kernels may run, best first: `("native", "numpy")`; empty if there is but one place, and nothing to tell.
             A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the last one.
@@ -36,7 +35,6 @@ class Target:
     alignment: int = 64
     accepts_views: bool = True
     region_limits: tuple[int, int] | None = None
-    epilogues: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(factory=dict)
     tiers: tuple[str, ...] = ()
 

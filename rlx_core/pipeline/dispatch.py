@@ -160,7 +160,7 @@ class Dispatcher:
         """
         if not kernel.stands_back or node.op.decompose is None or self.is_best(kernel):
             return False
-        key = (node.op, tuple(None if v is None else v.type for v in node.operands))
+        key = (node.op, node.operand_types)
         if key not in self._known:
             self._known[key] = self.decomposes_to_best(node, self.config.rounds)
         return self._known[key]

@@ -156,7 +156,7 @@ def _loops(lir: Lir, steps: Sequence[int]) -> Iterator[Listing]:
 def _loop_text(lir: Lir, step: Step) -> str:
     """The step in the loop language, on its own place in memory; nothing if it is no loop kernel."""
     node = step.node
-    formula = formula_of(node.op, tuple(None if v is None else v.type for v in node.operands))
+    formula = formula_of(node.op, node.operand_types)
     if formula is None:
         return ""
     operands = [None if v is None else _memory(lir, v) for v in node.operands]

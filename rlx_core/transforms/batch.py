@@ -210,7 +210,7 @@ def _by_decomposition(
 ) -> tuple[Value, ...]:
     if engine.rule(node.op, "decompose") is None:
         raise missing_rule(node.op, "batch", None, Fact("node", node.label, node.origin.source))
-    body = engine.decomposition(node.op, [None if v is None else v.type for v in node.operands])
+    body = engine.decomposition(node.op, node.operand_types)
     present = [v for v in operands if v is not None]
     bindings = dict(zip(body.input_types, present, strict=True))
     flags = {name: v in batched for name, v in bindings.items()}

@@ -62,6 +62,11 @@ class Node:
         """How errors and printers call the node: its name, or its number."""
         return f"%{self.name or self.index}"
 
+    @property
+    def operand_types(self) -> tuple[TensorType | None, ...]:
+        """The types of the operands, `None` for absent ones; with the op, all that formulas, costs and rules are told."""
+        return tuple(None if v is None else v.type for v in self.operands)
+
     def present(self) -> Iterator[Value]:
         """The operands that are there; optional ones may be absent."""
         return (v for v in self.operands if v is not None)

@@ -47,7 +47,7 @@ class StepTime:
         """Floating-point operations by the op's own `cost`; 0 where it has none."""
         node = self.step.node
         cost = node.op.cost
-        return 0 if cost is None else int(cost(*(None if v is None else v.type for v in node.operands)))
+        return 0 if cost is None else int(cost(*node.operand_types))
 
     @property
     def nbytes(self) -> int:

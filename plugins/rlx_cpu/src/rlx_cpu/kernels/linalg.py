@@ -6,18 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
-from rlx_core.pipeline.kernels import condition
-from rlx_cpu.kernels.table import BLAS, kernels
+from rlx_cpu.kernels.table import BLAS, kernels, one_dtype
 
 
-@condition("a result of the operands' dtype")
-def keeps_dtype(node: Node) -> bool:
-    return all(v.dtype is node.type.dtype for v in node.present())
-
-
-@kernels.register(MatMul, dtypes=BLAS, when=keeps_dtype, accepts_strides=True)
+@kernels.register(MatMul, dtypes=BLAS, when=one_dtype, accepts_strides=True)
 def matmul(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """BLAS on the last two axes, NumPy's loop over the others."""
     product(a, b, out)

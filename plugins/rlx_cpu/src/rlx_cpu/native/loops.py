@@ -66,13 +66,9 @@ def reason_against(op: Op, types: tuple[TensorType | None, ...]) -> str | None:
     return None
 
 
-def operand_types(node: Node) -> tuple[TensorType | None, ...]:
-    return tuple(None if v is None else v.type for v in node.operands)
-
-
 def reason_at(node: Node) -> str | None:
     """Why a node is no native loop kernel."""
-    return reason_against(node.op, operand_types(node))
+    return reason_against(node.op, node.operand_types)
 
 
 is_loop = Condition(
@@ -82,7 +78,7 @@ is_loop = Condition(
 
 @condition("operands of a result's type to be read where that result is written")
 def reads_in_place(node: Node) -> bool:
-    formula = formula_of(node.op, operand_types(node))
+    formula = formula_of(node.op, node.operand_types)
     return formula is not None and all(
         is_read_at(formula, position, formula.writes[result].place, value.type)
         for result, type in enumerate(node.types)
@@ -102,7 +98,7 @@ def is_read_at(formula: Formula, operand: int, place: Element, type: TensorType)
 
 def loop_kernel(node: Node, layout: Layout) -> Kernel:
     """The kernel of a node whose operands and results lie as `layout` says."""
-    formula = formula_of(node.op, operand_types(node))
+    formula = formula_of(node.op, node.operand_types)
     assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
     operands = [None if p is None else Memory(p.type, p.strides, _number(p)) for p in layout.operands]
     return check_kernel(kernel_of(formula, operands, [Memory(p.type, p.strides) for p in layout.results]))

@@ -53,7 +53,7 @@ def estimated_us(step: Step) -> float:
 
 def flops(node: Node) -> int:
     """Floating-point operations of a node: by its formula if it is a loop, else by the op's own `cost`."""
-    types = tuple(None if v is None else v.type for v in node.operands)
+    types = node.operand_types
     formula = formula_of(node.op, types)
     if formula is not None:
         applied = [type(t.op) for t in formula.terms if isinstance(t, Apply)]
