@@ -7,7 +7,7 @@ is taken apart again are the chain's, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from attrs.validators import ge, optional
@@ -15,6 +15,7 @@ from attrs.validators import ge, optional
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.bound_values import bound_nodes
 from rlx_core.passes.fusion import claims, refusal_of
 from rlx_core.passes.regroup import Group, Grouping, regroup
 from rlx_core.passes.splice import draft
@@ -46,11 +47,11 @@ class MarkElementwiseRegions(Pass):
         return each_graph(graph, lambda g: self.mark(g, limits, context))
 
     def mark(self, graph: Graph, limits: tuple[int | None, int | None], context: Context) -> Result:
-        grouping, misses = Grouping(graph), []
+        grouping, misses, bound = Grouping(graph), [], bound_nodes(graph)
         for node in reversed(graph.nodes):
             if not is_step(node) or node in grouping.group_of:
                 continue
-            members = grown(grouping, node, limits, self.shares)
+            members = grown(grouping, node, limits, self.shares, bound)
             if len(members) < 2:
                 continue
             group = region_of(graph, members)
@@ -70,8 +71,10 @@ def is_step(node: Node) -> bool:
     return is_complete and len(node.types) == 1 and may_be_step(node.op)
 
 
-def grown(grouping: Grouping, last: Node, limits: tuple[int | None, int | None], shares: bool) -> list[Node]:
-    """The largest region that ends in `last` within the limits, in program order."""
+def grown(
+    grouping: Grouping, last: Node, limits: tuple[int | None, int | None], shares: bool, bound: Collection[Node]
+) -> list[Node]:
+    """The largest region that ends in `last` within the limits, in program order; of bound nodes alone, or without any."""
     graph, shape = grouping.graph, last.type.shape
     inside = {last}
     most_steps, most_inputs = limits
@@ -81,6 +84,8 @@ def grown(grouping: Grouping, last: Node, limits: tuple[int | None, int | None],
         node = max(waiting, key=lambda n: n.index)
         waiting.discard(node)
         if not is_step(node) or node.type.shape != shape or node in grouping.group_of:
+            continue
+        if (node in bound) != (last in bound):
             continue
         if most_steps is not None and len(inside) == most_steps:
             break

@@ -79,7 +79,9 @@ def specialize(
     if not symbols:
         return template
     graph, _ = bind(template.graph, binding)
-    prepare = None if template.prepare is None else bind(template.prepare, binding)[0]
+    prepare = template.prepare
+    if prepare is not None and prepare.symbols:
+        prepare, _ = bind(prepare, binding)
     key = binding_key(binding, symbols)
     return make_lir(
         graph,

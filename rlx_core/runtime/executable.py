@@ -18,7 +18,7 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
-from rlx_core.ir.graph import leaf_name
+from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
@@ -40,10 +40,17 @@ _PROGRAMS_KEPT: Final = 64
 
 @frozen(eq=False)
 class Weights:
-    """One state of the bound parameters: the arrays by name, and a count that tells programs to bind again."""
+    """One state of the bound parameters.
+
+    Attributes:
+        arrays: By name.
+        version: A count that tells programs to bind again.
+        prepared: What the template's prepare program made of them, once it has run: the same for all sizes.
+    """
 
     arrays: Mapping[str, np.ndarray] = field(factory=dict)
     version: int = 0
+    prepared: list[Sequence[np.ndarray]] = field(factory=list)
 
 
 @define(eq=False)
@@ -317,10 +324,22 @@ class Executable:
                 shared.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0
-                bound.program.bind(_prepared(bound.lir, weights))
+                bound.program.bind(self._prepared(bound.lir, weights))
                 bound.version = weights.version
             shared.latest = bound
             return bound
+
+    def _prepared(self, lir: Lir, weights: Weights) -> Mapping[str, np.ndarray]:
+        """The values of the planned graph's params: the weights, or what its prepare program makes of them."""
+        if lir.prepare is None:
+            return weights.arrays
+        if lir.prepare is not self._compiled.lir.prepare:  # sizes had to be bound in it
+            values: Sequence[np.ndarray] = run_prepare(lir.prepare, weights)
+        else:
+            if not weights.prepared:
+                weights.prepared.append(run_prepare(lir.prepare, weights))
+            (values,) = weights.prepared
+        return dict(zip(lir.graph.param_types, values, strict=True))
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
         if not self._compiled.is_template:
@@ -369,12 +388,9 @@ def _declared(entry: Entry, compiled: Compiled) -> Declared:
     return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
-def _prepared(lir: Lir, weights: Weights) -> Mapping[str, np.ndarray]:
-    """The values of the planned graph's params: the weights, or what its prepare program makes of them."""
-    if lir.prepare is None:
-        return weights.arrays
-    values = interpret(lir.prepare, {}, {n: weights.arrays[n] for n in lir.prepare.param_types})
-    return dict(zip(lir.graph.param_types, values, strict=True))
+def run_prepare(prepare: Graph, weights: Weights) -> Sequence[np.ndarray]:
+    """What a prepare program makes of parameters."""
+    return interpret(prepare, {}, {name: weights.arrays[name] for name in prepare.param_types})
 
 
 def _successors(lir: Lir) -> Iterator[tuple[str, int]]:
