@@ -89,6 +89,15 @@ class TensorType:
         return total
 
     @property
+    def static_nbytes(self) -> int:
+        """The number of bytes as an integer.
+
+        Raises:
+            ShapeError: A dim is still symbolic, or there are more bytes than 2**63 - 1.
+        """
+        return self.nbytes.__index__()
+
+    @property
     def static_shape(self) -> tuple[int, ...]:
         """The dims as integers.
 

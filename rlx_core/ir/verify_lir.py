@@ -154,7 +154,7 @@ def _template(lir: Lir) -> Iterator[Fault]:
 
 
 def _nbytes(value: Value) -> int:
-    return value.type.bind(DimBinding()).nbytes.__index__()
+    return value.type.bind(DimBinding()).static_nbytes
 
 
 def _aliases(lir: Lir) -> Iterator[Fault]:

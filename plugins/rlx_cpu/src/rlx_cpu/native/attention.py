@@ -18,11 +18,11 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops import activation
 from rlx_core.ops.attention import Attention
 from rlx_cpu.native import functions
-from rlx_cpu.native.attention_operands import ByPosition, aligned, copy_rows, pack_head
+from rlx_cpu.native.attention_operands import ByPosition, copy_rows, pack_head
 from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least, number, register
 from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
 from rlx_cpu.native.build import I1, I32, I64, KERNEL
-from rlx_cpu.native.contract import Emitted, Layout
+from rlx_cpu.native.contract import Emitted, Layout, aligned
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.microkernel import Microkernel

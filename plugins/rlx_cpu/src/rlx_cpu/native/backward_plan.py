@@ -6,10 +6,10 @@ from attrs import frozen
 from llvmlite import ir
 
 from rlx_core.ops.attention import AttentionBackward
-from rlx_cpu.native.attention_operands import ByPosition, aligned
+from rlx_cpu.native.attention_operands import ByPosition
 from rlx_cpu.native.attention_parts import Logits
 from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES, AttentionProblem, HeadStrides
-from rlx_cpu.native.contract import Layout, Place
+from rlx_cpu.native.contract import Layout, Place, aligned
 from rlx_cpu.native.gemm_tiles import Cut, cut
 from rlx_cpu.native.simd import Simd
 from rlx_cpu.native.stored import Stored
