@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -29,8 +30,11 @@ NK = (384, 768, 1536, 3072)
 PEAK_ROUNDS = 400_000
 """Some milliseconds, as long as the larger products."""
 
-SETTLE = 0.03
-"""Seconds after which the threads of every pool here have gone to sleep."""
+WARM, SAMPLE = 0.003, 0.006
+"""Seconds: a clock that slept takes milliseconds to rise, more of them than a small product takes microseconds."""
+
+SETTLE = 0.06
+"""Seconds after which the threads of every pool here have gone to sleep; OpenBLAS's spin for 2^26 ticks of a clock."""
 
 
 def compiled(w: np.ndarray, m: int, threads: int) -> Callable[[np.ndarray], Any]:
@@ -45,21 +49,29 @@ def compiled(w: np.ndarray, m: int, threads: int) -> Callable[[np.ndarray], Any]
 
 
 def measure(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of each, taken in turn."""
+    """Seconds of a run of each, taken in turn; a sample is the mean of as many runs as fill some milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
+    order = deque(runs)
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
-        for name, run in runs.items():
+        for name in order:
             # Threads of the one before are still spinning for work; then this one's own are woken and its operands fetched.
             time.sleep(SETTLE)
-            run()
-            run()
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
+            repeated(runs[name], WARM)
+            times[name].append(repeated(runs[name], SAMPLE))
+        order.rotate(1)
     return times
+
+
+def repeated(run: Callable[[], object], seconds: float) -> float:
+    """Seconds of a run, the mean of those that follow one another for so long; there is at least one."""
+    start = now = time.perf_counter()
+    count = 0
+    while now - start < seconds:
+        run()
+        count += 1
+        now = time.perf_counter()
+    return (now - start) / count
 
 
 def main() -> None:

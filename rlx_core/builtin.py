@@ -97,11 +97,6 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product, its bias and its activation.",
         ),
         PassSpec(
-            "rlx.fuse-matmul-add",
-            "rlx_core.passes.fuse_matmul_add:FuseMatMulAdd",
-            summary="A product and what it is added to.",
-        ),
-        PassSpec(
             "rlx.fuse-residual-norm",
             "rlx_core.passes.fuse_residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
@@ -125,6 +120,11 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.mark-elementwise-regions",
             "rlx_core.passes.mark_elementwise_regions:MarkElementwiseRegions",
             summary="Chains of element-wise ops become one op.",
+        ),
+        PassSpec(
+            "rlx.fuse-matmul-epilogue",
+            "rlx_core.passes.fuse_matmul_epilogue:FuseMatMulEpilogue",
+            summary="A product and the element-wise region after it.",
         ),
         PassSpec(
             "rlx.fuse-loops",
@@ -179,7 +179,7 @@ CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
     *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
-    *("fuse-softmax-cross-entropy", "fuse-matmul-add", *CLEAN),
+    *("fuse-softmax-cross-entropy", *CLEAN),
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
 
@@ -191,8 +191,9 @@ FORWARD = (
 
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-loops", "dead-code")
-"""Regions once more at the end, because decompositions are element-wise for the most part; then the loops around them."""
+LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-matmul-epilogue", "fuse-loops", "dead-code")
+"""Regions once more at the end, because decompositions are element-wise for the most part; then the products before them and
+the loops around them."""
 
 
 @hookimpl

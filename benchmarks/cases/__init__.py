@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.case import Case
-from benchmarks.cases import compiling, elementwise, gemm, minilm, training
+from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, training
 from rlx_core.errors import Fact, UnknownNameError, nearest
 
 __all__ = ["CASES", "GROUPS", "chosen"]
 
-CASES: tuple[Case, ...] = (*minilm.CASES, *training.CASES, *elementwise.CASES, *gemm.CASES, *compiling.CASES)
+CASES: tuple[Case, ...] = (
+    *minilm.CASES,
+    *training.CASES,
+    *elementwise.CASES,
+    *memory.CASES,
+    *gemm.CASES,
+    *compiling.CASES,
+)
 
 
-GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "gemm", "compile")
+GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "memory", "gemm", "compile")
 """What names of cases are or begin with."""
 
 
@@ -24,7 +31,7 @@ def chosen(words: Sequence[str]) -> list[Case]:
         UnknownNameError: A word is the beginning of no name.
     """
     if not words:
-        return [c for c in CASES if c not in gemm.FURTHER]
+        return [c for c in CASES if c not in gemm.FURTHER | memory.FURTHER]
     for word in words:
         if not any(is_meant(c, word) for c in CASES):
             raise UnknownNameError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,13 @@ __all__ = ["make"]
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     maker = {"call": call, "chain": chain, "gemm": gemm, "math-exp": exp, "math-tanh": tanh}.get(kind)
-    if maker is None:
+    function = MEMORY.get(kind)
+    if maker is not None:
+        run = maker(data)
+    elif function is not None:
+        run = partial(function, *data["arrays"])
+    else:
         return {}
-    run = maker(data)
     return {"numpy": Program(run, lambda: [run()])}
 
 
@@ -49,3 +54,42 @@ def exp(data: Data) -> Any:
 
 def tanh(data: Data) -> Any:
     return lambda: np.tanh(data["x"])
+
+
+def scattered(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(x)
+    np.add.at(out, rows, x)
+    return out
+
+
+def grouped(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    groups = x.reshape(len(x), 32, -1)
+    centred = groups - groups.mean(-1, keepdims=True)
+    normed = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(1e-5))
+    return normed.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+MEMORY: Mapping[str, Callable[..., np.ndarray]] = {
+    "memory-transpose": lambda x: np.ascontiguousarray(x.T),
+    "memory-heads": lambda x: np.ascontiguousarray(x.transpose(0, 2, 1, 3)),
+    "memory-gather": lambda x, rows: x[rows],
+    "memory-scatter": scattered,
+    "memory-sum-rows": lambda x: x.sum(1),
+    "memory-sum-columns": lambda x: x.sum(0),
+    "memory-max-rows": lambda x: x.max(1),
+    "memory-max-columns": lambda x: x.max(0),
+    "memory-group-norm": grouped,
+    "memory-softmax": softmax,
+    "memory-running-rows": lambda x: x.cumsum(1),
+    "memory-running-columns": lambda x: x.cumsum(0),
+    "memory-step": lambda x: np.ascontiguousarray(x[:, ::2]),
+    "memory-flip": lambda x: np.ascontiguousarray(x[:, ::-1]),
+    "memory-reflect": lambda x: np.pad(x, 3, mode="reflect"),
+    "memory-fresh": lambda x: x + np.float32(1),
+}
+"""What the cases of memory compute, copied where NumPy would give a view."""

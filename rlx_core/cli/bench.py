@@ -20,7 +20,7 @@ def bench(
     ctx: typer.Context,
     cases: Annotated[
         list[str] | None,
-        typer.Argument(help="minilm gpt-train mlp-train call chain gemm math compile, or a case's full name."),
+        typer.Argument(help="minilm gpt-train mlp-train call chain memory gemm math compile, or a case's full name."),
     ] = None,
     peers: Annotated[bool, typer.Option("--peers", help="Time every installed peer beside rlx.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads for everybody.")] = 2,

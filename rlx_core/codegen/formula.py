@@ -29,7 +29,7 @@ from rlx_core.ops.reduction import Max, Mean, Min, Prod
 from rlx_core.ops.selection import StopGradient, StraightThrough
 from rlx_core.ops.structural import Cast, Expand, Reduction, Reshape, Sum, Transpose
 
-__all__ = ["Affine", "Formula", "Read", "Write", "formula_of"]
+__all__ = ["Affine", "Formula", "Read", "Term", "Write", "formula_of"]
 
 
 @frozen

@@ -7,6 +7,7 @@ equal memory means equal kernels: a dense `[8, 128, 384]` is one axis of 393216.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from attrs import evolve, frozen
 
@@ -97,17 +98,15 @@ def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
 
 
 def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
-    """The kernel with each group of neighbouring axes as one; axes in no group have one point, at 0."""
-    place = {axis: i for i, group in enumerate(groups) for axis in group}
-    extents = []
-    for group in groups:
-        size = 1
-        for axis in group:
-            size *= kernel.extents[axis]
-        extents.append(size)
+    """The kernel with each group of neighbouring axes as one; axes in no group have one point, at 0.
+
+    Nothing moves along an axis of one point, so what is read or stored there does not vary along it.
+    """
+    place = {axis: i for i, group in enumerate(groups) for axis in group if kernel.extents[axis] != 1}
+    extents = tuple(prod(kernel.extents[axis] for axis in group) for group in groups)
 
     def strides(old: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(old[group[-1]] for group in groups)
+        return tuple(old[group[-1]] if n != 1 else 0 for n, group in zip(extents, groups, strict=True))
 
     values: list[Scalar] = []
     for value in kernel.values:
@@ -120,4 +119,4 @@ def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
             values.append(value)
     stores = tuple(evolve(s, strides=strides(s.strides)) for s in kernel.stores)
     grid = sum(1 for group in groups if group[0] < kernel.grid)
-    return Kernel(kernel.name, tuple(extents), grid, kernel.buffers, tuple(values), stores)
+    return Kernel(kernel.name, extents, grid, kernel.buffers, tuple(values), stores)

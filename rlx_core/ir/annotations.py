@@ -7,9 +7,10 @@ which a file can name a class.
 from __future__ import annotations
 
 import enum
+import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Union
 
@@ -30,13 +31,23 @@ _WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
 
 
 def _annotations(cls: type[Any]) -> dict[str, Any]:
+    """The annotations of a class and its bases, evaluated."""
     return _read_annotations(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
 
 @cache
 def _read_annotations(cls: type[Any]) -> dict[str, Any]:
+    return {name: hint for base in reversed(cls.__mro__) for name, hint in _own_annotations(base).items()}
+
+
+@cache
+def _own_annotations(cls: type[Any]) -> dict[str, Any]:
+    """The annotations of one class: those of `Op` itself, which are many, are evaluated once for all ops."""
+    written = vars(cls).get("__annotations__", {})
+    alone = type(cls.__name__, (), {"__annotations__": written, "__module__": cls.__module__})
     try:
-        return typing.get_type_hints(cls)
+        # A name means what it means in the module, else what it means in the class: `typing` asks them in this order too.
+        return typing.get_type_hints(alone, dict(vars(cls)), vars(sys.modules.get(cls.__module__, typing)))
     except NameError as error:
         raise FormatError(
             f"{cls.__name__}: its annotations cannot be read ({error})",
@@ -44,12 +55,17 @@ def _read_annotations(cls: type[Any]) -> dict[str, Any]:
         ) from None
 
 
-def record_classes(op: type[Any]) -> dict[str, type[Any]]:
+def record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back.
 
     Graphs, ops, data, types and dims are not among them: they have forms of their own, and what they are made of is no
     attribute's to make.
     """
+    return _find_record_classes(op)  # type: ignore[arg-type]  # a class is hashable
+
+
+@cache
+def _find_record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     found: dict[str, type[Any]] = {}
     todo: list[Any] = list(_annotations(op).values())
     while todo:

@@ -104,6 +104,7 @@ class Decoder:
         self.make = make
         self.depth = 0
         self.types: dict[str, TensorType] = {}
+        self.classes: dict[str, type[Op]] = {}
 
     def value(self, form: Json, owner: type[Any] | None = None) -> Any:
         """One attribute value; records and enums are looked up in the annotations of `owner`.
@@ -201,7 +202,9 @@ class Decoder:
     def op(self, form: Json) -> Op:
         """An op; its version must be the one that is installed."""
         name, version, attributes = items(form, 3, "an op")
-        cls = find_op(need(name, str, "an op name"), self.ops)
+        cls = self.classes.get(need(name, str, "an op name"))
+        if cls is None:
+            cls = self.classes[name] = find_op(name, self.ops)
         if version != cls.version:
             raise FormatError(f"{name}: it was stored by version {version}, and version {cls.version} is installed")
         values = need(attributes, dict, "attributes")

@@ -68,10 +68,12 @@ class _Lowering:
     Attributes:
         policy: Which lowering blocks get.
         emitted: (kind of block, its operands) → what such blocks have emitted so far, by op and operands.
+        bodies: (block, types of its operands) → its lowering: layers are alike.
     """
 
     policy: FusionPolicy
     emitted: dict[tuple[type[Block], _Key], _Emitted] = field(factory=dict)
+    bodies: dict[tuple[Block, tuple[TensorType | None, ...]], Graph] = field(factory=dict)
     _ids: set[str] = field(factory=set)
 
     def replace(self, node: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
@@ -88,7 +90,7 @@ class _Lowering:
         self, builder: Builder, node: Node, block: Block, operands: tuple[Value | None, ...]
     ) -> tuple[Value, ...]:
         try:
-            body = _body(block, [None if v is None else v.type for v in operands], self.policy)
+            body = self._body(block, tuple(None if v is None else v.type for v in operands))
         except RlxError as error:
             called = f" {node.name!r}" if node.name else ""
             raise type(error)(f"block {block.kind}{called}: {error.message}", *error.facts, hint=error.hint) from None
@@ -103,6 +105,11 @@ class _Lowering:
         # what they have in common is emitted once.
         known = self.emitted.setdefault((type(block), _key(operands)), {})
         return _copy(builder, body, operands, node.name, origin, known)
+
+    def _body(self, block: Block, types: tuple[TensorType | None, ...]) -> Graph:
+        if (block, types) not in self.bodies:
+            self.bodies[block, types] = _body(block, types, self.policy)
+        return self.bodies[block, types]
 
     def _new_id(self, wanted: str) -> str:
         """`wanted`, numbered if another block of the graph has it already."""

@@ -23,7 +23,7 @@ from rlx_core.errors import (
 )
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Graph, Input, Node, Param, Value, as_results, decomposition
+from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results, decomposition
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
@@ -97,7 +97,7 @@ def _run(
     values: dict[Value, np.ndarray] = {}
     last_use = _last_uses(graph)
     for node in graph.nodes:
-        if isinstance(node.op, Input | Param):
+        if isinstance(node.op, Argument):
             results: tuple[np.ndarray, ...] = (_feed(node.op.label, node.op.type, fed[node.op.label], mode),)
         else:
             results = _evaluate(node, [None if v is None else values[v] for v in node.operands], mode)

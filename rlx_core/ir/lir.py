@@ -13,7 +13,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from rlx_core.ir.dims import Guard
-from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.graph import Graph, Node, Value, leaf_name
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType
 
@@ -54,8 +54,8 @@ class Delivery:
     Attributes:
         kind: `own`: the output's root is a buffer that the program allocates for each run and hands over, with nothing else of
             the caller's in it. `copy`: the bytes are copied into a new buffer when the run ends. `donor`: the caller gets back
-            the buffer of a donated input or param; if the output's root is not that leaf, its bytes are copied there at the
-            very end, after everything else (the sources of other such copies too) was read.
+            the buffer of a donated input or param; if the output is not that leaf as it lies, its elements are copied there
+            at the very end, after everything else (the sources of other such copies too) was read.
         donor: The input or param whose buffer comes back.
     """
 
@@ -163,6 +163,15 @@ class Lir:
         """The values whose buffers are allocated for each run and handed to the caller, in output order."""
         pairs = zip(self.graph.outputs, self.deliveries, strict=True)
         return tuple(self.root_of(v) for v, delivery in pairs if delivery.kind == "own")
+
+    @cached_property
+    def donated(self) -> frozenset[Value]:
+        """The inputs and params of the graph that were given away: runs may overwrite their bytes.
+
+        They are told by name, because the manifest's params are those of the prepare program where there is one.
+        """
+        names = {e.name for e in (*self.manifest.inputs, *self.manifest.params) if e.is_donated}
+        return frozenset(v for v in (*self.graph.inputs, *self.graph.params) if leaf_name(v) in names)
 
     def root_of(self, value: Value) -> Value:
         """The value whose bytes hold `value`."""

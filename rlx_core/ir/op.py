@@ -14,7 +14,7 @@ import inspect
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
@@ -114,7 +114,8 @@ class Op:
 
     def attributes(self) -> dict[str, Any]:
         """The attributes by name, in declared order."""
-        return {a.name: getattr(self, a.name) for a in attrs.fields(type(self))}
+        names: Sequence[str] = _attribute_names(type(self))  # type: ignore[arg-type]  # a class is hashable
+        return {name: getattr(self, name) for name in names}
 
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
     # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
@@ -130,6 +131,11 @@ class Op:
 
     def __hash__(self) -> int:
         return hash((type(self), self.exact_attributes))
+
+
+@cache
+def _attribute_names(op: type[Op]) -> tuple[str, ...]:
+    return tuple(a.name for a in attrs.fields(op))
 
 
 def exact(value: object) -> object:
@@ -212,13 +218,20 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
     Raises:
         WrongInputCountError: There are more or fewer, or a required one is absent.
     """
-    if any(o.is_variadic for o in op.operands):
+    needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
+    if most is None:
         return
-    needed = sum(not o.is_optional for o in op.operands)
-    if not needed <= len(operands) <= len(op.operands):
-        names, most = ", ".join(o.name + "?" * o.is_optional for o in op.operands), len(op.operands)
+    if not needed <= len(operands) <= most:
+        names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)
         wanted = f"{most}" if needed == most else f"{needed} to {most}"
         raise WrongInputCountError(f"takes {wanted} operand{'s' * (most != 1)} ({names}), not {len(operands)}")
     for declared, given in zip(op.operands, operands, strict=False):
         if given is None and not declared.is_optional:
             raise WrongInputCountError(f"operand {declared.name} is required")
+
+
+@cache
+def _operand_counts(op: type[Op]) -> tuple[int, int | None]:
+    """How many operands an op takes at least and at most; `None` for any number."""
+    most = None if any(o.is_variadic for o in op.operands) else len(op.operands)
+    return sum(not o.is_optional for o in op.operands), most

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value, as_results, building
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
 from rlx_core.ir.provenance import originating
 
 __all__ = ["Replace", "copy_node", "inline", "rebuild"]
@@ -35,7 +35,7 @@ def rebuild(graph: Graph, replace: Replace, *, by: str | None = None) -> tuple[G
     with building(builder):
         for node in graph.nodes:
             operands = tuple(None if v is None else values[v] for v in node.operands)
-            with originating(evolve(node.origin, created_by=by or node.origin.created_by)):
+            with originating(node.origin if by is None else evolve(node.origin, created_by=by)):
                 results = replace(node, operands)
             new = copy_node(builder, node, operands) if results is None else as_results(results)
             assert len(new) == len(node.results), f"{by}: {node!r} was replaced by {len(new)} values"
@@ -64,7 +64,7 @@ def inline(builder: Builder, graph: Graph, bindings: Mapping[str, Value]) -> tup
     values: dict[Value, Value] = {}
     builder.add_guards(graph.guards)
     for node in graph.nodes:
-        if isinstance(node.op, Input | Param) and node.op.label in bindings:
+        if isinstance(node.op, Argument) and node.op.label in bindings:
             values[node.result] = bindings[node.op.label]
             continue
         operands = [None if v is None else values[v] for v in node.operands]

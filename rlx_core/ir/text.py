@@ -31,7 +31,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import literal_bytes
 from rlx_core.ir.dims import Expr, Guard
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Constant, Graph, Input, Literal, Node, Param, Value
+from rlx_core.ir.graph import Argument, Constant, Graph, Input, Literal, Node, Value
 from rlx_core.ir.numbers import literal_from_numbers
 from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
@@ -92,7 +92,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
         taken |= {f"%{node.index}", *(f"%{node.index}.{i}" for i in range(len(node.results)))}
     called: dict[Value, str] = {}
     # Inputs and params are addressed by name from outside, so they get their names before any other node does.
-    for node in sorted(graph.nodes, key=lambda n: not isinstance(n.op, Input | Param)):
+    for node in sorted(graph.nodes, key=lambda n: not isinstance(n.op, Argument)):
         wanted = _wanted_name(node)
         base = f"%{quote_name(wanted)}" if wanted is not None else f"%{node.index}"
         results = _result_names(node, base)
@@ -104,7 +104,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
 
 
 def _wanted_name(node: Node) -> str | None:
-    return node.op.label if isinstance(node.op, Input | Param) else node.name
+    return node.op.label if isinstance(node.op, Argument) else node.name
 
 
 def _result_names(node: Node, base: str) -> list[str]:
@@ -125,7 +125,7 @@ def quote_name(name: str) -> str:
 
 def _node_text(node: Node, names: dict[Value, str], called: str, indent: str) -> str:
     op = node.op
-    if isinstance(op, Input | Param):
+    if isinstance(op, Argument):
         keyword = "input" if isinstance(op, Input) else "param"
         alias = "" if called == f"%{quote_name(op.label)}" else f" as {json.dumps(op.label)}"
         return f"{keyword} {called} : {node.types[0]}{alias}"

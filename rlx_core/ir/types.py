@@ -21,6 +21,7 @@ __all__ = [
     "as_dim",
     "broadcast_shapes",
     "expect_dtype",
+    "expect_dtype_of",
     "expect_rank",
     "expect_shape",
     "listed",
@@ -195,6 +196,16 @@ def expect_dtype(name: str, found: TensorType, accepted: Iterable[DType], kind: 
     allowed = tuple(accepted)
     if found.dtype not in allowed:
         raise DtypeError(f"{name} must be {kind or 'one of ' + ' '.join(d.name for d in allowed)}, not {found.dtype}")
+
+
+def expect_dtype_of(name: str, found: TensorType, other: str, like: TensorType) -> None:
+    """Require that operand `name` has the dtype of the operand `other`.
+
+    Raises:
+        DtypeError: It has another.
+    """
+    if found.dtype is not like.dtype:
+        raise DtypeError(f"{name} must be {like.dtype} like {other}, not {found.dtype}")
 
 
 def normalize_axis(axis: int, rank: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from typing import Final
 
 from attrs import field, frozen
 
@@ -17,7 +18,7 @@ from rlx_core.ir.annotations import kind_faults
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.block import Block
 from rlx_core.ir.dims import Expr, Symbol, collecting_guards, free_symbols
-from rlx_core.ir.graph import Graph, Input, Node, Param, Value, infer, nested_graphs
+from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
 
@@ -56,6 +57,9 @@ class Fault:
         return f"{place}{self.message}{line}"
 
 
+_FOUND_RIGHT: Final = "_found_right"
+
+
 def check(graph: Graph, stage: Stage, *, after: str | None = None) -> None:
     """Require that `verify` finds nothing.
 
@@ -87,7 +91,7 @@ def verify(graph: Graph, stage: Stage) -> list[Fault]:
         *_structure(graph),
         *_names(graph),
         *(fault for node in graph.nodes for fault in _node(node, stage)),
-        *_guards(graph, known=_known_symbols(graph)),
+        *(_guards(graph, known=_known_symbols(graph)) if graph.guards else ()),
     ]
 
 
@@ -106,10 +110,10 @@ def _structure(graph: Graph) -> Iterator[Fault]:
     for place, node in enumerate(graph.nodes):
         if node.index != place:
             yield fault_at(node, f"its number is {node.index}, and it stands at {place}")
-        names = operand_names(node.op, len(node.operands))
-        for name, value in zip(names, node.operands, strict=True):
+        for number, value in enumerate(node.operands):
             problem = None if value is None else _reference(value, members, seen)
             if problem:
+                name = operand_names(node.op, len(node.operands))[number]
                 yield fault_at(node, f"operand {name} ({value!r}) {problem}")
         seen.update(node.results)
     for i, value in enumerate(graph.outputs):
@@ -127,10 +131,10 @@ def _reference(value: Value, members: set[int], seen: set[Value]) -> str | None:
 
 
 def _names(graph: Graph) -> Iterator[Fault]:
-    leaves = [n for n in graph.nodes if isinstance(n.op, Input | Param)]
-    counts = Counter(n.op.label for n in leaves if isinstance(n.op, Input | Param))
+    leaves = [n for n in graph.nodes if isinstance(n.op, Argument)]
+    counts = Counter(n.op.label for n in leaves if isinstance(n.op, Argument))
     for node in leaves:
-        assert isinstance(node.op, Input | Param)
+        assert isinstance(node.op, Argument)
         if counts[node.op.label] > 1:
             yield fault_at(node, f"{counts[node.op.label]} inputs or params are called {node.op.label!r}")
 
@@ -139,6 +143,21 @@ def _names(graph: Graph) -> Iterator[Fault]:
 
 
 def _node(node: Node, stage: Stage) -> Iterator[Fault]:
+    """The faults of an op on operands of these types.
+
+    An op, types and nested graphs never change, so what was found right once is right in every graph that passes make of it.
+    """
+    key = stage is Stage.HIR, tuple(None if v is None else v.type for v in node.operands), node.types
+    right: list[object] = vars(node.op).setdefault(_FOUND_RIGHT, [])
+    if key in right:
+        return
+    faults = list(_faults(node, stage))
+    yield from faults
+    if not faults:
+        right.append(key)
+
+
+def _faults(node: Node, stage: Stage) -> Iterator[Fault]:
     if stage is not Stage.HIR and isinstance(node.op, Block):
         yield fault_at(node, f"it is a block, which {stage.name} does not have; lower the module first")
     wrong = list(_attributes(node))

@@ -1,21 +1,18 @@
 """What must hold of an execution plan, checked without believing the planner.
 
-The plan is read as a story: who writes which bytes at which step, and until when somebody reads them. Two values that are
-both needed at one step must not share a byte, unless the step says that one takes over from the other; weights and inputs
-that nobody donated are never written; views stay inside their roots.
+What is needed runs once and in order, what is handed in and out is the graph's, views lie where their ops say, slots lie in the
+arena. Who writes which bytes when, and who still reads them, is for `verify_memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from attrs import frozen
-
-from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, leaf_name, nested_graphs
-from rlx_core.ir.lir import Entry, Lir, Slot, Step
-from rlx_core.ir.strides import extent
+from rlx_core.ir.graph import Graph, Node, Value, leaf_name, nested_graphs
+from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step
+from rlx_core.ir.strides import Strides, dense_strides, extent
 from rlx_core.ir.verify import Fault, Stage, fault_at, raise_faults, verify
+from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of, place_of
 
 __all__ = ["check_lir", "verify_lir"]
 
@@ -40,7 +37,10 @@ def verify_lir(lir: Lir) -> list[Fault]:
     faults += [*_schedule(lir), *_nested(lir)]
     if not lir.is_planned:
         return faults + list(_template(lir))
-    return [*faults, *_aliases(lir), *_slots(lir)] or list(_Story(lir).faults())
+    faults += _aliases(lir)
+    if faults:
+        return faults  # nor do places without a root
+    return [*_slots(lir), *delivery_faults(lir)] or [*_views(lir), *memory_faults(lir)]
 
 
 # -------------------------------------------------------------------------------------------- manifest
@@ -153,10 +153,6 @@ def _template(lir: Lir) -> Iterator[Fault]:
 # ---------------------------------------------------------------------------------- aliases and slots
 
 
-def _nbytes(value: Value) -> int:
-    return value.type.bind(DimBinding()).static_nbytes
-
-
 def _aliases(lir: Lir) -> Iterator[Fault]:
     for value, alias in lir.aliases.items():
         if alias.root in lir.aliases:
@@ -168,9 +164,9 @@ def _aliases(lir: Lir) -> Iterator[Fault]:
             continue
         low, high = extent(value.type, alias.strides)
         first, last = alias.byte_offset + low, alias.byte_offset + high
-        if first < 0 or last > _nbytes(alias.root):
+        if first < 0 or last > nbytes_of(alias.root):
             yield fault_at(
-                value.node, f"alias covers bytes {first}..{last} of {alias.root!r}, which has {_nbytes(alias.root)}"
+                value.node, f"alias covers bytes {first}..{last} of {alias.root!r}, which has {nbytes_of(alias.root)}"
             )
 
 
@@ -179,9 +175,9 @@ def _slots(lir: Lir) -> Iterator[Fault]:
         yield Fault("plan", f"the alignment is {lir.alignment} bytes")
         return
     for value, slot in lir.slots.items():
-        if slot.nbytes != _nbytes(value):
+        if slot.nbytes != nbytes_of(value):
             yield fault_at(
-                value.node, f"{value!r} is {value.type} of {_nbytes(value)} bytes, and its slot has {slot.nbytes}"
+                value.node, f"{value!r} is {value.type} of {nbytes_of(value)} bytes, and its slot has {slot.nbytes}"
             )
         yield from _slot(value.node, slot, lir)
     for step in lir.steps:
@@ -191,7 +187,7 @@ def _slots(lir: Lir) -> Iterator[Fault]:
     for step in lir.steps:
         for value in step.node.results:
             root = lir.root_of(value)
-            is_placed = root in lir.slots or root.node.is_leaf or id(root) in own or not _nbytes(root)
+            is_placed = root in lir.slots or root.node.is_leaf or id(root) in own or not nbytes_of(root)
             if not is_placed:
                 yield fault_at(step.node, f"{value!r} has no bytes to be written to")
 
@@ -203,114 +199,54 @@ def _slot(node: Node, slot: Slot, lir: Lir) -> Iterator[Fault]:
         yield fault_at(node, f"bytes {slot.offset}..{slot.end} are outside the arena of {lir.arena_nbytes}")
 
 
-# ---------------------------------------------------------------------------------------------- memory
-
-_Place = tuple[object, int, int]
-"""A buffer (`None` for the arena, else the identity of a root), the first byte in it and the byte after the last."""
+# ------------------------------------------------------------------------------------------------ views
 
 
-@frozen(eq=False)
-class _Life:
-    """Bytes with content that somebody needs from step `birth` to step `death`."""
-
-    node: Node
-    place: _Place
-    birth: int
-    death: int
-    value: Value | None = None
-
-    def clashes_with(self, other: _Life) -> bool:
-        (a, a_low, a_high), (b, b_low, b_high) = self.place, other.place
-        return a == b and a_low < b_high and b_low < a_high
+def _views(lir: Lir) -> Iterator[Fault]:
+    """What no step computes lies where its op says: results inside the first operand, or operands side by side in the result."""
+    scheduled = {id(step.node) for step in lir.steps}
+    for node in _needed(lir.graph):
+        if id(node) in scheduled:
+            continue
+        wrong = [_misplaced(lir, told) for told in (_as_view(lir, node), _as_parts(lir, node)) if told is not None]
+        if all(wrong):
+            yield fault_at(node, (wrong or ["it has no step, and is neither a view nor made of its operands"])[0])
 
 
-class _Story:
-    """Who needs which bytes when."""
+def _misplaced(lir: Lir, told: Sequence[tuple[Value, Alias]]) -> str:
+    """The first value that lies elsewhere than it should; nothing if there is none. What has no elements lies anywhere."""
+    for value, wanted in told:
+        found = place_of(lir, value)
+        shape = value.type.static_shape
+        moves = [(a, b) for n, a, b in zip(shape, found.strides, wanted.strides, strict=True) if n > 1]
+        is_there = found.root is wanted.root and found.byte_offset == wanted.byte_offset
+        if nbytes_of(value) and not (is_there and all(a == b for a, b in moves)):
+            return f"{value!r} lies at {_shown(found)}, and by its op at {_shown(wanted)}"
+    return ""
 
-    def __init__(self, lir: Lir) -> None:
-        self.lir = lir
-        self.end = len(lir.steps)
-        self.step_of = {id(s.node): i for i, s in enumerate(lir.steps)}
-        self.written = self._written()
-        self.deaths = self._deaths()
-        donors = {id(e.value) for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated}
-        self.donated = donors | {id(d.donor) for d in lir.deliveries if d.donor is not None}
 
-    def _written(self) -> Mapping[Value, tuple[Value, ...]]:
-        """Value → the values whose writing filled its bytes: itself, or what its views and parts go back to."""
-        found: dict[Value, tuple[Value, ...]] = {}
-        for node in self.lir.graph.nodes:
-            for value in node.results:
-                if node.is_leaf or id(node) in self.step_of:
-                    found[value] = (value,)
-                else:
-                    same = [v for v in node.present() if self.lir.root_of(v) is self.lir.root_of(value)]
-                    found[value] = tuple({id(w): w for v in same for w in found[v]}.values())
-        return found
+def _shown(place: Alias) -> str:
+    return f"{place.root!r} + {place.byte_offset} {place.strides}"
 
-    def _deaths(self) -> dict[Value, int]:
-        last: dict[Value, int] = {}
-        for index, step in enumerate(self.lir.steps):
-            for value in (*step.node.present(), *step.node.results):
-                for source in self.written[value]:
-                    last[source] = max(last.get(source, index), index)
-        for value in self.lir.graph.outputs:
-            for source in self.written[value]:
-                last[source] = self.end
-        return last
 
-    def _place(self, value: Value) -> _Place:
-        root = self.lir.root_of(value)
-        alias = self.lir.aliases.get(value)
-        low, high = (0, _nbytes(value)) if alias is None else extent(value.type, alias.strides)
-        start = 0 if alias is None else alias.byte_offset
-        slot = self.lir.slots.get(root)
-        if slot is not None:
-            return None, slot.offset + start + low, slot.offset + start + high
-        return id(root), start + low, start + high
+def _as_view(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
+    """Where each result of a view lies; `None` if the op gives no view of an operand that lies there."""
+    source = node.operands[0] if node.operands else None
+    if node.op.view is None or source is None:
+        return None
+    place = place_of(lir, source)
+    found = node.op.view(source.type, place.strides, place.byte_offset)
+    if found is None:
+        return None
+    pairs: Sequence[tuple[int, Strides]] = (found,) if len(node.types) == 1 else found
+    return [(v, Alias(place.root, o, s)) for v, (o, s) in zip(node.results, pairs, strict=True)]
 
-    def _lives(self) -> Iterator[_Life]:
-        for node in self.lir.graph.nodes:
-            if node.is_leaf:
-                value = node.results[0]
-                kept = isinstance(node.op, Input | Param | Constant) and id(value) not in self.donated
-                death = self.end if kept else self.deaths.get(value, -1)
-                yield _Life(node, self._place(value), -1, death, value)
-        for index, step in enumerate(self.lir.steps):
-            for value in step.node.results:
-                yield _Life(step.node, self._place(value), index, self.deaths[value], value)
-            if step.workspace is not None:
-                yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
 
-    def faults(self) -> Iterator[Fault]:
-        active: list[_Life] = []
-        for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
-            active = [x for x in active if x.death >= life.birth]
-            for other in active:
-                if life.clashes_with(other) and not self._takes_over(life, other):
-                    yield self._clash(life, other)
-            active.append(life)
-
-    def _takes_over(self, new: _Life, old: _Life) -> bool:
-        """Whether `new` may use the bytes of `old`: its step says so, reads it last, and both lie in the same place."""
-        if new.value is None or old.value is None or new.birth < 0 or old.death != new.birth or old.birth == new.birth:
-            return False
-        step = self.lir.steps[new.birth]
-        operand = step.in_place.get(new.value.index)
-        source = None if operand is None else step.node.operands[operand]
-        if source is None or not any(w is old.value for w in self.written[source]):
-            return False
-        return self._place(source) == new.place
-
-    def _clash(self, new: _Life, old: _Life) -> Fault:
-        low, high = max(new.place[1], old.place[1]), min(new.place[2], old.place[2])
-        where = "arena" if new.place[0] is None else f"{old.node.label}'s buffer"
-        if old.node.is_leaf and old.death == self.end:
-            kind = type(old.node.op).__name__.lower()
-            return fault_at(new.node, f"it writes bytes {low}..{high} of {kind} {old.node.label}, which nobody donated")
-        what = "its workspace" if new.value is None else repr(new.value)
-        return fault_at(
-            new.node,
-            f"{what} (step {new.birth}) shares bytes {low}..{high} of {where} with {old.node.label}, "
-            f"needed until step {old.death}",
-        )
+def _as_parts(lir: Lir, node: Node) -> list[tuple[Value, Alias]] | None:
+    """Where each operand of a concatenation lies, from where its result does."""
+    places = None if node.op.parts is None else node.op.parts(*node.operand_types)
+    if places is None:
+        return None
+    whole = place_of(lir, node.result)
+    pairs = [(node.result, (0, dense_strides(node.type))), *zip(node.operands, places, strict=True)]
+    return [(v, Alias(whole.root, whole.byte_offset + o, s)) for v, (o, s) in pairs if v is not None]

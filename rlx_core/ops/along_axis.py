@@ -15,7 +15,15 @@ from rlx_core.ir.dtypes import ALL, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, normalize_axis, same_dim
+from rlx_core.ir.types import (
+    TensorType,
+    expect_dtype,
+    expect_dtype_of,
+    expect_rank,
+    expect_shape,
+    normalize_axis,
+    same_dim,
+)
 from rlx_core.ops.indexing import OutOfBounds, gather, scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.scatter import Scatter
@@ -112,8 +120,7 @@ class PutAlongAxis(Op):
     def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
         _expect_same_dims(x, indices, self.axis)
         expect_shape("updates", updates, indices.shape)
-        if updates.dtype is not x.dtype:
-            raise DtypeError(f"updates must be {x.dtype} like x, not {updates.dtype}")
+        expect_dtype_of("updates", updates, "x", x)
         return x
 
     def prepare(self, x: Value, indices: Value, updates: Value) -> tuple[Value | None, ...]:

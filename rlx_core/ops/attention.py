@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import field
-
 from rlx_core.errors import ConfigError, DtypeError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
@@ -20,21 +18,18 @@ from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_shape
 from rlx_core.ops.attention_masks import (
-    AttentionLayout,
-    MaskKind,
     aligned_shape,
     from_heads,
     mask_shape,
     repeat_heads,
     to_heads,
 )
-from rlx_core.ops.attention_scores import AttentionOp, EmptyRow, attention_operands
+from rlx_core.ops.attention_scores import AttentionOp, attention_operands
 from rlx_core.ops.linalg import mat_mul, reshaped, swap_last
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_sum
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import as_dtype, expand, reshape, sum_axes, sum_to
-from rlx_core.ops.validators import number, one_of, whole
 
 
 @define_op
@@ -67,16 +62,6 @@ class Attention(AttentionOp):
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2.
     """
-
-    num_heads: int = field(validator=whole(1))
-    head_dim: int = field(validator=whole(1))
-    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
-    layout: AttentionLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
-    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom", "bias"))
-    window: int | None = field(default=None, validator=whole(0, optional=True))
-    score_scale: float | None = None
-    attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
-    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
 
     def prepare(
         self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None
@@ -182,16 +167,6 @@ class AttentionBackward(AttentionOp):
     `dv = pᵀ·do`, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `dbias = dw` summed to its dims, `du = dw·(1 - (w/c)²)`,
     `dq = s·du·k`, `dk = s·duᵀ·q`; with grouped heads dk and dv are summed over each group.
     """
-
-    num_heads: int = field(validator=whole(1))
-    head_dim: int = field(validator=whole(1))
-    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
-    layout: AttentionLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
-    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom", "bias"))
-    window: int | None = field(default=None, validator=whole(0, optional=True))
-    score_scale: float | None = None
-    attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
-    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
 
     def prepare(
         self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None

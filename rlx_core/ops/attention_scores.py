@@ -9,7 +9,7 @@ import math
 from typing import Literal
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from rlx_core.errors import ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
@@ -33,6 +33,7 @@ from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_max, softmax
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import as_dtype
+from rlx_core.ops.validators import number, one_of, whole
 
 EmptyRow = Literal["zero", "uniform", "nan"]
 
@@ -52,18 +53,19 @@ class Scores:
     is_empty: Value | None
 
 
+@frozen(slots=False)
 class AttentionOp(Op):
     """What attention and its backward op share: attributes, checks, and the attention weights."""
 
-    num_heads: int
-    head_dim: int
-    num_kv_heads: int | None
-    layout: AttentionLayout
-    mask_kind: MaskKind
-    window: int | None
-    score_scale: float | None
-    attn_logit_softcap: float | None
-    empty_row: EmptyRow
+    num_heads: int = field(validator=whole(1))
+    head_dim: int = field(validator=whole(1))
+    num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
+    layout: AttentionLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
+    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom", "bias"))
+    window: int | None = field(default=None, validator=whole(0, optional=True))
+    score_scale: float | None = None
+    attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
+    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
 
     @property
     def kv_heads(self) -> int:

@@ -18,7 +18,7 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes, normalize_axis
 from rlx_core.ops.reduction import reduction_samples
 from rlx_core.ops.sorting import ORDERED, expect_index_dtype
-from rlx_core.ops.structural import Reduction, axis_batch, cast, sum_axes
+from rlx_core.ops.structural import Reduction, along_axis_batch, cast, sum_axes
 
 
 class Count(Reduction):
@@ -102,7 +102,7 @@ class ArgExtreme(Op):
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Zero:
         return ZERO
 
-    batch = axis_batch
+    batch = along_axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return x.size

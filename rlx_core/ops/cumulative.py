@@ -26,7 +26,7 @@ from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.selection import stop_gradient, where
-from rlx_core.ops.structural import all_batched, as_dtype, axis_batch, linear_jvp, widened
+from rlx_core.ops.structural import along_axis_batch, as_dtype, linear_jvp, widened
 
 _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -52,7 +52,7 @@ class Cumulative(Op):
         expect_dtype("x", x, self.accepts)
         return x
 
-    batch = axis_batch
+    batch = along_axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return x.size
@@ -157,9 +157,7 @@ class LinearRecurrence(Op):
             source = source + t[0] * shifted(y, axis, -1 if self.reverse else 1)
         return self(a, source)
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        operands = all_batched(size, x, is_batched)
-        return evolve(self, axis=normalize_axis(self.axis, operands[0].ndim - 1) + 1)(*operands)
+    batch = along_axis_batch
 
     def cost(self, a: TensorType, b: TensorType) -> Dim:
         return 2 * a.size

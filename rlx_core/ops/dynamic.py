@@ -18,7 +18,7 @@ from rlx_core.ir.dtypes import ALL, INTEGERS, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape
+from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_shape
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.creation import dim_value, full, iota, static, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import gather
@@ -126,8 +126,7 @@ class DynamicUpdateSlice(Op):
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType, update: TensorType, *starts: TensorType) -> TensorType:
-        if update.dtype is not x.dtype:
-            raise DtypeError(f"update must be {x.dtype} like x, not {update.dtype}")
+        expect_dtype_of("update", update, "x", x)
         _check_window(x, update.shape)
         _check_starts(x, starts)
         return x

@@ -43,7 +43,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
     "fused_layers": "fused_attention_block fused_transformer_layer",
     "fused_loop": "fused_loop",
-    "fused_matmul_add": "fused_matmul_add",
+    "fused_matmul_epilogue": "fused_matmul_epilogue",
     "gamma": "lgamma digamma polygamma",
     "gather_nd": "gather_nd scatter_nd",
     "indexing": "gather scatter_add",

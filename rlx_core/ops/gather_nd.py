@@ -12,7 +12,7 @@ from rlx_core.ir.dtypes import INTEGERS, bf16, bool_, c64, f32, f64, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape, same_dim
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.creation import dim_value, zeros
 from rlx_core.ops.indexing import OutOfBounds, gather
@@ -134,8 +134,7 @@ class ScatterND(Op):
     def infer(self, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
         depth = _indexed_axes(x, indices, self.batch_dims)
         expect_shape("updates", updates, (*indices.shape[:-1], *x.shape[self.batch_dims + depth :]))
-        if updates.dtype is not x.dtype:
-            raise DtypeError(f"updates must be {x.dtype} like x, not {updates.dtype}")
+        expect_dtype_of("updates", updates, "x", x)
         return x
 
     def prepare(self, x: Value, indices: Value, updates: Value) -> tuple[Value | None, ...]:

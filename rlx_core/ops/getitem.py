@@ -1,7 +1,8 @@
 """`x[key]`: NumPy's basic indexing and indexing with integer arrays, as slices and one gather.
 
 Integers, slices, `...` and `None` become `Narrow`, `Flip` and `Reshape`. Integer arrays are broadcast together and read with
-one `Gather`; where their axes land follows NumPy: in place if they are neighbours, in front otherwise.
+one `Gather`; where their axes land follows NumPy: in place if they are neighbours, in front otherwise. Arrays that only count
+the rows, as in `x[arange(n), labels]`, say that the rows are a batch.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from attrs import define, field, frozen
 from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr, product
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, same_dim
-from rlx_core.ops.creation import dim_value
+from rlx_core.ops.creation import Iota, dim_value
 from rlx_core.ops.gather_nd import linear_index
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.movement import flip, narrow
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, expand, reshape, transpose
+from rlx_core.ops.structural import Cast, Reshape, cast, expand, reshape, transpose
 
 
 @frozen(eq=False)
@@ -144,7 +146,7 @@ def _index_array(entry: Any, size: Dim) -> Any:
     if isinstance(entry, Value):
         if not entry.dtype.is_integer:
             raise DtypeError(f"getitem: an index must be an integer, not {entry.type}")
-        if entry.dtype.kind == "uint":
+        if entry.dtype.kind == "uint" or _counted(entry) is not None:
             return entry
         length = size if isinstance(size, int) else cast(dim_value(size=size), to=entry.dtype)
         return where(entry < 0, entry + length, entry)
@@ -199,10 +201,10 @@ def _bound(bound: Any, default: Dim, size: Dim) -> Dim:
 def _gather_arrays(x: Value, plan: _Plan) -> Value:
     axes = [axis for axis, _ in plan.arrays]
     shape = broadcast_shapes(*(tuple(a.shape) for _, a in plan.arrays))
-    read = x
-    if len(axes) == 1:
-        place = axes[0]
-        read = gather(x, plan.arrays[0][1], axis=place)
+    batch = _batch_axes(x, plan, shape)
+    if len(axes) == batch + 1:
+        place, index = axes[0], plan.arrays[-1][1]
+        read = gather(x, _broadcast(index, shape) if batch else index, axis=axes[-1], batch_dims=batch)
     else:
         place = 0
         others = [i for i in range(x.ndim) if i not in axes]
@@ -213,6 +215,40 @@ def _gather_arrays(x: Value, plan: _Plan) -> Value:
     are_neighbours = plan.selectors == list(range(plan.selectors[0], plan.selectors[0] + len(plan.selectors)))
     wanted = plan.first_place if are_neighbours and plan.first_place is not None else 0
     return _move_block(read, place, len(shape), wanted)
+
+
+def _batch_axes(x: Value, plan: _Plan, shape: tuple[Dim, ...]) -> int:
+    """How many of the first index arrays only count the rows along an axis of their own, so that it is a batch axis."""
+    axes, count = [axis for axis, _ in plan.arrays], 0
+    while count < min(len(axes) - 1, len(shape)) and axes[count] == count and shape[count] == x.shape[count]:
+        found = _counted(plan.arrays[count][1])
+        if found is None or found[1] != shape[count] or len(shape) - found[0] != count:
+            break
+        count += 1
+    return count
+
+
+def _counted(index: Any) -> tuple[int, Dim] | None:
+    """(the axis from the end, the size) along which an index array is 0, 1, 2, …, if it has no other axes."""
+    moving = [i for i, d in enumerate(index.shape) if d != 1]
+    if len(moving) != 1:
+        return None
+    size, place = index.shape[moving[0]], len(index.shape) - moving[0]
+    if not isinstance(index, Value):
+        return (place, size) if np.array_equal(np.ravel(index), np.arange(size)) else None
+    node = index.node
+    while _holds_places(node.type.dtype, size):
+        if isinstance(node.op, Iota):
+            return (place, size) if node.op.shape == (size,) else None
+        if not isinstance(node.op, Cast | Reshape) or node.operands[0] is None:
+            return None
+        node = node.operands[0].node
+    return None
+
+
+def _holds_places(dtype: DType, size: Dim) -> bool:
+    """Whether a dtype holds all places on an axis."""
+    return dtype.is_integer and (dtype.itemsize == 8 or (isinstance(size, int) and size <= np.iinfo(dtype.numpy).max))
 
 
 def _broadcast(index: Any, shape: tuple[Dim, ...]) -> Any:

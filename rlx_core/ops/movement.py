@@ -21,22 +21,21 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides, dense_strides
-from rlx_core.ir.types import TensorType, expect_rank, expect_shape, normalize_axes, normalize_axis, same_dim
+from rlx_core.ir.types import (
+    TensorType,
+    expect_dtype_of,
+    expect_rank,
+    expect_shape,
+    normalize_axes,
+    normalize_axis,
+    same_dim,
+)
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import (
-    all_batched,
-    as_axes,
-    as_shape,
-    axis_batch,
-    expand,
-    linear_jvp,
-    reshape,
-    sum_axes,
-)
+from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, linear_jvp, reshape, sum_axes
 
 
 class Movement(Op):
@@ -89,7 +88,7 @@ class Narrow(Movement):
         after = x.shape[axis] - self.start - self.length * self.step + (self.step - 1)
         return (pad_axis(g, axis, self.start, after, self.step - 1),)
 
-    batch = axis_batch
+    batch = along_axis_batch
 
     def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
         axis = normalize_axis(self.axis, x.rank)
@@ -150,7 +149,10 @@ class Concat(Op):
         return promoted(*x) if x else ()
 
     def reference(self, *x: np.ndarray) -> np.ndarray:
-        return np.concatenate(x, axis=self.axis)
+        # In C order: of transposed operands NumPy alone would make a transposed result, to be copied by whoever reads it.
+        shape = list(x[0].shape)
+        shape[self.axis] = sum(each.shape[self.axis] for each in x)
+        return np.concatenate(x, axis=self.axis, out=np.empty(shape, x[0].dtype))
 
     def vjp(self, g: Value, *x: Value, y: Value) -> tuple[Value, ...]:
         axis = normalize_axis(self.axis, g.ndim)
@@ -166,9 +168,7 @@ class Concat(Op):
             return ZERO
         return self(*(tangent_or_zeros(s, v) for s, v in zip(t, x, strict=True)))
 
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        whole = all_batched(size, x, is_batched)
-        return evolve(self, axis=normalize_axis(self.axis, whole[0].ndim - 1) + 1)(*whole)
+    batch = along_axis_batch
 
     def parts(self, *x: TensorType) -> tuple[tuple[int, Strides], ...]:
         axis = normalize_axis(self.axis, x[0].rank)
@@ -241,8 +241,7 @@ class Pad(Op):
             raise ShapeError(f"between must be at least 0, not {list(gaps)}")
         if value is not None:
             expect_shape("value", value, ())
-            if value.dtype is not x.dtype:
-                raise DtypeError(f"value must be {x.dtype} like x, not {value.dtype}")
+            expect_dtype_of("value", value, "x", x)
         if self.mode != "constant" and (value is not None or any(gaps)):
             raise ShapeError(f"mode {self.mode} takes neither a value nor cells between")
         return x.with_shape(self._padded(i, n, gaps[i]) for i, n in enumerate(x.shape))

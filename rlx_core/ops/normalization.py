@@ -6,8 +6,8 @@ dims of the normalised axes (of the channel axis for group norms), and the resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from attrs import evolve, field, frozen
 
@@ -17,7 +17,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_rank, normalize_axes
+from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
@@ -56,21 +56,27 @@ def affine_cotangents(
 
 
 class Norm(Op):
-    """What norms share: data whose dtype the result has, and an affine part in another if need be."""
+    """What all norms share: data, which decide the dtype, and affine operands with the dims that the norm says."""
+
+    affine_shape: ClassVar[Callable[..., Shape]]
+    """The dims that gamma and beta must have, from the type of the data."""
 
     def prepare(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> tuple[Value | None, ...]:
         return affine_prepare(x, gamma, beta)
 
+    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+        expect_affine(x, self.affine_shape(x), gamma=gamma, beta=beta)
+        return x
+
 
 @frozen(slots=False)
-class RowNorm(Norm):
-    """A norm over `axes`; gamma and beta have their dims."""
+class AxesNorm(Norm):
+    """A norm whose rows and affine operands lie along `axes`."""
 
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
 
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
-        expect_affine(x, dims_at(x, self.axes), gamma=gamma, beta=beta)
-        return x
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
@@ -78,18 +84,18 @@ class RowNorm(Norm):
 
 
 class ChannelNorm(Norm):
-    """A norm of the channels, axis 1; gamma and beta have one number a channel, and a batch is more examples."""
+    """A norm of images, with affine operands along their channels: axis 0 holds images, so a batch is more of them."""
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         def folded(data: Value, *affine_operands: Value | None) -> Value:
-            examples = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
-            return reshaped(self(examples, *affine_operands), data.shape)
+            images = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
+            return reshaped(self(images, *affine_operands), data.shape)
 
         return batched_norm(folded, (1,), size, x, is_batched)
 
 
 @define_op
-class LayerNorm(RowNorm):
+class LayerNorm(AxesNorm):
     """Normalise `axes` to zero mean and unit variance, then scale and shift.
 
     `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
@@ -142,7 +148,7 @@ layer_norm = op_function(LayerNorm)
 
 
 @define_op
-class RmsNorm(RowNorm):
+class RmsNorm(AxesNorm):
     """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
 
     Shapes:
@@ -208,10 +214,9 @@ class GroupNorm(ChannelNorm):
     groups: int = field(validator=whole(1))
     eps: float = field(default=1e-5, validator=number(0))
 
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+    def affine_shape(self, x: TensorType) -> Shape:
         group_shape(x, self.groups)
-        expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
-        return x
+        return x.shape[1:2]
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)
@@ -251,10 +256,9 @@ class LayerNorm2d(ChannelNorm):
 
     eps: float = field(default=1e-6, validator=number(0))
 
-    def infer(self, x: TensorType, gamma: TensorType | None = None, beta: TensorType | None = None) -> TensorType:
+    def affine_shape(self, x: TensorType) -> Shape:
         expect_rank("x", x, 4, 4)
-        expect_affine(x, x.shape[1:2], gamma=gamma, beta=beta)
-        return x
+        return x.shape[1:2]
 
     def decompose(self, x: Value, gamma: Value | None = None, beta: Value | None = None) -> Value:
         return layer_norm(x, gamma, beta, axes=(1,), eps=self.eps)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -63,33 +63,27 @@ class InputGradient(Op):
         return x
 
 
-@frozen(slots=False)
-class RowsGradient(InputGradient):
-    """The cotangent of the data of a norm over `axes`."""
+class GammaGradient(Op):
+    """The cotangent of a norm's gamma: a sum over rows, in the dtype in which they are summed."""
 
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
-
-    def affine_shape(self, x: TensorType) -> Shape:
-        return dims_at(x, self.axes)
-
-
-@frozen(slots=False)
-class ScaleGradient(Op):
-    """The cotangent of the gamma of a norm over `axes`: its dims, held wide."""
-
-    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
+    affine_shape: ClassVar[Callable[..., Shape]]
+    """The dims of gamma, from the type of the data."""
 
     def infer(self, x: TensorType, dy: TensorType) -> TensorType:
         expect_affine(x, ())
         expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, dims_at(x, self.axes))
+        return TensorType(x.dtype.accumulator, self.affine_shape(x))
 
 
 @define_op
-class LayerNormBackwardInput(RowsGradient):
+class LayerNormBackwardInput(InputGradient):
     """The cotangent of x in `LayerNorm`: `r·(γ·dy - <γ·dy> - x̂·<γ·dy·x̂>)`."""
 
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-5
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -109,10 +103,14 @@ layer_norm_backward_input = op_function(LayerNormBackwardInput)
 
 
 @define_op
-class LayerNormBackwardGamma(ScaleGradient):
+class LayerNormBackwardGamma(GammaGradient):
     """The cotangent of gamma in `LayerNorm`: `Σ dy·x̂` over all other axes."""
 
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-5
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -136,10 +134,14 @@ def inverse_rms(x: Value, axes: tuple[int, ...], eps: float) -> Value:
 
 
 @define_op
-class RmsNormBackwardInput(RowsGradient):
+class RmsNormBackwardInput(InputGradient):
     """The cotangent of x in `RmsNorm`: `r·γ·dy - r³·x·<x·γ·dy>`."""
 
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value, gamma: Value | None = None) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -160,10 +162,14 @@ rms_norm_backward_input = op_function(RmsNormBackwardInput)
 
 
 @define_op
-class RmsNormBackwardGamma(ScaleGradient):
+class RmsNormBackwardGamma(GammaGradient):
     """The cotangent of gamma in `RmsNorm`: `Σ dy·x·r` over all other axes."""
 
+    axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
     eps: float = 1e-6
+
+    def affine_shape(self, x: TensorType) -> Shape:
+        return dims_at(x, self.axes)
 
     def decompose(self, x: Value, dy: Value) -> Value:
         axes = normalize_axes(self.axes, x.ndim)
@@ -233,17 +239,15 @@ group_norm_backward_input = op_function(GroupNormBackwardInput)
 
 
 @define_op
-class GroupNormBackwardGamma(Op):
+class GroupNormBackwardGamma(GammaGradient):
     """The cotangent of gamma in `GroupNorm`: `Σ dy·x̂` over all axes but the channels."""
 
     groups: int
     eps: float = 1e-5
 
-    def infer(self, x: TensorType, dy: TensorType) -> TensorType:
-        expect_affine(x, ())
+    def affine_shape(self, x: TensorType) -> Shape:
         group_shape(x, self.groups)
-        expect_shape("dy", dy, x.shape)
-        return TensorType(x.dtype.accumulator, x.shape[1:2])
+        return x.shape[1:2]
 
     def decompose(self, x: Value, dy: Value) -> Value:
         x_hat, _ = standardize(reshaped(wide(x), group_shape(x.type, self.groups)), group_axes(x.type), self.eps)

@@ -18,7 +18,7 @@ from rlx_core.ir.dtypes import ALL, FLOATS, INTEGERS, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_shape, normalize_axis
+from rlx_core.ir.types import TensorType, expect_dtype_of, expect_shape, normalize_axis
 from rlx_core.ops.creation import full, iota, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import Indexed, OutOfBounds, checked_indices, gather, scatter_add, write_cells
 from rlx_core.ops.kinds import promoted
@@ -52,8 +52,7 @@ class Scatter(Indexed):
     def infer(self, x: TensorType, updates: TensorType, indices: TensorType) -> TensorType:
         if self.mode not in _COMBINE:
             raise ShapeError(f"mode must be set, add, max or min, not {self.mode!r}")
-        if updates.dtype is not x.dtype:
-            raise DtypeError(f"updates must be {x.dtype} like x, not {updates.dtype}")
+        expect_dtype_of("updates", updates, "x", x)
         if self.mode == "add" and not x.dtype.is_numeric:
             raise DtypeError("mode add takes numbers, not bool")
         if self.mode in ("max", "min") and not x.dtype.is_real:

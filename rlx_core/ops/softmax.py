@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from attrs import field
+from attrs import field, frozen
 
 from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
@@ -24,7 +24,7 @@ from rlx_core.ops.activation import exp, log
 from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.selection import where
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import as_dtype, axis_batch, sum_axes
+from rlx_core.ops.structural import along_axis_batch, as_dtype, sum_axes
 from rlx_core.ops.validators import one_of
 
 EmptyRow = Literal["nan", "zero"]
@@ -43,8 +43,22 @@ def row_sum(x: Value, axis: int) -> Value:
     return sum_axes(x, axes=(axis,), keep_dim=True)
 
 
+@frozen(slots=False)
+class RowOp(Op):
+    """What softmax and its logarithm share: the axis that is a row, float operands, and batching."""
+
+    axis: int = -1
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, FLOATS, "float")
+        normalize_axis(self.axis, x.rank)
+        return x
+
+    batch = along_axis_batch
+
+
 @define_op
-class Softmax(Op):
+class Softmax(RowOp):
     """The exponentials of a row over their sum: `y = exp(x - max x) / Σ exp(x - max x)`.
 
     f16 and bf16 compute in f32 and round once.
@@ -54,13 +68,7 @@ class Softmax(Op):
         empty_row: "nan" or "zero", for a row of only -inf.
     """
 
-    axis: int = -1
     empty_row: EmptyRow = field(default="nan", validator=one_of("nan", "zero"))
-
-    def infer(self, x: TensorType) -> TensorType:
-        expect_dtype("x", x, FLOATS, "float")
-        normalize_axis(self.axis, x.rank)
-        return x
 
     def decompose(self, x: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim)
@@ -82,8 +90,6 @@ class Softmax(Op):
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         return ZERO if isinstance(t[0], Zero) else self._project(t[0], y)
-
-    batch = axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return 5 * x.size
@@ -120,19 +126,12 @@ softmax = op_function(Softmax)
 
 
 @define_op
-class LogSoftmax(Op):
+class LogSoftmax(RowOp):
     """The logarithm of softmax, without its underflow: `y = x - max x - log Σ exp(x - max x)`.
 
     Attributes:
         axis: The axis whose exponentials sum to 1.
     """
-
-    axis: int = -1
-
-    def infer(self, x: TensorType) -> TensorType:
-        expect_dtype("x", x, FLOATS, "float")
-        normalize_axis(self.axis, x.rank)
-        return x
 
     def decompose(self, x: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim)
@@ -151,8 +150,6 @@ class LogSoftmax(Op):
             return ZERO
         axis = normalize_axis(self.axis, y.ndim)
         return as_dtype(wide(t[0]) - row_sum(exp(wide(y)) * wide(t[0]), axis), x.dtype)
-
-    batch = axis_batch
 
     def cost(self, x: TensorType) -> Dim:
         return 6 * x.size

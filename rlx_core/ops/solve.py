@@ -7,7 +7,7 @@ singular matrix gives NaN, as compiled code does, because a reference that raise
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,54 +21,9 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import adjoint, mat_mul, operand
-from rlx_core.ops.structural import expand, reshape, transpose
+from rlx_core.ops.structural import all_batched, expand, reshape, transpose
 
 SOLVABLE = (f32, f64, *COMPLEXES)
-
-
-def infer_solve(a: TensorType, b: TensorType) -> TensorType:
-    """The type of `a⁻¹ b`; the leading axes of both are equal."""
-    expect_dtype("a", a, SOLVABLE)
-    if b.dtype is not a.dtype:
-        raise DtypeError(f"operands must have one dtype, not {a.dtype} and {b.dtype}")
-    if not same_dim(a.shape[-1], a.shape[-2]):
-        raise ShapeError(f"a must be square, not {a}")
-    expect_rank("b", b, a.rank - 1, a.rank)
-    columns = b.shape[a.rank - 1 :]
-    expect_shape("b", b, (*a.shape[:-1], *columns))
-    return b
-
-
-def solve_arrays(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """`a⁻¹ b` by LU with pivoting, slice by slice where one is singular."""
-    columns = b[..., None] if b.ndim == a.ndim - 1 else b
-    try:
-        x = np.linalg.solve(a, columns)
-    except np.linalg.LinAlgError:
-        x = np.full_like(columns, np.nan)
-        for index in np.ndindex(a.shape[:-2]):
-            if np.linalg.matrix_rank(a[index]) == a.shape[-1]:
-                x[index] = np.linalg.solve(a[index], columns[index])
-    return x.reshape(b.shape)
-
-
-def solve_vjp(solve: Callable[..., Any], g: Value, a: Value, x: Value) -> tuple[Value, Value]:
-    """With the cotangent `g` of `x = a⁻¹ b`: `db = a⁻ᴴ g` and `da = -db xᴴ`."""
-    db = solve(adjoint(a), g)
-    is_vector = x.ndim == a.ndim - 1
-    column, row = (reshape(v, (*v.shape, 1)) if is_vector else v for v in (db, x))
-    return -mat_mul(column, adjoint(row)), db
-
-
-def solve_jvp(solve: Callable[..., Any], t: Sequence[Any], a: Value, x: Value) -> Value | Zero:
-    """`a⁻¹ (t_b - t_a x)`."""
-    t_a, t_b = t
-    if isinstance(t_a, Zero):
-        return ZERO if isinstance(t_b, Zero) else solve(a, t_b)
-    is_vector = x.ndim == a.ndim - 1
-    moved = mat_mul(t_a, reshape(x, (*x.shape, 1)) if is_vector else x)
-    moved = reshape(moved, x.shape) if is_vector else moved
-    return solve(a, -moved if isinstance(t_b, Zero) else t_b - moved)
 
 
 def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callable[..., Sequence[np.ndarray]]:
@@ -81,41 +36,74 @@ def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callab
     return make
 
 
-class Solving(Op):
-    """What the two solves share: everything but how many matrices there are."""
+class SystemSolve(Op):
+    """What solving one system and a stack of them share: `x = a⁻¹ b`, by LU with pivoting."""
+
+    most_axes: ClassVar[int | None] = None
+    """How many axes `a` may have."""
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)
 
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        expect_rank("a", a, 2, self.most_axes)
+        expect_dtype("a", a, SOLVABLE)
+        if b.dtype is not a.dtype:
+            raise DtypeError(f"operands must have one dtype, not {a.dtype} and {b.dtype}")
+        if not same_dim(a.shape[-1], a.shape[-2]):
+            raise ShapeError(f"a must be square, not {a}")
+        expect_rank("b", b, a.rank - 1, a.rank)
+        columns = b.shape[a.rank - 1 :]
+        expect_shape("b", b, (*a.shape[:-1], *columns))
+        return b
+
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return solve_arrays(a, b)
+        """NaN in singular slices, which LAPACK refuses: the others are solved one by one then."""
+        columns = b[..., None] if b.ndim == a.ndim - 1 else b
+        try:
+            x = np.linalg.solve(a, columns)
+        except np.linalg.LinAlgError:
+            x = np.full_like(columns, np.nan)
+            for index in np.ndindex(a.shape[:-2]):
+                if np.linalg.matrix_rank(a[index]) == a.shape[-1]:
+                    x[index] = np.linalg.solve(a[index], columns[index])
+        return x.reshape(b.shape)
 
     def vjp(self, g: Value, a: Value, b: Value, *, y: Value) -> tuple[Value, ...]:
-        return solve_vjp(self, g, a, y)
+        # db = a⁻ᴴ g and da = -db yᴴ.
+        db = self(adjoint(a), g)
+        is_vector = y.ndim == a.ndim - 1
+        column, row = (reshape(v, (*v.shape, 1)) if is_vector else v for v in (db, y))
+        return -mat_mul(column, adjoint(row)), db
 
     def jvp(self, t: Sequence[Any], a: Value, b: Value, *, y: Value) -> Value | Zero:
-        return solve_jvp(self, t, a, y)
+        # a⁻¹ (t_b - t_a y).
+        t_a, t_b = t
+        if isinstance(t_a, Zero):
+            return ZERO if isinstance(t_b, Zero) else self(a, t_b)
+        is_vector = y.ndim == a.ndim - 1
+        moved = mat_mul(t_a, reshape(y, (*y.shape, 1)) if is_vector else y)
+        moved = reshape(moved, y.shape) if is_vector else moved
+        return self(a, -moved if isinstance(t_b, Zero) else t_b - moved)
 
     def cost(self, a: TensorType, b: TensorType) -> Dim:
         return a.size * a.shape[-1] + 2 * a.shape[-1] * b.size
 
 
 @define_op
-class DenseSolve(Solving):
+class DenseSolve(SystemSolve):
     """The solution of one linear system by LU with pivoting, `x = a⁻¹ b`. NaN where `a` is singular.
 
     Shapes:
         a: [n, n]    b: [n] or [n, k]    ->    x: the dims of b
     """
 
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        expect_rank("a", a, 2, 2)
-        return infer_solve(a, b)
+    most_axes: ClassVar = 2
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         a, b = x
         if is_batched[0]:
-            return batched_dense_solve(a, b if is_batched[1] else expand(b, (size, *b.shape)))
+            return batched_dense_solve(*all_batched(size, x, is_batched))
         # One factorisation: the batch becomes further columns of the right side.
         columns = transpose(b, (1, 0, *range(2, b.ndim)))
         solved = self(a, reshape(columns, (b.shape[1], -1)))
@@ -138,19 +126,15 @@ dense_solve = op_function(DenseSolve)
 
 
 @define_op
-class BatchedDenseSolve(Solving):
+class BatchedDenseSolve(SystemSolve):
     """The solutions of a stack of linear systems. NaN in every slice whose matrix is singular.
 
     Shapes:
         a: [..., n, n]    b: [..., n] or [..., n, k]    ->    x: the dims of b
     """
 
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        expect_rank("a", a, 2)
-        return infer_solve(a, b)
-
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(*(v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)))
+        return self(*all_batched(size, x, is_batched))
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -18,11 +18,11 @@ from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i6
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, normalize_axis, same_dim
+from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, normalize_axis, same_dim
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
-from rlx_core.ops.structural import all_batched, axis_batch, reshape
+from rlx_core.ops.structural import all_batched, along_axis_batch, reshape
 
 ORDERED = (bool_, *INTEGERS, *FLOATS)
 
@@ -45,23 +45,28 @@ def sorting_positions(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return np.flip(x.shape[axis] - 1 - backwards, axis)
 
 
-def _back(g: Any, x: Value, positions: Value, axis: int) -> Value | Zero:
-    """Cotangents of selected values, put back where the values came from."""
-    place = normalize_axis(axis, x.ndim)
-    if isinstance(g, Zero) or not x.dtype.is_differentiable:
-        return ZERO
-    return add_along_axis(g, positions, place, x.shape[place])
+class Selection(Op):
+    """Elements of one axis in some order, and where they are: values have the derivatives of the elements, positions none."""
 
+    axis: int
 
-def _forth(t: Any, x: Value, positions: Value, axis: int) -> Value | Zero:
-    """Tangents of selected values."""
-    if isinstance(t, Zero) or not x.dtype.is_differentiable:
-        return ZERO
-    return take_along_axis(t, positions, axis=normalize_axis(axis, x.ndim))
+    # Of the k largest these touch k elements, where differentiating the decomposition, a whole sort, would touch n.
+    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
+        if isinstance(g[0], Zero) or not x.dtype.is_differentiable:
+            return (ZERO,)
+        axis = normalize_axis(self.axis, x.ndim)
+        return (add_along_axis(g[0], y[1], axis, x.shape[axis]),)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
+        if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
+            return ZERO, ZERO
+        return take_along_axis(t[0], y[1], axis=normalize_axis(self.axis, x.ndim)), ZERO
+
+    batch = along_axis_batch
 
 
 @define_op
-class Sort(Op):
+class Sort(Selection):
     """The elements of an axis in order, and where they came from.
 
     Shapes:
@@ -88,14 +93,6 @@ class Sort(Op):
     def reference(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         positions = sorting_positions(x, self.axis, self.descending)
         return np.take_along_axis(x, positions, self.axis), positions
-
-    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
-        return (_back(g[0], x, y[1], self.axis),)
-
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
-        return _forth(t[0], x, y[1], self.axis), ZERO
-
-    batch = axis_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -153,7 +150,7 @@ arg_sort = op_function(ArgSort)
 
 
 @define_op
-class TopK(Op):
+class TopK(Selection):
     """The k largest (or smallest) elements of an axis in order, and where they are; ties go to the smaller index.
 
     Shapes:
@@ -188,15 +185,6 @@ class TopK(Op):
     def decompose(self, x: Value) -> tuple[Value, ...]:
         ordered = Sort(self.axis, descending=self.largest, index_dtype=self.index_dtype)(x)
         return tuple(narrow(v, axis=self.axis, start=0, length=self.k) for v in ordered)
-
-    # Touches k elements where differentiating the whole sort would touch n.
-    def vjp(self, g: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, ...]:
-        return (_back(g[0], x, y[1], self.axis),)
-
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Sequence[Value]) -> tuple[Value | Zero, Zero]:
-        return _forth(t[0], x, y[1], self.axis), ZERO
-
-    batch = axis_batch
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -235,8 +223,7 @@ class SearchSorted(Op):
         expect_rank("sorted", sorted, 1)
         expect_dtype("sorted", sorted, ORDERED, "real or bool")
         expect_index_dtype(self.index_dtype)
-        if v.dtype is not sorted.dtype:
-            raise DtypeError(f"v must be {sorted.dtype} like sorted, not {v.dtype}")
+        expect_dtype_of("v", v, "sorted", sorted)
         if sorted.rank > 1:
             expect_rank("v", v, sorted.rank, sorted.rank)
             for k, (a, b) in enumerate(zip(sorted.shape[:-1], v.shape[:-1], strict=True)):

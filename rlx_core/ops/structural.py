@@ -50,11 +50,6 @@ def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
     return ZERO if isinstance(t[0], Zero) else op(t[0])
 
 
-def axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
-    """The batching of an op of one operand that works along its attribute `axis`: the axis stands one place further."""
-    return evolve(op, axis=normalize_axis(op.axis, x[0].ndim - 1) + 1)(x[0])
-
-
 @define_op
 class Reshape(Op):
     """The same elements in row-major order with other dims; one dim may be -1.
@@ -405,6 +400,12 @@ def sum_to(g: Value, shape: Sequence[Dim]) -> Value:
 def all_batched(size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> list[Value]:
     """The operands of a batched op with the batch axis on every one of them, by repetition where it was missing."""
     return [v if b else expand(v, (size, *v.shape)) for v, b in zip(x, is_batched, strict=True)]
+
+
+def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+    """The batching rule of an op along one `axis`: every operand has the batch axis in front, so the op's own moves up by one."""
+    whole = all_batched(size, x, is_batched)
+    return evolve(op, axis=normalize_axis(op.axis, whole[0].ndim - 1) + 1)(*whole)
 
 
 @define_op

@@ -54,8 +54,9 @@ def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Acc
 
 def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None = None) -> Result:
     """Every node tried once, in order; the first rule that takes a node replaces it."""
-    if not any(type(n.op) in index for n in graph.nodes):
-        return Result.unchanged(graph)
+    near = near_misses(graph, index, accepts)
+    if near is not None:
+        return evolve(Result.unchanged(graph), misses=near)
     placed: dict[Value, Value] = {}
     counts: dict[str, int] = {}
     misses: list[Miss] = []
@@ -75,9 +76,21 @@ def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accep
         return results
 
     made, values = rebuild(graph, replace)
-    if not counts:
-        return evolve(Result.unchanged(graph), misses=misses)
     return Result(made, values, counts, misses)
+
+
+def near_misses(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None) -> list[Miss] | None:
+    """What a round that does nothing says; `None` if a rule takes a node, and only then is a new graph worth building."""
+    misses: list[Miss] = []
+    for node in graph.nodes:
+        for rule in index.get(type(node.op), ()):
+            with originating(node.origin):
+                made, declined = attempt(rule, graph, node, graph.identity, accepts)
+            if made is not None:
+                return None
+            if declined is not None:
+                misses.append(Miss(rule.key, node.label, declined.reason, declined.kind))
+    return misses
 
 
 def attempt(

@@ -116,13 +116,13 @@ class Result:
 
     @classmethod
     def unchanged(cls, graph: Graph) -> Result:
-        return cls(graph, {v: v for n in graph.nodes for v in n.results})
+        return cls(graph, graph.identity)
 
     def then(self, later: Result) -> Result:
         """This result followed by `later`: maps composed, counts added."""
         return Result(
             later.graph,
-            compose(self.values, later.values),
+            self.values if later.values is self.graph.identity else compose(self.values, later.values),
             add_counts(self.counts, later.counts),
             (*self.misses, *later.misses),
             {**self.notes, **later.notes},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.rules import RuleTable
@@ -77,7 +77,7 @@ def live_nodes(graph: Graph) -> set[Node]:
     """The nodes that outputs, effects and the signature need."""
     needed = {v.node for v in graph.outputs}
     for node in reversed(graph.nodes):
-        if node in needed or isinstance(node.op, Input | Param) or not node.op.is_pure:
+        if node in needed or isinstance(node.op, Argument) or not node.op.is_pure:
             needed.add(node)
             needed.update(v.node for v in node.present())
     return needed

@@ -16,11 +16,11 @@ from rlx_core.ops.arithmetic import negative, subtract
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.loss import SoftmaxCrossEntropyWithLogits, softmax_cross_entropy_with_logits
-from rlx_core.ops.reduction import Max, max_axes
+from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.softmax import LogSoftmax, log_softmax
-from rlx_core.ops.structural import Sum, sum_axes
-from rlx_core.passes.chains import kept_dims
+from rlx_core.ops.structural import sum_axes
 from rlx_core.passes.fusion import declined_if_kept, fusion_of
+from rlx_core.passes.recognise_softmax import operand_of, shifted_rows
 from rlx_core.passes.rules import Declined, Match, Rule, rewrite, ruleset
 
 __all__ = ["FuseSoftmaxCrossEntropy", "fuse_softmax_cross_entropy"]
@@ -54,26 +54,14 @@ def written_out(x: Value) -> Value:
 def as_log_softmax(match: Match) -> Value | Declined | None:
     """`m - log Σ exp(m)` with `m = x - max x`, along one axis."""
     moved, normalizer = match.root.operands
-    if moved is None or normalizer is None or type(normalizer.node.op) is not log.op:
+    total = None if normalizer is None else operand_of(normalizer, log.op)
+    if moved is None or normalizer is None or total is None:
         return None
-    total = normalizer.node.operands[0]
-    difference = moved.node
-    if total is None or type(difference.op) is not subtract.op:
-        return None
-    x, shift = difference.operands
-    if x is None or shift is None or x.type != match.root.type:
-        return None
-    for axis in range(x.ndim):
-        summed = kept_dims(total, Sum, (axis,), x.ndim)
-        largest = kept_dims(shift, Max, (axis,), x.ndim)
-        weights = None if summed is None else summed.operands[0]
-        if summed is None or weights is None or type(weights.node.op) is not exp.op:
-            continue
-        if weights.node.operands[0] is not moved or largest is None or largest.operands[0] is not x:
-            continue
-        inner = [difference, weights.node, summed, normalizer.node, largest]
-        kept = declined_if_kept(match.graph, inner, {*inner, total.node, shift.node, match.root})
-        return kept or log_softmax(match.new(x), axis=axis)
+    for row in shifted_rows(moved, total, match.root.type):
+        if row.is_by_maximum and operand_of(row.summed, exp.op) is moved:
+            inner = [*row.nodes, row.summed.node, normalizer.node]
+            kept = declined_if_kept(match.graph, inner, [*inner, match.root])
+            return kept or log_softmax(match.new(row.x), axis=row.axis)
     return None
 
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 from attrs.validators import ge, optional
 
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.types import Shape
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.bound_values import bound_nodes
@@ -68,7 +69,13 @@ class MarkElementwiseRegions(Pass):
 def is_step(node: Node) -> bool:
     """Whether a node may be inside a region: element-wise with one result, of operands that broadcast to it."""
     is_complete = bool(node.operands) and all(v is not None for v in node.operands)
-    return is_complete and len(node.types) == 1 and may_be_step(node.op)
+    is_simple = is_complete and len(node.types) == 1 and may_be_step(node.op)
+    return is_simple and all(may_be_read(v.shape, node.type.shape) for v in node.present())
+
+
+def may_be_read(shape: Shape, region: Shape) -> bool:
+    """Whether an operand of these dims is repeated along those of the region by what is known, and not by assumption."""
+    return all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
 def grown(

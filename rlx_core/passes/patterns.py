@@ -157,7 +157,7 @@ def match_attributes(wanted: Op, op: Op, found: Bindings) -> Bindings | None:
     if type(wanted) is not type(op):
         return None
     for name, attribute in op.attributes().items():
-        pattern = wanted.attributes()[name]
+        pattern = getattr(wanted, name)
         if isinstance(pattern, Value) and isinstance(pattern.node.op, Input):
             bound = found.with_attribute(pattern.node.op.label, attribute)
             if bound is None:

@@ -12,7 +12,7 @@ from functools import reduce
 
 from attrs import evolve, field, frozen
 
-from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value, building
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, building
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.passes.base import Result
@@ -94,7 +94,7 @@ class Regrouping:
     def run(self) -> Result:
         with building(self.builder):
             for node in self.graph.nodes:
-                if isinstance(node.op, Input | Param):
+                if isinstance(node.op, Argument):
                     self.place(node)
             last = {group.members[-1] for group in self.group_of.values()}
             for node in self.graph.nodes:

@@ -174,6 +174,11 @@ class Rule:
         """The op that the left side begins with."""
         return type(self.left.node.op) if isinstance(self.left, Value) else self.left
 
+    @cached_property
+    def wanted(self) -> tuple[str, ...]:
+        """What a right side that is a function takes."""
+        return tuple(inspect.signature(self.right).parameters)
+
     @property
     def keeps_inner(self) -> bool:
         return self.is_sharing or not isinstance(self.left, Value) or is_variable(self.right)
@@ -199,12 +204,11 @@ class Rule:
         """The right side for a match, drafted; `None` or the reason if it declines."""
         if isinstance(self.right, Value):
             return draft(lambda: instantiate(self.right, match.arguments()), self.name)
-        wanted = inspect.signature(self.right).parameters
         arguments = match.arguments()
         declined: list[Declined] = []
 
         def make() -> Any:
-            made = self.right(**{name: arguments[name] for name in wanted})
+            made = self.right(**{name: arguments[name] for name in self.wanted})
             if not isinstance(made, Declined):
                 return made
             declined.append(made)
@@ -310,6 +314,8 @@ class RuleSet:
             UnknownNameError: It has no rule of that name.
         """
         dropped = {self[name].key for name in names}
+        if not dropped:
+            return self
         return RuleSet(self.name, lambda: [r for r in self.rules if r.key not in dropped], self.doc)
 
     def __repr__(self) -> str:

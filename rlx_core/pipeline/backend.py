@@ -164,6 +164,15 @@ class Backend(ABC):
         """
         return self.compile(lir, target, options)
 
+    def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
+        """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.
+
+        Args:
+            options: As for `target_for`.
+            objects: As for `build`.
+        """
+        return
+
     def levels(self, target: Target) -> tuple[Level, ...]:
         """The languages below the loop language in which `emit` can print a program for `target`, in order."""
         return ()

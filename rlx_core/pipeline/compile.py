@@ -164,11 +164,13 @@ def find_or_compile(
     if cache is None or job.has_nameless_ops:
         return job.compile(), "compiled"
     source: Literal["compiled", "memory", "disk"] = "memory"
+    kept = cache(job.configuration)
 
     def compile_now() -> Compiled:
         nonlocal source
         source = "compiled"
         job.events.tell("cache-miss", key=job.key)
+        job.backend.expect(job.configuration.options, kept.objects)
         return job.compile()
 
     def read(data: bytes) -> Compiled:
@@ -176,7 +178,6 @@ def find_or_compile(
         source = "disk"
         return job.restore(data)
 
-    kept = cache(job.configuration)
     if job.stamp is None:
         found = kept.get_or_compile(job.key, compile_now)
     else:

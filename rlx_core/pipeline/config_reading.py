@@ -7,10 +7,11 @@ and saying what is wrong with it, is `config_structure.py`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -109,9 +110,13 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
         if (each / "rlx.toml").is_file():
             return each / "rlx.toml"
         project = each / "pyproject.toml"
-        if project.is_file() and "rlx" in parse(project).get("tool", {}):
+        if project.is_file() and _MAY_HAVE_TABLE.search(text_of(project)) and "rlx" in parse(project).get("tool", {}):
             return project
     return None
+
+
+_MAY_HAVE_TABLE: Final = re.compile(r"""^\s*(\[\s*)?["']?tool["']?\s*(\.\s*["']?rlx|\]|=)""", re.MULTILINE)
+"""Whether a `pyproject.toml` can have `[tool.rlx]` at all: most have not, and need not be parsed to know it."""
 
 
 def read_file(path: Path) -> Mapping[str, Any]:
@@ -123,22 +128,36 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def parse(path: Path) -> Mapping[str, Any]:
-    """The tables of a TOML file, read anew when it changed: three looks are taken at it in each compilation."""
-    try:
-        found = path.stat()
-        return parsed(path, found.st_size, found.st_mtime_ns)
-    except OSError as error:
-        raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
-
-
-@lru_cache(maxsize=8)
-def parsed(path: Path, size: int, changed: int) -> Mapping[str, Any]:
+    """The tables of a TOML file."""
     import tomllib  # here, because most programs have no configuration file
 
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return parsed(text_of(path))
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"configuration: {path} is not TOML: {error}", Fact("file", path)) from None
+
+
+@lru_cache(maxsize=8)
+def parsed(text: str) -> Mapping[str, Any]:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def text_of(path: Path) -> str:
+    """The text of a TOML file, read anew when it changed: three looks are taken at it in each compilation."""
+    try:
+        found = path.stat()
+        return _read(path, found.st_size, found.st_mtime_ns)
+    except OSError as error:
+        raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration: {path} is not TOML: {error}", Fact("file", path)) from None
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, size: int, changed: int) -> str:
+    return path.read_text("utf-8")
 
 
 # ------------------------------------------------------------------------------------------- layers

@@ -22,7 +22,7 @@ from rlx_core.pipeline.config import Configuration, Entry, freeze
 
 __all__ = ["configuration_of", "structure"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound=attrs.AttrsInstance)
 
 INTERNAL = frozenset({"origins", "unknown_settings"})
 
@@ -181,6 +181,8 @@ def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) ->
     Raises:
         ConfigError: `what` is said to have the fault, `source` to be where it was said.
     """
+    if not table and all(a.default is not attrs.NOTHING for a in attrs.fields(cls)):
+        return cls()  # as most passes are asked for; making a reader for a class takes some milliseconds
     try:
         return converter().structure(table, cls)
     except (ClassValidationError, IterableValidationError) as error:

@@ -58,11 +58,12 @@ class Kernel:
         dtypes: What every floating or integer *operand* may be; `None` accepts every dtype.
         when: Conditions on the node besides.
         workspace: Scratch bytes it needs.
-        in_place: Operands whose buffer a result may take over (result 0), because each element is read before written.
+        in_place: Operands whose buffer result 0 may take over, because each element is read before written.
+        is_each_in_place: Each result may, not result 0 alone.
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
+        writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
-        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
-            of its results may take over an operand.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing.
         plugin: Who contributed it.
         tier: Which of the target's tiers it runs on; `None` is the last of them.
     """
@@ -80,6 +81,8 @@ class Kernel:
     doc: str = ""
     runs_nested: bool = False
     is_generated: bool = False
+    is_each_in_place: bool = False
+    writes_strides: bool = False
     tier: str | None = None
 
     @property
@@ -145,6 +148,8 @@ class KernelTable:
         name: str | None = None,
         runs_nested: bool = False,
         is_generated: bool = False,
+        is_each_in_place: bool = False,
+        writes_strides: bool = False,
     ) -> Callable[[_F], _F]:
         """Register the decorated function as a kernel for each of `ops`.
 
@@ -164,6 +169,7 @@ class KernelTable:
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
                         accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
+                        is_each_in_place or is_generated, writes_strides,
                     )
                 )  # fmt: skip
             return run

@@ -143,7 +143,7 @@ class Reuse:
 
     def _take_over(self, index: int, node: Node, kernel: Kernel) -> None:
         taken: dict[int, int] = {}
-        for number, result in enumerate(node.results if kernel.is_generated else node.results[:1]):
+        for number, result in enumerate(node.results if kernel.is_each_in_place else node.results[:1]):
             if result in self.aliases or not result.type.nbytes:
                 continue
             for position in kernel.in_place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Declared", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated", "writable"]
+__all__ = ["Declared", "Held", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -134,27 +134,61 @@ def writable(array: np.ndarray) -> np.ndarray:
     return array if flags.writeable and flags.c_contiguous and flags.aligned else array.copy(order="C")
 
 
-def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The inputs of a program with donations: each donated array can be written, and shares no byte with another input.
+Span = tuple[int, int]
+"""The first byte of an array and the one after its last."""
+
+
+@frozen(eq=False)
+class Held:
+    """Where the parameters lie that a program reads while it runs.
+
+    Attributes:
+        spans: All of them, from the first to the last byte.
+        written: Those that runs write to, because they were donated.
+    """
+
+    spans: tuple[Span, ...] = ()
+    written: tuple[Span, ...] = ()
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], donated: Collection[str]) -> Held:
+        spans = {name: _span(array) for name, array in arrays.items() if array.size}
+        return cls(tuple(spans.values()), tuple(spans[name] for name in donated if name in spans))
+
+
+def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: Held | None = None) -> list[np.ndarray]:
+    """Arrays of a program with donations: each donated one can be written, and shares no byte with another of them or a held one.
 
     What cannot be given away, because it is read-only, strided, or passed twice, is copied; its owner then keeps the old
-    contents.
+    contents. So is an input that lies in a parameter which the run writes to.
+
+    Args:
+        held: Parameters that stay where they are.
     """
+    held = held or Held()
     ready = [writable(a) if e.is_donated else a for e, a in zip(entries, arrays, strict=True)]
-    spans = sorted((*_span(a), i) for i, a in enumerate(ready) if a.size)
-    # Along the starts, an array overlaps an earlier one exactly if it begins before the furthest end so far.
-    shared: set[int] = set()
+    spans = {i: _span(a) for i, a in enumerate(ready) if a.size}
+    copied = _sharing(spans, held.spans) if any(e.is_donated for e in entries) else set()
+    copied = {i for i in copied if entries[i].is_donated}
+    copied |= {i for i, (start, end) in spans.items() for low, high in held.written if start < high and low < end}
+    return [a.copy() if i in copied else a for i, a in enumerate(ready)]
+
+
+def _sharing(spans: Mapping[int, Span], others: Sequence[Span]) -> set[int]:
+    """Which of some spans share a byte with another of them, or with one of the others; these are -1."""
+    found: set[int] = set()
+    # Along the starts, a span overlaps an earlier one exactly if it begins before the furthest end so far.
     furthest, owner = 0, -1
-    for start, end, i in spans:
+    for start, end, i in sorted((*((*span, i) for i, span in spans.items()), *((*span, -1) for span in others))):
         if start < furthest:
-            shared |= {i, owner}
+            found |= {i, owner}
         if end > furthest:
             furthest, owner = end, i
-    return [a.copy() if i in shared and entries[i].is_donated else a for i, a in enumerate(ready)]
+    return found - {-1}
 
 
-def _span(array: np.ndarray) -> tuple[int, int]:
-    """First byte and the one after the last; exact for dense arrays, and large enough for strided ones."""
+def _span(array: np.ndarray) -> Span:
+    """Exact for dense arrays, and large enough for strided ones."""
     low = high = array.__array_interface__["data"][0]
     for size, stride in zip(array.shape, array.strides, strict=True):
         low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)

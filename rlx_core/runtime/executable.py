@@ -26,7 +26,7 @@ from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.compile import Compiled
 from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
-from rlx_core.runtime.arrays import Bytes, Declared, checked, flat_from_bytes, from_bytes, reshaped, separated, writable
+from rlx_core.runtime.arrays import Bytes, Declared, Held, checked, flat_from_bytes, from_bytes, reshaped, separated
 from rlx_core.runtime.straight import Door
 
 __all__ = ["Executable"]
@@ -55,11 +55,13 @@ class Weights:
 
 @define(eq=False)
 class Bound:
-    """A program for one binding of the sizes, the version of the weights that it has, its runs with them, and its entry."""
+    """A program for one binding of the sizes, the version of the weights that it has and where they lie, its runs with them,
+    and its entry."""
 
     program: Program
     lir: Lir
     version: int = -1
+    held: Held = field(factory=Held)
     entry: Callable[..., Any] | None = None
     runs: int = 0
 
@@ -90,7 +92,8 @@ class Executable:
         self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
         self._params = {e.name: _declared(e, compiled) for e in manifest.params}
         self._entries = tuple(self._inputs.values())
-        self._has_donations = any(e.is_donated for e in manifest.inputs)
+        self._donated = frozenset(e.name for e in manifest.params if e.is_donated)
+        self._has_donations = bool(self._donated) or any(e.is_donated for e in manifest.inputs)
         self._successors = dict(_successors(compiled.lir))
 
     # ------------------------------------------------------------------------------- what it is
@@ -164,10 +167,13 @@ class Executable:
         """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array) for name, array in arrays.items()}
-        ready = {name: writable(a) if entries[name].is_donated else a for name, a in ready.items()}
         with self._shared.lock:
             now = self._shared.weights
-            self._shared.weights = Weights({**now.arrays, **ready}, now.version + 1)
+            known = {**now.arrays, **ready}
+            if self._donated:
+                apart = separated([self._params[name] for name in known], list(known.values()))
+                known = dict(zip(known, apart, strict=True))
+            self._shared.weights = Weights(known, now.version + 1)
             self._shared.door.entry = None
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
@@ -209,9 +215,9 @@ class Executable:
                 f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
             )
         ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
-        if self._has_donations:
-            ready = separated(self._entries, ready)
         bound = self._bound(ready)
+        if self._has_donations:
+            ready = separated(self._entries, ready, bound.held)
         results = NotImplemented if bound.entry is None else bound.entry(*ready)
         if results is NotImplemented:
             results = tuple(bound.program.run(ready))
@@ -324,7 +330,9 @@ class Executable:
                 shared.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0
-                bound.program.bind(self._prepared(bound.lir, weights))
+                prepared = self._prepared(bound.lir, weights)
+                bound.program.bind(prepared)
+                bound.held = Held.of(prepared, self._donated) if self._has_donations else Held()
                 bound.version = weights.version
             shared.latest = bound
             return bound

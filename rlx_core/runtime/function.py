@@ -338,7 +338,8 @@ def compile_function(
     compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
     leaves, tree = flatten_arguments(named)
     executable = Executable(compiled)
-    executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in executable.params})
+    params = executable.params
+    executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in params})
     return CompiledFunction(executable, traced, named, free)
 
 

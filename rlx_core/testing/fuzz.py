@@ -21,8 +21,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.verify_lir import verify_lir
+from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.compile import Compiled, compile_graph, set_up
 from rlx_core.pipeline.config import Configuration
+from rlx_core.pipeline.lower import PlanOptions, make_lir
+from rlx_core.pipeline.verify_steps import step_faults
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.generate import Generated, generate
@@ -43,12 +47,14 @@ class Way:
         name: What reports call it.
         config: The configuration.
         repeats: The earlier way whose bits it must give again.
+        is_apart: It is the plan of the way that it repeats, made anew so that no result takes over another's bytes.
         every: It is tried on seeds that are a multiple of this; it may cost more than it finds.
     """
 
     name: str
     config: Mapping[str, Any] = field(factory=dict)
     repeats: str | None = None
+    is_apart: bool = False
     every: int = 1
 
 
@@ -60,6 +66,7 @@ CPU_WAYS = (
     Way("2 threads", threads(2)),
     Way("1 thread", threads(1), repeats="2 threads"),
     Way("3 threads", threads(3), repeats="2 threads"),
+    Way("nothing in place", threads(2), repeats="2 threads", is_apart=True),
     Way("without passes", {"use": "none", **threads(1)}, every=4),
     Way("without passes, NumPy", {"use": "none", "options": {"cpu.tier": "numpy"}}),
 )
@@ -97,10 +104,32 @@ def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | N
     return evolve(made, objects=Objects())
 
 
-def repeated(compiled: Compiled, way: Way) -> Compiled:
-    """The same plan under other options of the target, so that only running it differs."""
+def repeated(compiled: Compiled, way: Way, program: Generated) -> Compiled:
+    """The same plan under other options of the target, so that only running it differs; or the same steps on other bytes."""
     options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
-    return evolve(compiled, lir=evolve(compiled.lir, options=options))
+    lir = evolve(compiled.lir, options=options)
+    return evolve(compiled, lir=apart(lir, compiled.target, program.donations) if way.is_apart else lir)
+
+
+def apart(lir: Lir, target: Target, donations: Mapping[str, int | None]) -> Lir:
+    """A plan with the same kernels in which results lie in bytes of their own, and none after another in the arena."""
+    kernels = {id(step.node): target.kernels.get(step.kernel) for step in lir.steps}
+    return make_lir(
+        lir.graph,
+        target,
+        output_names=[e.name for e in lir.manifest.outputs],
+        donations=donations,
+        prepare=lir.prepare,
+        choose=lambda node: kernels.get(id(node)) or target.kernels.choose(node).kernel,
+        options=PlanOptions(in_place=False, strategy="none", alignment=lir.alignment),
+        resolved=lir.options,
+    )
+
+
+def plan_complaint(compiled: Compiled) -> str | None:
+    """The first rule that a plan breaks."""
+    faults = verify_lir(compiled.lir) or step_faults(compiled.lir, compiled.target.kernels)
+    return f"plan: {faults[0]!r}" if faults else None
 
 
 def _options(lir: Lir) -> dict[str, Any]:
@@ -128,11 +157,12 @@ def complaint(
             if way.repeats is None:
                 plans[way.name] = compiled_for(program, way, target, host)
             else:
-                plans[way.name] = repeated(plans[way.repeats], way)
-            found = run_once(program, plans[way.name])
+                plans[way.name] = repeated(plans[way.repeats], way, program)
+            wrong = plan_complaint(plans[way.name])
+            found = [] if wrong is not None else run_once(program, plans[way.name])
         except Exception as error:  # noqa: BLE001  whatever it is, the interpreter ran the same program
             return f"{way.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        wrong = wanted.complaint(found)
+        wrong = wrong or wanted.complaint(found)
         if wrong is not None:
             return f"{way.name}: {wrong}"
         results[way.name] = found

@@ -48,7 +48,7 @@ class Generated:
     Attributes:
         graph: The program.
         fed: An array for every input and param, by name.
-        donations: Donated input → the output that is its next value, if one is.
+        donations: Donated input or param → the output that is its next value, if one is.
         seed: What it was made from; -1 for one that was read or reduced.
     """
 
@@ -328,10 +328,10 @@ class Growth:
         return value
 
     def _donations(self, graph: Graph) -> dict[str, int | None]:
-        """Some inputs are given away, most with an output of their type as their next value."""
+        """Some inputs and params are given away, most with an output of their type as their next value."""
         found: dict[str, int | None] = {}
         taken: set[int] = set()
-        for name, type in graph.input_types.items():
+        for name, type in (*graph.input_types.items(), *graph.param_types.items()):
             if self.rng.random() < 0.2:
                 fitting = [i for i, v in enumerate(graph.outputs) if v.type == type and i not in taken]
                 found[name] = fitting[0] if fitting else None

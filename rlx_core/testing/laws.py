@@ -98,9 +98,7 @@ class EveryOp:
         reference = node.op.reference
         if reference is None:
             return
-        operands = [
-            a.astype(t.dtype.accumulator.numpy) for a, t in zip(program.draw(), operand_types(node), strict=True)
-        ]
+        operands = [a.astype(v.dtype.accumulator.numpy) for a, v in zip(program.draw(), node.present(), strict=True)]
         with np.errstate(all="ignore"):
             results = as_results(reference(*spread(node, operands)))
         for result, type in zip(results, node.types, strict=True):
@@ -204,10 +202,6 @@ class EveryOp:
 
 
 # ------------------------------------------------------------------------------------ what the laws share
-
-
-def operand_types(node: Any) -> list[TensorType]:
-    return [v.type for v in node.present()]
 
 
 def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:

@@ -14,7 +14,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from rlx_core.errors import RlxError
-from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value
+from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Node, Param, Value
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -107,7 +107,7 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
         if isinstance(node.op, Param) and not change.as_inputs:
             fed[node.op.label] = array
             return builder.param(node.op.label, kind)
-        label = node.op.label if isinstance(node.op, Input | Param) else f"c{value.node.index}"
+        label = node.op.label if isinstance(node.op, Argument) else f"c{value.node.index}"
         fed[label] = array
         return builder.input(label, kind)
 
@@ -132,12 +132,13 @@ def made(program: Generated, change: Change) -> Iterator[Generated]:
         return  # types that do not fit one another: not a program
     kept = change.outputs or graph.outputs
     donations: dict[str, int | None] = {}
+    leaves = {**made_graph.input_types, **made_graph.param_types}
     for name, index in program.donations.items():
-        if name in made_graph.input_types:
+        if name in leaves:
             found = [] if index is None else [i for i, v in enumerate(kept) if v is graph.outputs[index]]
             donations[name] = found[0] if found else None
     for name, index in donations.items():
-        if index is not None and made_graph.outputs[index].type != made_graph.input_types[name]:
+        if index is not None and made_graph.outputs[index].type != leaves[name]:
             return
     yield Generated(made_graph, fed, donations)
 
@@ -160,7 +161,7 @@ def held(program: Generated, node: Node) -> np.ndarray:
     """The array of a leaf."""
     if isinstance(node.op, Constant):
         return node.op.value.array
-    assert isinstance(node.op, Input | Param), "a leaf is one of these"
+    assert isinstance(node.op, Argument), "a leaf is one of these"
     return program.fed[node.op.label]
 
 

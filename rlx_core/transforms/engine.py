@@ -14,15 +14,14 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 
 import rlx_core.ops.array_api  # noqa: F401  gives values their operators, which rules are written with
-from rlx_core.errors import Fact, MissingRuleError, UnknownNameError
+from rlx_core.errors import DtypeError, Fact, MissingRuleError, UnknownNameError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import (
+    Argument,
     Builder,
     Constant,
     Graph,
-    Input,
     Node,
-    Param,
     Value,
     as_results,
     building,
@@ -36,7 +35,7 @@ from rlx_core.ir.rules import Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.structural import expand
 
-__all__ = ["STANDARD", "Engine", "dependents", "find_value", "fresh_name", "live_nodes", "zeros"]
+__all__ = ["STANDARD", "Engine", "dependents", "differentiable", "find_value", "fresh_name", "live_nodes", "zeros"]
 
 _METHODS: Final[Mapping[Kind, str]] = {
     "vjp": "vjp(self, g, {operands}, *, y)",
@@ -201,6 +200,25 @@ def find_value(graph: Graph, handle: str | Value) -> Value:
     )
 
 
+def differentiable(graph: Graph, handle: str | Value, transformation: str, derivative: str) -> Value:
+    """The value that a handle names, which must have derivatives.
+
+    Args:
+        transformation: Who asks (`grad`), and `derivative`, what for (`gradient`): for the error.
+
+    Raises:
+        DtypeError: It holds integers or booleans. And see `find_value`.
+    """
+    value = find_value(graph, handle)
+    if not value.dtype.is_differentiable:
+        name = handle if isinstance(handle, str) else repr(handle)
+        raise DtypeError(
+            f"{transformation}: {name} is {value.type}; {value.dtype} has no {derivative}",
+            Fact("value", value.type, value.node.origin.source),
+        )
+    return value
+
+
 def fresh_name(taken: Iterable[str], name: str) -> str:
     """`name`, or `name` with the first number that makes it new."""
     known = set(taken)
@@ -226,7 +244,7 @@ def pruned(graph: Graph, outputs: Sequence[Value], *, name: str | None = None, w
     dropped = set(without)
     values: dict[Value, Value] = {}
     for node in graph.nodes:
-        is_fed = isinstance(node.op, Input | Param) and node.op.label not in dropped
+        is_fed = isinstance(node.op, Argument) and node.op.label not in dropped
         if node.index in live or is_fed:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))

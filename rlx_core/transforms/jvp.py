@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx_core.errors import DtypeError, Fact
 from rlx_core.ir.graph import Builder, Graph, Value
-from rlx_core.transforms.engine import STANDARD, Engine, find_value, fresh_name, live_nodes, pruned, rule_for, zeros
+from rlx_core.transforms.engine import STANDARD, Engine, differentiable, fresh_name, live_nodes, pruned, rule_for, zeros
 from rlx_core.transforms.prepare import copy_prepared
 from rlx_core.transforms.sweeps import pushforward
 
@@ -30,7 +29,7 @@ def jvp_with_values(
     graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD
 ) -> tuple[Graph, dict[Value, Value]]:
     """As `jvp_graph`, with the map from values of `graph` to values of the new graph."""
-    sources = [_differentiable(graph, name) for name in names]
+    sources = [differentiable(graph, name, "jvp", "tangent") for name in names]
     builder = Builder(f"{graph.name}_jvp")
     values = copy_prepared(builder, graph, "jvp", sources, engine=engine)
     nodes = list(builder.nodes)
@@ -49,16 +48,6 @@ def jvp_with_values(
     reached = pushforward(builder, live_nodes(nodes, outputs), seeds, engine=engine)
     tangents = [reached[v] if v in reached else zeros(builder, v.type) for v in outputs]
     return builder.finish([*outputs, *tangents]), values
-
-
-def _differentiable(graph: Graph, handle: str | Value) -> Value:
-    value = find_value(graph, handle)
-    if not value.dtype.is_differentiable:
-        raise DtypeError(
-            f"jvp: {handle if isinstance(handle, str) else repr(handle)} is {value.type}; {value.dtype} has no tangent",
-            Fact("value", value.type, value.node.origin.source),
-        )
-    return value
 
 
 def _label(value: Value) -> str:

@@ -10,6 +10,7 @@ from rlx_core.ir.graph import Builder, Graph, Node, Value
 from rlx_core.transforms.engine import (
     STANDARD,
     Engine,
+    differentiable,
     find_value,
     fresh_name,
     live_nodes,
@@ -68,7 +69,7 @@ def vjp_with_values(
     engine: Engine = STANDARD,
 ) -> tuple[Graph, dict[Value, Value]]:
     """As `vjp_graph`, with the map from values of `graph` to values of the new graph."""
-    targets = [_differentiable(graph, w) for w in wrt]
+    targets = [differentiable(graph, w, "grad", "gradient") for w in wrt]
     names = _cotangent_names(graph, outputs)
     builder = Builder(f"{graph.name}_vjp")
     values = copy_prepared(builder, graph, "vjp", targets, engine=engine)
@@ -90,16 +91,6 @@ def vjp_with_values(
 def _added(builder: Builder, node: Node, a: Value, b: Value) -> Any:
     with rule_for(STANDARD, builder, node, "vjp"):
         return a + b
-
-
-def _differentiable(graph: Graph, handle: str | Value) -> Value:
-    value = find_value(graph, handle)
-    if not value.dtype.is_differentiable:
-        raise DtypeError(
-            f"grad: {handle if isinstance(handle, str) else repr(handle)} is {value.type}; {value.dtype} has no gradient",
-            Fact("value", value.type, value.node.origin.source),
-        )
-    return value
 
 
 def _cotangent_names(graph: Graph, outputs: Sequence[int] | None) -> list[tuple[str, Value]]:

@@ -101,6 +101,7 @@ def test_groups_and_names_choose_cases() -> None:
     assert [c.name for c in chosen(["minilm"])] == ["minilm-1x16", "minilm-1x128", "minilm-8x128"]
     assert [c.name for c in chosen(["call"])] == ["call"]
     assert len(chosen(["gemm"])) == 48
+    assert {"memory-transpose", "memory-scatter"} <= {c.name for c in chosen(["memory"])}
     assert len(chosen([])) < len(CASES)
     assert [chosen([name])[0].name.startswith(name) for name in GROUPS] == [True] * len(GROUPS)
     assert {c.name for name in GROUPS for c in chosen([name])} == {c.name for c in CASES}
@@ -116,7 +117,10 @@ class Broken:
         raise RuntimeError("no such kernel")
 
 
-@pytest.mark.parametrize("name", ["call", "math-exp", "mlp-train"])
+MEMORY = [c.name for c in chosen(["memory"]) if c.name != "memory-fresh"]
+
+
+@pytest.mark.parametrize("name", ["call", "math-exp", "mlp-train", *MEMORY])
 def test_cases_agree_with_numpy_and_a_broken_peer_is_left_out(name: str) -> None:
     """rlx's program and NumPy's give the same, and a peer that fails does not stop the others."""
     (found,) = chosen([name])

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rlx_core.codegen import check_kernel, formula_of, kernel_of, print_kernel, run_kernel
+from rlx_core.codegen import formula_of, kernel_of, print_kernel, run_kernel
 from rlx_core.codegen.layout import Memory
 from rlx_core.codegen.loops import Kernel, Load, Reduce
 from rlx_core.codegen.schedule import schedule
 from rlx_core.errors import IndexRangeError
-from rlx_core.ir.graph import infer
-from rlx_core.ir.op import Op
-from rlx_core.ir.strides import dense_strides
-from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.types import spec
 from rlx_core.ops import standard_ops
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add
@@ -31,20 +28,7 @@ from rlx_core.ops.structural import Reshape, Sum, Transpose
 from rlx_core.testing.cases import Program, programs, wide
 from rlx_core.testing.laws import near_oracle
 
-
-def types_of(program: Program) -> tuple[TensorType | None, ...]:
-    return tuple(None if v is None else v.type for v in program.node.operands)
-
-
-def dense(type: TensorType) -> Memory:
-    return Memory(type, dense_strides(type))
-
-
-def kernel(op: Op, *specs: str) -> Kernel:
-    types = tuple(map(spec, specs))
-    formula = formula_of(op, types)
-    assert formula is not None
-    return check_kernel(kernel_of(formula, [dense(t) for t in types], [dense(t) for t in infer(op, types)]))
+from .kernels import SOFTMAX, dense, dense_kernel, kernel
 
 
 def run(made: Kernel, operands: Sequence[np.ndarray | None], results: Sequence[np.ndarray]) -> None:
@@ -56,44 +40,32 @@ KERNELS = [
     p
     for p in programs(standard_ops())
     # Programs whose node is the whole graph: no casts before it, so that its operands are the arrays that are drawn.
-    if p.is_static and len(p.graph.nodes) == len(p.graph.inputs) + 1 and formula_of(p.node.op, types_of(p)) is not None
+    if p.is_static
+    and len(p.graph.nodes) == len(p.graph.inputs) + 1
+    and formula_of(p.node.op, p.node.operand_types) is not None
 ]
 
 
 @pytest.mark.parametrize("program", KERNELS, ids=str)
 def test_a_kernel_computes_what_its_op_means(program: Program) -> None:
-    node, types, arrays = program.node, types_of(program), program.draw()
-    formula = formula_of(node.op, types)
-    assert formula is not None
-    memory = [None if t is None else dense(t) for t in types]
-    made = check_kernel(kernel_of(formula, memory, [dense(t) for t in node.types]))
+    node, arrays = program.node, program.draw()
+    made = dense_kernel(node.op, node.operand_types)
+    assert made is not None
     given = iter(arrays)
     results = [np.empty(t.static_shape, t.dtype.numpy) for t in node.types]
 
-    run(made, [None if t is None else next(given) for t in types], results)
+    run(made, [None if t is None else next(given) for t in node.operand_types], results)
 
     near_oracle(program.graph, results, wide(program.graph, arrays), arrays)
 
 
 def test_what_one_softmax_becomes() -> None:
-    assert (
-        print_kernel(kernel(Softmax(), "f32[3, 5]"))
-        == """\
-kernel softmax grid [3] row [5]
-  operand 0: x0 f32
-  result 1: y0 f32
-  %0 = load x0[g0*20 + r1*4] : f32[row]
-  %1 = max over row of %0 : f32
-  %2 = sub(%0, %1) : f32[row]
-  %3 = exp(%2) : f32[row]
-  %4 = sum over row of %3 : f32
-  %5 = div(%3, %4) : f32[row]
-  store %5 -> y0[g0*20 + r1*4]
+    loops = """\
   # loop 0: reduce %1
   # loop 1: reduce %4; keep %3
   # loop 2: store 0
 """
-    )
+    assert print_kernel(kernel(Softmax(), "f32[3, 5]")) == SOFTMAX + loops
 
 
 def test_a_norm_reads_its_row_three_times_and_keeps_nothing() -> None:

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rlx_core.codegen import check_kernel, formula_of, kernel_of, parse_kernel, print_kernel
-from rlx_core.codegen.layout import Memory
-from rlx_core.codegen.loops import Kernel
+from rlx_core.codegen import parse_kernel, print_kernel
 from rlx_core.errors import FormatError
-from rlx_core.ir.strides import dense_strides
 from rlx_core.ops import standard_ops
-from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.cases import programs
+
+from .kernels import SOFTMAX, dense_kernel
 
 OPS = {op.name: op for op in standard_ops()}
-
-SOFTMAX = """\
-kernel softmax grid [3] row [5]
-  operand 0: x0 f32
-  result 1: y0 f32
-  %0 = load x0[g0*20 + r1*4] : f32[row]
-  %1 = max over row of %0 : f32
-  %2 = sub(%0, %1) : f32[row]
-  %3 = exp(%2) : f32[row]
-  %4 = sum over row of %3 : f32
-  %5 = div(%3, %4) : f32[row]
-  store %5 -> y0[g0*20 + r1*4]
-"""
 
 GATHER = """\
 kernel "of a table" grid [6, 2] row []
@@ -44,17 +30,11 @@ kernel "of a table" grid [6, 2] row []
 """
 
 
-def kernel_of_program(program: Program) -> Kernel | None:
-    node = program.node
-    types = tuple(None if v is None else v.type for v in node.operands)
-    formula = formula_of(node.op, types)
-    if formula is None or not program.is_static:
-        return None
-    memory = [None if t is None else Memory(t, dense_strides(t)) for t in types]
-    return check_kernel(kernel_of(formula, memory, [Memory(t, dense_strides(t)) for t in node.types]))
-
-
-KERNELS = {str(p): k for p in programs(standard_ops()) if (k := kernel_of_program(p)) is not None}
+KERNELS = {
+    str(p): k
+    for p in programs(standard_ops())
+    if p.is_static and (k := dense_kernel(p.node.op, p.node.operand_types)) is not None
+}
 
 
 def test_the_samples_of_many_ops_are_kernels() -> None:

@@ -33,6 +33,7 @@ def test_generated_programs_mean_on_the_cpu_what_they_mean_in_float64(first: int
 
 
 def test_the_ways_are_those_that_are_promised() -> None:
-    """One thread and three repeat two to the bit; native code and NumPy run the program without passes."""
-    assert [w.name for w in CPU_WAYS if w.repeats == "2 threads"] == ["1 thread", "3 threads"]
+    """One thread, three, and a plan without shared bytes repeat two to the bit; native code and NumPy run without passes."""
+    assert [w.name for w in CPU_WAYS if w.repeats == "2 threads"] == ["1 thread", "3 threads", "nothing in place"]
+    assert [w.name for w in CPU_WAYS if w.is_apart] == ["nothing in place"]
     assert {w.every for w in CPU_WAYS if w.config.get("use") == "none"} == {1, 4}

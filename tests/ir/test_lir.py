@@ -10,7 +10,7 @@ from rlx_core.errors import FormatError, UnknownNameError, VerifyError
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.dims import symbol
 from rlx_core.ir.graph import Builder, building
-from rlx_core.ir.lir import Alias, Slot, Step
+from rlx_core.ir.lir import Alias, Delivery, Slot, Step
 from rlx_core.ir.module import Module, Stage
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import encode_lir, fingerprint_lir
@@ -19,6 +19,7 @@ from rlx_core.ir.text_lir import parse_lir, print_lir
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify_lir import check_lir, verify_lir
 from rlx_core.ops.arithmetic import add, exp, multiply, negative
+from rlx_core.ops.movement import narrow
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
@@ -146,6 +147,29 @@ def onto_param(lir):
     return evolve(lir, slots=slots, aliases={**aliases, value: Alias(w, 0, (32, 4))})
 
 
+def apart(lir):
+    """A result that says it takes over an operand, behind everything else in the arena."""
+    result = next(step.node.result for step in lir.steps if step.in_place)
+    room = evolve(lir.slots[result], offset=lir.arena_nbytes + -lir.arena_nbytes % lir.alignment)
+    return evolve(lir, arena_nbytes=room.end, slots={**lir.slots, result: room})
+
+
+def turned(lir, is_step):
+    """The strides of an alias the other way round: of a step's result, or of a view."""
+    results = {v for step in lir.steps for v in step.node.results}
+    value = next(v for v, a in lir.aliases.items() if v.type.rank == 2 and (v in results) is is_step)
+    alias = lir.aliases[value]
+    return evolve(lir, aliases={**lir.aliases, value: evolve(alias, strides=alias.strides[::-1])})
+
+
+def delivered(lir, *deliveries):
+    return evolve(lir, deliveries=deliveries)
+
+
+def in_arena(lir):
+    return evolve(lir, slots={**lir.slots, lir.own_roots[0]: Slot(0, 128)})
+
+
 def outside(lir):
     value = first_alias(lir)
     return evolve(lir, aliases={**lir.aliases, value: evolve(lir.aliases[value], byte_offset=64)})
@@ -180,6 +204,18 @@ BREAKS = {
     ),
     "a delivery is missing": (lambda p: evolve(p, deliveries=()), "how 0 of 2 outputs are delivered"),
     "it is another graph's": (lambda p: evolve(p, graph=graph()), "another graph"),
+    "in place, and elsewhere": (apart, "does not lie where it does"),
+    "a view lies the other way round": (lambda p: turned(p, is_step=False), "and by its op at"),
+    "a result lies the other way round": (lambda p: turned(p, is_step=True), "which are not dense"),
+    "an own buffer is in the arena": (in_arena, "which lies in the arena"),
+    "a buffer comes back that nobody gave": (
+        lambda p: delivered(p, Delivery("donor", p.graph.find("w")), p.deliveries[1]),
+        "output out0 comes back in %w, which nobody donated",
+    ),
+    "a buffer comes back and is none": (
+        lambda p: delivered(p, Delivery("donor"), p.deliveries[1]),
+        "delivered as donor, which needs a donor",
+    ),
     "in place takes over nothing": (
         lambda p: evolve(p, steps=(evolve(p.steps[0], in_place={0: 7}), *p.steps[1:])),
         "no operand 7 to take over",
@@ -193,6 +229,69 @@ def test_a_broken_plan_is_found(spoil, says):
     assert says in faults(broken)
     with pytest.raises(VerifyError):
         check_lir(broken)
+
+
+def handing(*, donations=None, **made):
+    """A plan of a small graph: x and w of [4, 4], and outputs made from them."""
+    b = Builder()
+    x, w = b.input("x", spec("f32[4, 4]")), b.param("w", spec("f32[4, 4]"))
+    with building(b):
+        outputs = made["outputs"](x, w)
+    lir = make_lir(b.finish(outputs), target(), donations=donations)
+    assert verify_lir(lir) == []
+    return lir
+
+
+def in_x(lir, *, reads_first=0):
+    """The only step in the bytes of %x."""
+    (step,) = lir.steps
+    alias = Alias(lir.graph.find("x"), 0, (16, 4))
+    made = evolve(lir, steps=(evolve(step, in_place={0: reads_first}),), deliveries=(Delivery("copy"),))
+    return evolve(made, aliases={**lir.aliases, step.node.result: alias})
+
+
+HANDED = {
+    "the caller's own input": (
+        handing(outputs=lambda x, w: [x]),
+        lambda p: delivered(p, Delivery("own")),
+        "output out0 is handed out as %x, which is the caller's",
+    ),
+    "one buffer twice": (
+        handing(outputs=lambda x, w: [(y := exp(x)), y]),
+        lambda p: delivered(p, Delivery("own"), Delivery("own")),
+        "and so is another",
+    ),
+    "a part of a buffer": (
+        handing(outputs=lambda x, w: [(y := exp(x)), narrow(y, axis=0, start=0, length=2)]),
+        lambda p: delivered(p, Delivery("copy"), Delivery("own")),
+        "of which it is a part",
+    ),
+    "one donor twice": (
+        handing(outputs=lambda x, w: [exp(x), exp(w)], donations={"x": 0}),
+        lambda p: delivered(p, p.deliveries[0], p.deliveries[0]),
+        "output out0 comes back in %x, and so does another",
+    ),
+    "a donor of another type": (
+        handing(outputs=lambda x, w: [reshape(exp(w), (16,))], donations={"x": None}),
+        lambda p: delivered(p, Delivery("donor", p.graph.find("x"))),
+        "is f32[16] and comes back in %x, which is f32[4, 4]",
+    ),
+    "a value that another operand shows in another order": (
+        handing(outputs=lambda x, w: [add(x, transpose(x, (1, 0)))], donations={"x": None}),
+        in_x,
+        "takes over %x, which it reads as %2 too",
+    ),
+    "what is read when the run ends": (
+        handing(outputs=lambda x, w: [exp(x)]),
+        in_x,
+        "of input %x, which nobody donated",
+    ),
+}
+
+
+@pytest.mark.parametrize(("lir", "spoil", "says"), HANDED.values(), ids=HANDED.keys())
+def test_nobody_is_handed_or_overwrites_what_another_has(lir, spoil, says):
+    assert says in faults(spoil(lir))
 
 
 def test_a_donated_input_may_be_written():

@@ -36,6 +36,13 @@ KEYS: dict[str, Any] = {
     "an integer beside an array": np.s_[:, 0, I],
     "arrays parted by a new axis": np.s_[I % 2, None, I],
     "dots between arrays": np.s_[I % 2, ..., I],
+    "one place of each row": np.s_[np.arange(2), [2, -1]],
+    "places of each row": np.s_[np.arange(2)[:, None], I],
+    "one place of each row and column": np.s_[np.arange(2)[:, None], np.arange(3), [[3, 0, -1], [1, 1, 2]]],
+    "rows counted along another axis": np.s_[np.arange(2), I],
+    "rows counted backwards": np.s_[np.arange(2)[::-1], [2, -1]],
+    "fewer rows than there are": np.s_[np.arange(1), [2]],
+    "columns counted": np.s_[:, np.arange(3), [3, 0, -1]],
     "an empty list": np.s_[[]],
     "a list": np.s_[:, [2, 0]],
     "unsigned": np.s_[:, np.array([1, 2], np.uint8)],
@@ -70,6 +77,21 @@ def test_a_computed_index_counts_from_the_end_where_it_is_negative(dtype: str) -
 
     for ours, theirs in zip(found, [X[:, index], X[I % 2, index], X[..., index, None]], strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_array_that_counts_the_rows_makes_them_a_batch() -> None:
+    """`x[arange(n), labels]` is one gather of the labels, whoever counts; without the arithmetic of index tuples."""
+    builder = Builder("getitem")
+    x, labels = builder.input("x", spec("f64[n, 4]")), builder.input("labels", spec("i32[n]"))
+    with building(builder):
+        rows = [array_api.arange(x.shape[0]), array_api.arange(x.shape[0]).astype("u64")]
+        graph = builder.finish([x[r, labels] for r in rows])
+    gathers = [n for n in graph.nodes if n.op.name == "rlx.gather"]
+    assert [(n.op.axis, n.op.batch_dims) for n in gathers] == [(1, 1)] * 2
+    assert not any(n.op.name in ("rlx.mul", "rlx.transpose") for n in graph.nodes)
+    table, places = np.arange(12.0).reshape(3, 4), np.array([1, -1, 3], np.int32)
+    for found in interpret(graph, {"x": table, "labels": places}):
+        np.testing.assert_array_equal(found, table[np.arange(3), places])
 
 
 def test_a_computed_index_outside_is_refused_when_the_program_runs() -> None:

@@ -237,6 +237,7 @@ NEAR = [
         lambda q, k, v, b, m: attention(q, k, v, lambda s: where(m, s + b, -1e30)),
         ATT | {"b": "f32[3, 5]", "m": "bool[3, 5]"}, kind="NotFused"),
     Row("queries that broadcast", ATTENTION, attention, ATT | {"q": "f32[1, 2, 3, 4]"}, kind="NotFused"),
+    Row("dims that are equal by assumption", REGIONS, lambda x, y: tanh(x + y), {"x": "f32[n, 4]", "y": "f32[m, 4]"}),
     Row("another cap outside than inside", SOFTMAX, lambda x: tanh(x / 3.0) * 2.0, ROWS),
     Row("logits of three axes", CROSS, lambda x, y: gather(log_softmax(x), y.astype("i64"), axis=2, batch_dims=2),
         {"x": "f32[2, 3, 4]", "y": "bool[2, 3]"}, kind="NotFused"),

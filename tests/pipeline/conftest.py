@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 
 import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Builder, Graph, Input, Literal, Param, Value, as_results
+from rlx_core.ir.graph import Argument, Builder, Graph, Literal, Value, as_results
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import dense_strides
@@ -34,29 +34,49 @@ def make_target(
     accepts_views: bool = True,
     alignment: int = 64,
 ) -> Target:
-    """A target with a kernel for every op. Element-wise kernels are in-place safe; the others read densely, or not."""
+    """A target with a kernel for every op. Element-wise kernels are in-place safe; the others read densely, or not.
+
+    They read as late and write as early as what they say of themselves allows: an in-place kernel writes every second
+    element before it reads the others, and one that is not has spoilt its result before it reads anything.
+    """
     table = KernelTable("fake")
     table.register(
         Op,
         name="generic",
         accepts_strides=accepts_strides,
         workspace=None if not workspace else lambda node: workspace,
-    )(_compute)
+    )(_spoiling)
     elementwise = (add.op, subtract.op, multiply.op, negative.op)
     table.register(
         *elementwise, name="elementwise", in_place=(0, 1) if in_place else (), accepts_strides=accepts_strides
-    )(_compute)
+    )(_by_halves if in_place else _spoiling)
     return Target("fake", table, alignment=alignment, accepts_views=accepts_views)
 
 
-def _compute(op: Op, *operands: np.ndarray, out: tuple[np.ndarray, ...], workspace: np.ndarray | None) -> None:
-    """What the reference interpreter does for one op, into given memory."""
+def _spoiling(op: Op, *operands: np.ndarray, out: tuple[np.ndarray, ...], workspace: np.ndarray | None) -> None:
+    """What the reference interpreter does for one op, into memory that holds nothing when it begins."""
+    for target in out:
+        target[...] = np.frombuffer(bytes([POISON] * target.itemsize), target.dtype)[0]
     if workspace is not None:
         workspace[:] = POISON
+    for target, result in zip(out, _results(op, operands), strict=True):
+        target[...] = np.asarray(result).astype(target.dtype)
+
+
+def _by_halves(op: Op, *operands: np.ndarray, out: tuple[np.ndarray, ...], workspace: np.ndarray | None) -> None:
+    """An element-wise op: every second element is written before the others are read."""
+    (target,) = out
+    alike = [np.broadcast_to(x, target.shape) for x in operands]
+    for first in (0, 1):
+        half = np.arange(target.size).reshape(target.shape) % 2 == first
+        (result,) = _results(op, [x[half] for x in alike])
+        target[half] = np.asarray(result).astype(target.dtype)
+
+
+def _results(op: Op, operands: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     wide = [x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x for x in operands]
     with np.errstate(all="ignore"):
-        for target, result in zip(out, as_results(op.reference(*wide)), strict=True):
-            target[...] = np.asarray(result).astype(target.dtype)
+        return as_results(op.reference(*wide))
 
 
 class Execution:
@@ -68,12 +88,11 @@ class Execution:
         self.leaves: dict[Value, np.ndarray] = {}
         donated = {e.name for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated}
         for node in lir.graph.nodes:
-            if isinstance(node.op, Input | Param):
-                array = np.ascontiguousarray(feeds[node.op.label]).copy().reshape(node.type.static_shape)
-                array.flags.writeable = node.op.label in donated
-                self.leaves[node.result] = array
-            elif node.is_leaf:
-                self.leaves[node.result] = node.op.reference()
+            if node.is_leaf:
+                is_fed = isinstance(node.op, Argument)
+                array = np.array(feeds[node.op.label] if is_fed else node.op.reference(), order="C")
+                array.flags.writeable = is_fed and node.op.label in donated
+                self.leaves[node.result] = array.reshape(node.type.static_shape)
         self.own = {v: np.full(v.type.static_shape, POISON, np.uint8).astype(v.dtype.numpy) for v in lir.own_roots}
 
     def run(self) -> list[np.ndarray]:
@@ -100,8 +119,7 @@ class Execution:
         for value, delivery in zip(self.lir.graph.outputs, self.lir.deliveries, strict=True):
             array = self.array(value)
             if delivery.kind == "donor":
-                if self.lir.root_of(value) is not delivery.donor:
-                    stores.append((self.leaves[delivery.donor], array.copy()))
+                stores.append((self.leaves[delivery.donor], array.copy()))
                 results.append(self.leaves[delivery.donor].view().reshape(value.type.static_shape))
             else:
                 results.append(array.copy() if delivery.kind == "copy" else array)

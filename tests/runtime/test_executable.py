@@ -460,6 +460,52 @@ def test_one_array_passed_twice_is_read_before_it_is_overwritten(donations):
         overlapping[:] = [1, 2, 3, 4]
 
 
+def state(g):
+    """Two parameters and an input: their sum, and what is left of each when it is turned round."""
+    w, v, x = g.param("w", "f32[2, 2]"), g.param("v", "f32[2, 2]"), g.input("x", "f32[2, 2]")
+    turned = g.transpose(v, (1, 0)) + g.transpose(x, (1, 0))
+    return w + turned, v * 2, x + turned
+
+
+SQUARE = np.float32([[1, 2], [3, 4]])
+
+
+def after_state(w, v, x):
+    return w + (v + x).T, v * 2, x + (v + x).T
+
+
+@pytest.mark.parametrize("tier", ["native", "numpy"])
+@pytest.mark.parametrize("donations", [{"w": 0}, {"v": 1}, {"w": 0, "v": 1}, {"x": 2}, {"w": 0, "x": 2}], ids=str)
+@pytest.mark.parametrize("same", ["wv", "wx", "vx", "wvx", ""], ids=lambda names: names or "none")
+def test_one_array_in_several_places_is_read_before_it_is_overwritten(same, donations, tier):
+    """Donated parameters are the program's state: what else lies in their bytes, parameter or input, is another's value."""
+    program = executable_of(state, donations=donations, options={"cpu.tier": tier})
+    shared = SQUARE.copy()
+    arrays = {name: shared if name in same else SQUARE * (number + 2) for number, name in enumerate("wvx")}
+    program.set_params({"w": arrays["w"], "v": arrays["v"]})
+    now = {name: array.copy() for name, array in arrays.items()}
+    for _ in range(4):  # the later runs go by the entry, where there is one
+        expected = after_state(*now.values())
+        found = program.run({"x": arrays["x"]})
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        now |= {name: expected[index] for name, index in donations.items() if name != "x"}
+        now["x"] = arrays["x"].copy()  # the caller's array, whatever became of it
+
+
+def test_state_that_comes_back_may_be_fed():
+    program = executable_of(state, donations={"w": 0})
+    program.set_params({"w": SQUARE.copy(), "v": SQUARE})
+    now, fed = SQUARE, np.zeros_like(SQUARE)
+    for _ in range(4):
+        expected = after_state(now, SQUARE, fed.copy())
+        found = program.run({"x": fed})
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        now = expected[0]
+        fed = found[0]  # the state itself, which the next run overwrites
+
+
 # ---------------------------------------------------------------------------------------------- threads
 
 

@@ -11,6 +11,7 @@ import pytest
 from rlx_core.ir.graph import Builder, Graph, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
+from rlx_core.ops.activation import tanh
 
 
 def _graph_of(function: Callable[..., Any], *, params: tuple[str, ...] = (), **types: str) -> Graph:
@@ -38,6 +39,18 @@ def graph_of() -> Callable[..., Graph]:
 def run() -> Callable[..., list[np.ndarray]]:
     """The outputs of a graph in float64; arrays in the order of inputs and params, or by name."""
     return _run
+
+
+@pytest.fixture
+def long_chain() -> Graph:
+    """5000 ops in a row: deeper than Python's stack."""
+
+    def chain(x: Any) -> Any:
+        for _ in range(5000):
+            x = tanh(x)
+        return x
+
+    return _graph_of(chain, x="f32[]")
 
 
 @pytest.fixture

@@ -173,7 +173,7 @@ CENTRES = 400
 
 @frozen
 class Pieces:
-    """A function of u >= 0 that is 0 at 0, by sixteen polynomials.
+    """A function of u >= 0 by sixteen polynomials.
 
     Piece k holds where `scale·u + 1` has k as its two exponent bits and its first two mantissa bits: four octaves from 1 to 16,
     each in four equal parts.
@@ -184,6 +184,7 @@ class Pieces:
         f: The function.
         scale: As above; a short f32.
         degree: Of each polynomial.
+        size: What errors are relative to, where that is not the function: the larger of two terms that cancel.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Pieces:
     f: Function
     scale: mp.mpf
     degree: int
+    size: Function | None = None
 
     def edges(self) -> list[mp.mpf]:
         """Where pieces begin, and where the last one ends."""
@@ -209,10 +211,10 @@ def piece(pieces: Pieces, low: mp.mpf, high: mp.mpf) -> tuple[mp.mpf, list[mp.mp
     """(the centre, exact coefficients in powers of the distance from it) of one piece."""
     f, degree = pieces.f, pieces.degree
     if low == 0:
-        # Through 0 with the very slope there, so that small results are relatively right.
-        slope = mp.taylor(f, 0, 1)[1]
-        rest = interpolated(lambda t: (f(t) - slope * t) / t**2, low, high, degree - 2)
-        return mp.mpf(0), [mp.mpf(0), slope, *rest]
+        # With the very value and slope at 0, so that small results are relatively right.
+        value, slope = mp.taylor(f, 0, 1)
+        rest = interpolated(lambda t: (f(t) - value - slope * t) / t**2, low, high, degree - 2)
+        return mp.mpf(0), [value, slope, *rest]
     centre = centred(f, low, high)
     rest = interpolated(lambda t: (f(centre + t) - f(centre)) / t, low - centre, high - centre, degree - 1)
     return centre, [f(centre), *rest]
@@ -222,7 +224,13 @@ def piece_error(pieces: Pieces, low: mp.mpf, high: mp.mpf, centre: mp.mpf, kept:
     """The largest relative error of one polynomial on an even grid."""
     powers = [mp.mpf(c) for c in reversed(kept)]
     grid = [low + (high - low) * k / 100 for k in range(1, 100)]
-    return max(abs(mp.polyval(powers, u - centre) / pieces.f(u) - 1) for u in grid)
+    size = pieces.size or pieces.f
+    return max(abs((mp.polyval(powers, u - centre) - pieces.f(u)) / size(u)) for u in grid)
+
+
+def mills(u: mp.mpf) -> mp.mpf:
+    """e^(u²/2)·Φ(-u)."""
+    return mp.exp(u * u / 2) * mp.erfc(u / mp.sqrt(2)) / 2
 
 
 def all_pieces() -> Iterator[Pieces]:
@@ -230,7 +238,12 @@ def all_pieces() -> Iterator[Pieces]:
     yield Pieces("TANH", "tanh u on 0 .. 9.2", mp.tanh, mp.mpf("1.625"), 5)
     yield Pieces(
         "GELU", "u·e^(u²/2)·Φ(-u) on 0 .. 15",
-        lambda u: u * mp.exp(u * u / 2) * mp.erfc(u / mp.sqrt(2)) / 2, mp.mpf(1), 6,
+        lambda u: u * mills(u), mp.mpf(1), 6,
+    )  # fmt: skip
+    bell = 1 / mp.sqrt(2 * mp.pi)
+    yield Pieces(
+        "SLOPE", "e^(u²/2)·Φ(-u) - u/√(2π) on 0 .. 15",
+        lambda u: mills(u) - u * bell, mp.mpf(1), 6, lambda u: max(mills(u), u * bell),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -13,7 +14,7 @@ from attrs import define, field
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.ir.dims import Guard, collecting_guards
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph.leaves import Constant, Input, Literal, Param, literal
+from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import Graph
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
@@ -112,7 +113,7 @@ class Builder:
             types = self._infer(op, given, name, origin)
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
-        if isinstance(op, Input | Param):
+        if isinstance(op, Argument):
             self._leaf_names.add(op.label)
         return node.results
 
@@ -188,7 +189,19 @@ def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     if rule is not None:
         result = rule(*types)
         return result if isinstance(result, tuple) else (result,)
-    return decomposition(op, tuple(types)).output_types
+    return _decomposed(op, tuple(types))
+
+
+def _decomposed(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
+    """The result types of an op that has no rule for them. Those of known sizes, which need no guards, are remembered."""
+    if all(t is None or t.is_static for t in types):
+        return _decomposed_once(op, types)
+    return decomposition(op, types).output_types
+
+
+@lru_cache(maxsize=1024)
+def _decomposed_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
+    return decomposition(op, types).output_types
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:

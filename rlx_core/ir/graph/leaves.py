@@ -12,7 +12,7 @@ from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Constant", "Input", "Literal", "Param", "literal"]
+__all__ = ["Argument", "Constant", "Input", "Literal", "Param", "literal"]
 
 
 @frozen(eq=False, repr=False)
@@ -54,28 +54,26 @@ def literal(data: Any, of: DType | None = None) -> Literal:
     return Literal(array)
 
 
+@frozen(slots=False)
+class Argument(Op):
+    """A value that a graph is given: the label under which, and its type. An `Input` or a `Param`."""
+
+    label: str
+    type: TensorType
+    category: ClassVar = "boundary"
+
+    def infer(self) -> TensorType:
+        return self.type
+
+
 @define_op(domain="core")
-class Input(Op):
+class Input(Argument):
     """A value that is fed on every run."""
 
-    label: str
-    type: TensorType
-    category: ClassVar = "boundary"
-
-    def infer(self) -> TensorType:
-        return self.type
-
 
 @define_op(domain="core")
-class Param(Op):
+class Param(Argument):
     """A value that is bound once and persists over runs."""
-
-    label: str
-    type: TensorType
-    category: ClassVar = "boundary"
-
-    def infer(self) -> TensorType:
-        return self.type
 
 
 @define_op(domain="core")

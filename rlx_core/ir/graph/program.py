@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import attrs
 from attrs import frozen
 
 from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.dims import Guard, free_symbols
-from rlx_core.ir.graph.leaves import Input, Param
+from rlx_core.ir.graph.leaves import Argument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside"]
+
+_NESTED: Final = "_nested_graphs"
 
 ValueMap = Mapping[Value, Value]
 """Old value → new value, which every transformation returns."""
@@ -55,6 +57,11 @@ class Graph:
     @cached_property
     def output_set(self) -> frozenset[Value]:
         return frozenset(self.outputs)
+
+    @cached_property
+    def identity(self) -> ValueMap:
+        """Every value to itself: the map of a transformation that changed nothing."""
+        return {v: v for n in self.nodes for v in n.results}
 
     @property
     def input_types(self) -> dict[str, TensorType]:
@@ -121,13 +128,17 @@ class Graph:
 def leaf_name(value: Value) -> str:
     """The name of an input or param."""
     op = value.node.op
-    assert isinstance(op, Input | Param), f"{value!r} is not an input or a param"
+    assert isinstance(op, Argument), f"{value!r} is not an input or a param"
     return op.label
 
 
-def nested_graphs(op: Op) -> dict[str, Graph]:
+def nested_graphs(op: Op) -> Mapping[str, Graph]:
     """The graphs among an op's attributes, by attribute name."""
-    return {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
+    kept = vars(op)  # every walk asks, and an op is the same for ever
+    found: Mapping[str, Graph] | None = kept.get(_NESTED)
+    if found is None:
+        found = kept[_NESTED] = {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
+    return found
 
 
 def ops_inside(value: Any) -> Iterator[Op]:

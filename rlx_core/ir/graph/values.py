@@ -16,7 +16,7 @@ from attrs import field, frozen
 from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph.leaves import Constant, Input, Param
+from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
 from rlx_core.ir.types import Shape, TensorType
@@ -54,18 +54,18 @@ class Node:
         return self.result.type
 
     @property
+    def operand_types(self) -> tuple[TensorType | None, ...]:
+        """The types of the operands, None where an optional one is absent: what rules on types are asked with."""
+        return tuple(None if v is None else v.type for v in self.operands)
+
+    @property
     def is_leaf(self) -> bool:
-        return isinstance(self.op, Input | Param | Constant)
+        return isinstance(self.op, Argument | Constant)
 
     @property
     def label(self) -> str:
         """How errors and printers call the node: its name, or its number."""
         return f"%{self.name or self.index}"
-
-    @property
-    def operand_types(self) -> tuple[TensorType | None, ...]:
-        """The types of the operands, `None` for absent ones; with the op, all that formulas, costs and rules are told."""
-        return tuple(None if v is None else v.type for v in self.operands)
 
     def present(self) -> Iterator[Value]:
         """The operands that are there; optional ones may be absent."""

@@ -48,6 +48,10 @@ class CpuBackend(Backend):
         with tier.keeping(objects, options.get("options", {})):
             return self.compile(lir, target, options)
 
+    def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
+        with tier.keeping(objects, options):
+            pass
+
     def levels(self, target: Target) -> tuple[Level, ...]:
         return tier.levels(target)
 

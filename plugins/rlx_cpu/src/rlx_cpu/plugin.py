@@ -50,7 +50,7 @@ def rlx_options() -> list[OptionSpec]:
             "cpu.isa",
             str,
             "auto",
-            doc="The instruction set of native code: auto, avx512bf16, avx512, avx2, neon or sse2; one that the machine has.",
+            doc="The instruction set of native code: auto, or avx512bf16, avx512, avx2, sse2, neon, whichever the machine has.",
             env="RLX_CPU_ISA",
         ),
         OptionSpec(

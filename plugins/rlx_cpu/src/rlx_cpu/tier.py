@@ -111,15 +111,15 @@ def native_program(
 
 @contextmanager
 def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator[None]:
-    """Native code that is made inside is kept in `objects`, that of the runtime too if this process has none yet."""
+    """Native code that is made inside is kept in `objects`, that of the runtime too, which is begun if there is none yet."""
     if not is_native(options):
         yield
         return
     from rlx_cpu.native import jit, pool
 
     with jit.keeping(objects):
+        pool.runtime_code()
         yield
-        pool.runtime()
 
 
 def levels(target: Target) -> tuple[Level, ...]:

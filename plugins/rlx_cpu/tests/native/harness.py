@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from attrs import frozen
-from llvmlite import ir
 
 import rlx_cpu.native.kernels  # noqa: F401  fills the tables, that of vector functions among them
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
+from rlx_cpu.native import ir
+from rlx_cpu.native.codegen import assembly, new_module
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
-from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, assembly, compile_module, new_module
+from rlx_cpu.native.isa import Isa, available
+from rlx_cpu.native.jit import Code, compile_module
 
+EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 CANARY = 0xA5
 GUARD = 256  # bytes on either side
 
@@ -37,14 +40,29 @@ class Kernel:
     def assembly(self) -> str:
         return assembly(self.module, self.isa)
 
-    def __call__(self, *operands: np.ndarray | None, threads: int = 1) -> tuple[np.ndarray, ...]:
-        """The results; parts are run one after the other, which no kernel can tell: last first, by a thread in turn."""
+    def __call__(
+        self,
+        *operands: np.ndarray | None,
+        threads: int = 1,
+        in_place: Mapping[int, Sequence[int]] | None = None,
+        is_last_first: bool = True,
+    ) -> tuple[np.ndarray, ...]:
+        """The results; parts are run one after the other, which no kernel can tell, by a thread in turn.
+
+        Args:
+            in_place: Result → the operands whose bytes it takes over, all of which lie there; each as dense as the result.
+            is_last_first: Whether parts are run from the last to the first.
+        """
         results = [Guarded(p) for p in self.layout.results]
         packs = [aligned(p.pack(_present(operands[p.operand])).view(np.uint8), p.nbytes) for p in self.emitted.packs]
         hidden = {p.operand for p in self.emitted.packs if p.replaces}
         buffers: list[int | None] = [
             None if x is None or i in hidden else x.ctypes.data for i, x in enumerate(operands)
         ]
+        for number, taken in (in_place or {}).items():
+            for position in taken:
+                results[number].hold(_present(operands[position]))
+                buffers[position] = results[number].address
         buffers += [r.address for r in results]
         scratch = Guarded.bytes(self.emitted.workspace_stride * threads + self.emitted.shared_stride)
         if self.emitted.has_workspace:
@@ -55,7 +73,7 @@ class Kernel:
         for name in (self.emitted.prologue, self.emitted.function):
             if name is not None:
                 function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)(self.code.address(name))
-                for part in reversed(range(parts)):
+                for part in reversed(range(parts)) if is_last_first else range(parts):
                     function(ctypes.addressof(pointers), part, parts, part % threads)
         for guarded in (*results, scratch):
             guarded.check()
@@ -79,6 +97,11 @@ class Guarded:
             bytes_ = np.ndarray((*shape, place.type.dtype.itemsize), bool, self._inside, GUARD, (*place.strides, 1))
             bytes_[...] = True
         self.address = self._memory.ctypes.data + GUARD
+
+    def hold(self, array: np.ndarray) -> None:
+        """Begin as the bytes of a dense array of as many elements of the same size."""
+        assert array.flags.c_contiguous, "what is taken over is dense"
+        self.array.view(f"V{array.itemsize}")[...] = array.view(f"V{array.itemsize}")
 
     @classmethod
     def bytes(cls, nbytes: int) -> Guarded:

@@ -1,22 +1,22 @@
-"""Attention as a native kernel against float64, with the error of NumPy's own float32 as the measure."""
+"""Attention and its cotangents as native kernels against float64, with the error of NumPy's own float32 as the measure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from harness import EVERY_ISA, kernel
 
 from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import as_results
+from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_cpu.native.attention import attention
 from rlx_cpu.native.attention_backward import attention_backward
+from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.isa import Isa, available
-
-from .harness import kernel
-
-EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
-
 
 BF16 = dtype("bf16").numpy
 EVERY_FLOAT = pytest.mark.parametrize(
@@ -38,24 +38,46 @@ def rounding(of: Any, exact: np.ndarray) -> np.ndarray:
     return unit * (1 + 2.0**-8) * np.maximum(np.abs(exact), least)
 
 
-def check(isa: Isa, op: Attention, *operands: np.ndarray | None) -> np.ndarray:
-    """The kernel's result, after comparing it with the op's meaning in float64."""
+def agrees(isa: Isa, emit: Emit, op: Op, operands: Sequence[np.ndarray | None], ulps: int) -> tuple[np.ndarray, ...]:
+    """The kernel's results, after comparing them with the op's meaning in float64.
+
+    An error is at most four times NumPy's own, `ulps` of the largest element, and what storing in halves costs.
+    """
+    meaning: Any = op
     wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in operands]
     with np.errstate(all="ignore"):
-        exact = np.asarray(op(*wide))
-        single = np.asarray(op(*in_registers(*operands)))
-    made = kernel(attention, op, operands, isa)
-    (found,) = made(*operands)
-    assert found.shape == exact.shape
-    assert np.array_equal(np.isnan(found), np.isnan(exact))
-    scale = np.nanmax(np.abs(exact), initial=0.0)
-    # Four times NumPy's error, and 16 ulp: weights, their total and the sum over values are each a few ulp off.
-    bound = 4 * np.nanmax(np.abs(single - exact), initial=0.0) + 16 * np.finfo(single.dtype).eps * max(scale, 1.0)
-    error = np.abs(found.astype(exact.dtype) - exact)
-    assert np.nanmax(error - rounding(found.dtype, exact), initial=0.0) <= bound
+        exact = as_results(meaning(*wide))
+        single = as_results(meaning(*in_registers(*operands)))
+    made = kernel(emit, op, operands, isa)
+    found = made(*operands)
+    for one, e, s in zip(found, exact, single, strict=True):
+        assert one.shape == e.shape
+        assert np.array_equal(np.isnan(one), np.isnan(e))
+        scale = max(np.nanmax(np.abs(e), initial=0.0), 1.0)
+        bound = 4 * np.nanmax(np.abs(s - e), initial=0.0) + ulps * np.finfo(s.dtype).eps * scale
+        error = np.abs(one.astype(e.dtype) - e)
+        assert np.nanmax(error - rounding(one.dtype, e), initial=0.0) <= bound
     for threads in (2, 3):
-        assert np.array_equal(made(*operands, threads=threads)[0], found, equal_nan=True), "threads change no bit"
+        for again, one in zip(made(*operands, threads=threads), found, strict=True):
+            assert np.array_equal(again, one, equal_nan=True), "threads change no bit"
     return found
+
+
+def forward(isa: Isa, op: Attention, *operands: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """The result: weights, their total and the sum over values are each a few ulp off."""
+    return agrees(isa, attention, op, operands, ulps=16)
+
+
+def backward(isa: Isa, op: Attention, *operands: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    """The cotangents of q, k and v, and of the bias if there is one, for a random one of the result."""
+    q, k, v, *rest = operands
+    assert q is not None
+    dy = np.random.default_rng(9).standard_normal(np.asarray(op(*operands)).shape).astype(q.dtype)
+    return agrees(isa, attention_backward, AttentionBackward(**op.attributes()), (q, k, v, dy, *rest), ulps=32)
+
+
+Direction = Callable[..., tuple[np.ndarray, ...]]
+EITHER_WAY = pytest.mark.parametrize("direction", [forward, backward], ids=lambda direction: direction.__name__)
 
 
 def operands(
@@ -79,15 +101,20 @@ def operands(
     return made
 
 
+# ------------------------------------------------------------------------------------- in either direction
+
+
 @EVERY_ISA
+@EITHER_WAY
 @pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
 @EVERY_FLOAT
-def test_every_layout_agrees_with_float64(isa: Isa, layout: str, of: Any) -> None:
+def test_every_layout_agrees_with_float64(isa: Isa, direction: Direction, layout: str, of: Any) -> None:
     op = Attention(num_heads=3, head_dim=8, layout=layout)
-    check(isa, op, *operands(op, 2, 17, 33, of=of))
+    direction(isa, op, *operands(op, 2, 17, 33, of=of))
 
 
 @EVERY_ISA
+@EITHER_WAY
 @pytest.mark.parametrize(
     ("queries", "keys", "head_dim", "width"),
     [
@@ -96,13 +123,16 @@ def test_every_layout_agrees_with_float64(isa: Isa, layout: str, of: Any) -> Non
         (5, 7, 3, 5),
         (16, 16, 32, 32),
         (40, 128, 32, 48),
+        (130, 128, 32, 48),
         (9, 1200, 8, 20),
         (100, 31, 64, 7),
     ],
 )
-def test_odd_sizes_and_several_blocks_agree(isa: Isa, queries: int, keys: int, head_dim: int, width: int) -> None:
+def test_odd_sizes_and_several_blocks_agree(
+    isa: Isa, direction: Direction, queries: int, keys: int, head_dim: int, width: int
+) -> None:
     op = Attention(num_heads=2, head_dim=head_dim)
-    check(isa, op, *operands(op, 1, queries, keys, width))
+    direction(isa, op, *operands(op, 1, queries, keys, width))
 
 
 MASKS: dict[str, dict[str, Any]] = {
@@ -113,14 +143,51 @@ MASKS: dict[str, dict[str, Any]] = {
 
 
 @EVERY_ISA
+@EITHER_WAY
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (40, 7), (30, 1100)])
-def test_positional_masks_hide_keys(isa: Isa, mask: str, queries: int, keys: int) -> None:
-    """With more queries than keys the first rows see nothing and are 0."""
+@pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (40, 7), (100, 7), (130, 150), (30, 1100)])
+def test_positional_masks_hide_keys(isa: Isa, direction: Direction, mask: str, queries: int, keys: int) -> None:
+    """With more queries than keys the first rows see nothing: they are 0, and so are the cotangents of their queries."""
     op = Attention(num_heads=2, head_dim=8, **MASKS[mask])
-    found = check(isa, op, *operands(op, 2, queries, keys))
+    rows, *_ = direction(isa, op, *operands(op, 2, queries, keys))
     if queries > keys:
-        assert (found[:, : queries - keys] == 0).all()
+        assert (rows[:, : queries - keys] == 0).all()
+
+
+@EVERY_ISA
+@EITHER_WAY
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+@pytest.mark.parametrize("more", [{"layout": "bhsd"}, {"attn_logit_softcap": 1.5}], ids=str)
+def test_heads_share_keys_in_groups(isa: Isa, direction: Direction, kv_heads: int, more: dict[str, Any]) -> None:
+    op = Attention(num_heads=6, num_kv_heads=kv_heads, head_dim=8, mask_kind="causal", **more)
+    direction(isa, op, *operands(op, 2, 12, 12))
+
+
+@EVERY_ISA
+@EITHER_WAY
+@pytest.mark.parametrize("sizes", [(0, 2, 3), (1, 0, 3), (1, 3, 0)], ids=str)
+@pytest.mark.parametrize("is_biased", [False, True], ids=["plain", "biased"])
+def test_nothing_to_attend_to_is_zero(
+    isa: Isa, direction: Direction, sizes: tuple[int, int, int], is_biased: bool
+) -> None:
+    op = Attention(num_heads=2, head_dim=4, layout="bshd")
+    bias = (None, np.ones((2, 1, sizes[2]), np.float32)) if is_biased else ()
+    assert all((x == 0).all() for x in direction(isa, op, *operands(op, *sizes), *bias))
+
+
+@EVERY_ISA
+@EITHER_WAY
+def test_slices_of_one_projection_are_read_where_they_lie(isa: Isa, direction: Direction) -> None:
+    """What a fused QKV product leaves: three strided views; and values whose features are not contiguous."""
+    rng = np.random.default_rng(3)
+    op = Attention(num_heads=4, head_dim=8)
+    packed = rng.standard_normal((2, 20, 96)).astype(np.float32)
+    direction(isa, op, packed[..., :32], packed[..., 32:64], packed[..., 64:])
+    apart = rng.standard_normal((2, 20, 64)).astype(np.float32)[..., ::2]
+    direction(isa, op, apart, apart, apart)
+
+
+# ------------------------------------------------------------------------------------------------ forward
 
 
 def broadcasts(batch: int, heads: int, queries: int, keys: int) -> list[tuple[int, ...]]:
@@ -144,7 +211,7 @@ def test_a_mask_hides_what_it_does_not_show(isa: Isa, shape: tuple[int, ...], of
     mask = rng.random(shape).astype(np.float32)
     mask[..., 0] = 0
     given = mask >= 0.5 if of is bool else mask
-    check(isa, op, *operands(op, 2, 9, 21), given)
+    forward(isa, op, *operands(op, 2, 9, 21), given)
 
 
 @EVERY_ISA
@@ -154,7 +221,7 @@ def test_a_bias_is_added_after_scale_and_cap(isa: Isa, shape: tuple[int, ...]) -
     op = Attention(num_heads=2, head_dim=8, mask_kind="bias", attn_logit_softcap=1.5, score_scale=0.4)
     bias = rng.standard_normal(shape).astype(np.float32)
     bias[..., 0] = -np.inf
-    check(isa, op, *operands(op, 2, 9, 32), None, bias)
+    forward(isa, op, *operands(op, 2, 9, 32), None, bias)
 
 
 @EVERY_ISA
@@ -167,7 +234,7 @@ def test_rows_without_keys_are_what_the_attribute_says(isa: Isa, empty_row: str,
     mask[0, 0, 2] = False
     q, k, v = operands(op, 1, 5, keys)
     v = np.repeat(v, 2, axis=-1)[..., ::2] if is_apart else v
-    found = check(isa, op, q, k, v, mask)
+    (found,) = forward(isa, op, q, k, v, mask)
     expected = {"zero": np.zeros(5), "uniform": v[0].mean(axis=0), "nan": np.full(5, np.nan)}[empty_row]
     np.testing.assert_allclose(found[0, 2], expected, atol=1e-5)
 
@@ -178,10 +245,10 @@ def test_rows_without_keys_are_what_the_attribute_says(isa: Isa, empty_row: str,
 @pytest.mark.parametrize("kv_heads", [1, 4])
 def test_a_few_queries_read_keys_where_they_lie(isa: Isa, queries: int, features: int, kv_heads: int) -> None:
     op = Attention(num_heads=4, num_kv_heads=kv_heads, head_dim=features, mask_kind="causal")
-    check(isa, op, *operands(op, 2, queries, 77))
+    forward(isa, op, *operands(op, 2, queries, 77))
     packed = np.random.default_rng(1).standard_normal((2, 77, 2 * kv_heads * features)).astype(np.float32)
     q = operands(op, 2, queries, 1)[0]
-    check(isa, op, q, packed[..., : kv_heads * features], packed[..., kv_heads * features :])
+    forward(isa, op, q, packed[..., : kv_heads * features], packed[..., kv_heads * features :])
 
 
 @EVERY_ISA
@@ -197,36 +264,9 @@ def test_halves_are_widened_masked_and_rounded_once(isa: Isa, of: Any, queries: 
     packed = rng.standard_normal((2, 1100, 32)).astype(of)
     mask = rng.random((2, 1, queries, 1100)).astype(of)
     bias = rng.standard_normal((4, 1, 1100)).astype(np.float32 if queries == 12 else of)
-    check(isa, op, q, packed[..., :16], packed[..., 16:], mask, bias)
+    forward(isa, op, q, packed[..., :16], packed[..., 16:], mask, bias)
     apart = np.repeat(packed, 2, axis=-1)[..., ::2]
-    check(isa, op, q, apart[..., :16], apart[..., 16:], mask >= 0.5)
-
-
-@EVERY_ISA
-@pytest.mark.parametrize("kv_heads", [1, 2, 6])
-def test_heads_share_keys_in_groups(isa: Isa, kv_heads: int) -> None:
-    op = Attention(num_heads=6, num_kv_heads=kv_heads, head_dim=8, mask_kind="causal", layout="bhsd")
-    check(isa, op, *operands(op, 2, 12, 12))
-
-
-@EVERY_ISA
-@pytest.mark.parametrize("sizes", [(0, 2, 3), (1, 0, 3), (1, 3, 0)], ids=str)
-def test_nothing_to_attend_to_is_zero(isa: Isa, sizes: tuple[int, int, int]) -> None:
-    op = Attention(num_heads=2, head_dim=4, layout="bshd")
-    found = check(isa, op, *operands(op, *sizes))
-    assert (found == 0).all()
-
-
-@EVERY_ISA
-def test_slices_of_one_projection_are_read_where_they_lie(isa: Isa) -> None:
-    """What a fused QKV product leaves: three strided views; and values whose features are not contiguous."""
-    rng = np.random.default_rng(3)
-    op = Attention(num_heads=4, head_dim=8)
-    packed = rng.standard_normal((2, 20, 96)).astype(np.float32)
-    q, k, v = packed[..., :32], packed[..., 32:64], packed[..., 64:]
-    check(isa, op, q, k, v)
-    apart = rng.standard_normal((2, 20, 64)).astype(np.float32)[..., ::2]
-    check(isa, op, apart, apart, apart)
+    forward(isa, op, q, apart[..., :16], apart[..., 16:], mask >= 0.5)
 
 
 def test_no_weight_is_dropped_for_being_small() -> None:
@@ -234,7 +274,7 @@ def test_no_weight_is_dropped_for_being_small() -> None:
     op = Attention(num_heads=1, head_dim=4)
     q, k = np.ones((1, 3, 4), np.float32), np.ones((1, 10_000, 4), np.float32)
     v = np.ones((1, 10_000, 4), np.float32)
-    found = check(available()[0], op, q, k, v)
+    (found,) = forward(available()[0], op, q, k, v)
     assert np.allclose(found, 1, rtol=1e-6)
 
 
@@ -242,82 +282,12 @@ def test_an_infinite_or_nan_score_spoils_its_row_alone() -> None:
     op = Attention(num_heads=1, head_dim=4)
     q, k, v = operands(op, 1, 9, 20)
     q[0, 2, 1], q[0, 5] = np.nan, np.inf
-    found = check(available()[0], op, q, np.abs(k) + 1, v)
+    (found,) = forward(available()[0], op, q, np.abs(k) + 1, v)
     assert np.isnan(found[0, (2, 5), :]).all()
     assert np.isfinite(np.delete(found[0], (2, 5), 0)).all()
 
 
-# ----------------------------------------------------------------------------------------- backward
-
-
-def check_backward(isa: Isa, op: Attention, *given: np.ndarray | None) -> tuple[np.ndarray, ...]:
-    """dq, dk, dv of a random cotangent against their meaning in float64, by the same measure."""
-    rng = np.random.default_rng(9)
-    back = AttentionBackward(**op.attributes())
-    q, k, v, *rest = given
-    assert q is not None
-    dy = rng.standard_normal(np.asarray(op(*given)).shape).astype(q.dtype)
-    inputs = [q, k, v, dy, *rest]
-    wide = [x if x is None or x.dtype == bool else x.astype(np.float64) for x in inputs]
-    with np.errstate(all="ignore"):
-        exact = [np.asarray(x) for x in back(*wide)]
-        single = [np.asarray(x) for x in back(*in_registers(*inputs))]
-    made = kernel(attention_backward, back, inputs, isa)
-    found = made(*inputs)
-    for one, e, s in zip(found, exact, single, strict=True):
-        assert one.shape == e.shape
-        assert np.array_equal(np.isnan(one), np.isnan(e))
-        scale = max(np.nanmax(np.abs(e), initial=0.0), 1.0)
-        bound = 4 * np.nanmax(np.abs(s - e), initial=0.0) + 32 * np.finfo(s.dtype).eps * scale
-        error = np.abs(one.astype(e.dtype) - e)
-        assert np.nanmax(error - rounding(one.dtype, e), initial=0.0) <= bound
-    for threads in (2, 3):
-        again = made(*inputs, threads=threads)
-        assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(again, found, strict=True))
-    return found
-
-
-@EVERY_ISA
-@pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
-@EVERY_FLOAT
-def test_cotangents_in_every_layout_agree_with_float64(isa: Isa, layout: str, of: Any) -> None:
-    op = Attention(num_heads=3, head_dim=8, layout=layout)
-    check_backward(isa, op, *operands(op, 2, 17, 33, of=of))
-
-
-@EVERY_ISA
-@pytest.mark.parametrize(
-    ("queries", "keys", "head_dim", "width"),
-    [
-        (1, 1, 1, 1),
-        (1, 50, 16, 16),
-        (5, 7, 3, 5),
-        (16, 16, 32, 32),
-        (130, 128, 32, 48),
-        (9, 1200, 8, 20),
-        (100, 31, 64, 7),
-    ],
-)
-def test_cotangents_of_odd_sizes_agree(isa: Isa, queries: int, keys: int, head_dim: int, width: int) -> None:
-    op = Attention(num_heads=2, head_dim=head_dim)
-    check_backward(isa, op, *operands(op, 1, queries, keys, width))
-
-
-@EVERY_ISA
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (100, 7), (130, 150)])
-def test_cotangents_stop_at_positional_masks(isa: Isa, mask: str, queries: int, keys: int) -> None:
-    op = Attention(num_heads=2, head_dim=8, **MASKS[mask])
-    dq, _, _ = check_backward(isa, op, *operands(op, 2, queries, keys))
-    if queries > keys:
-        assert (dq[:, : queries - keys] == 0).all()
-
-
-@EVERY_ISA
-@pytest.mark.parametrize("kv_heads", [1, 2, 6])
-def test_cotangents_of_shared_keys_add_up(isa: Isa, kv_heads: int) -> None:
-    op = Attention(num_heads=6, num_kv_heads=kv_heads, head_dim=8, mask_kind="causal", attn_logit_softcap=1.5)
-    check_backward(isa, op, *operands(op, 2, 12, 12))
+# ----------------------------------------------------------------------------------------------- backward
 
 
 @EVERY_ISA
@@ -327,7 +297,7 @@ def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
     op = Attention(num_heads=2, head_dim=4, mask_kind="custom", empty_row=empty_row)
     mask = np.random.default_rng(4).random((2, 1, 5, 20)) >= 0.3
     mask[0, 0, 2] = False
-    check_backward(isa, op, *operands(op, 2, 5, 20), mask.astype(of))
+    backward(isa, op, *operands(op, 2, 5, 20), mask.astype(of))
 
 
 @EVERY_ISA
@@ -338,7 +308,7 @@ def test_the_cotangent_of_a_bias_is_summed_where_it_was_broadcast(isa: Isa, shap
     op = Attention(num_heads=4, num_kv_heads=2, head_dim=8, attn_logit_softcap=1.5, mask_kind="causal")
     bias = rng.standard_normal(shape).astype(of)
     mask = rng.random((2, 37)) >= 0.3
-    check_backward(isa, op, *operands(op, 2, 9, 37, of=of), mask, bias)
+    backward(isa, op, *operands(op, 2, 9, 37, of=of), mask, bias)
 
 
 @EVERY_ISA
@@ -349,30 +319,5 @@ def test_cotangents_of_halves_in_segments_and_in_bits_apart(isa: Isa, of: Any) -
     op = Attention(num_heads=2, num_kv_heads=1, head_dim=8)
     q, k, v = operands(op, 1, 130, 150, of=of)
     bias = rng.standard_normal((2, 130, 150)).astype(np.float32)
-    check_backward(isa, op, q, k, v, None, bias)
-    check_backward(isa, op, *(np.repeat(x, 2, axis=-1)[..., ::2] for x in (q, k, v)))
-
-
-@EVERY_ISA
-def test_the_cotangent_of_a_bias_on_nothing_is_zero(isa: Isa) -> None:
-    op = Attention(num_heads=2, head_dim=4)
-    for sizes in ((0, 2, 3), (1, 0, 3), (1, 3, 0)):
-        found = check_backward(isa, op, *operands(op, *sizes), None, np.ones((2, 1, sizes[2]), np.float32))
-        assert all((x == 0).all() for x in found)
-
-
-@EVERY_ISA
-def test_cotangents_of_slices_are_read_where_they_lie(isa: Isa) -> None:
-    rng = np.random.default_rng(3)
-    op = Attention(num_heads=4, head_dim=8)
-    packed = rng.standard_normal((2, 20, 96)).astype(np.float32)
-    check_backward(isa, op, packed[..., :32], packed[..., 32:64], packed[..., 64:])
-    apart = rng.standard_normal((2, 20, 64)).astype(np.float32)[..., ::2]
-    check_backward(isa, op, apart, apart, apart)
-
-
-@EVERY_ISA
-@pytest.mark.parametrize("sizes", [(0, 2, 3), (1, 0, 3), (1, 3, 0)], ids=str)
-def test_cotangents_of_nothing_are_zero(isa: Isa, sizes: tuple[int, int, int]) -> None:
-    op = Attention(num_heads=2, head_dim=4, layout="bshd")
-    assert all((x == 0).all() for x in check_backward(isa, op, *operands(op, *sizes)))
+    backward(isa, op, q, k, v, None, bias)
+    backward(isa, op, *(np.repeat(x, 2, axis=-1)[..., ::2] for x in (q, k, v)))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
-from rlx_cpu.native import pool
+from rlx_cpu.native import ir, pool
 from rlx_cpu.native.build import I64, KERNEL, address, counted
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.isa import host_isa
-from rlx_cpu.native.jit import Code, compile_module, new_module
+from rlx_cpu.native.jit import Code, compile_module
 from rlx_cpu.native.pool import RECORD_WORDS, Pool
 from rlx_cpu.native.simd import index, pointer_at
 

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
+from harness import EVERY_ISA
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.counting import ArgMax, ArgMin
 from rlx_core.testing.cases import Program, programs
 from rlx_cpu.native import scalar
-from rlx_cpu.native.isa import Isa, available
+from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.positions import emit_position, is_held
 
 SAMPLES = [p for p in programs((ArgMax, ArgMin)) if p.is_static and is_held.holds(p.node)]
 
 
-@pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+@EVERY_ISA
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_found_where_numpy_finds_it(program: Program, isa: Isa) -> None:
     (x,) = drawn(program)

@@ -20,10 +20,10 @@ from rlx_core.ops.normalization import LayerNorm
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Cast, Sum, Transpose, cast
 from rlx_core.plugins import PluginHost
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import Layout, Place
 from rlx_cpu.native.coverage import coverage
 from rlx_cpu.native.isa import ISAS, available
-from rlx_cpu.native.jit import new_module
 from rlx_cpu.native.loops import emit_loop
 
 HOST = PluginHost([rlx_cpu.plugin])

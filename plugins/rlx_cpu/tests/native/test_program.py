@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from callers import finished, forked, forks, side_by_side
 
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.errors import ConfigError
 from rlx_core.plugins import PluginHost
 from rlx_cpu import tier
-from rlx_cpu.native import jit
+from rlx_cpu.native import codegen, jit
 from rlx_cpu.native.isa import ISAS, available, host_isa
 from rlx_cpu.native.pool import pool_for
 from rlx_cpu.native.threads import usable_cpus
@@ -48,17 +48,8 @@ def test_many_runs_from_many_threads_give_the_same_bits() -> None:
     """One of them has the pool, the others run alone; nobody waits and nobody can tell."""
     fast = made(**{"cpu.threads": 2})
     first = np.asarray(fast(X))
-    wrong: list[int] = []
-
-    def work() -> None:
-        wrong.extend(n for n in range(40) if not np.array_equal(fast(X), first))
-
-    callers = [threading.Thread(target=work) for _ in range(8)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    assert not wrong
+    calls = [lambda: all(np.array_equal(fast(X), first) for _ in range(40))] * 8
+    assert all(side_by_side(*calls))
 
 
 def test_workers_that_went_to_sleep_come_back() -> None:
@@ -69,24 +60,11 @@ def test_workers_that_went_to_sleep_come_back() -> None:
         np.testing.assert_array_equal(fast(X), first)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # newer Pythons warn of forks beside threads
+@forks
 def test_a_child_forked_after_the_pool_started_has_a_pool_of_its_own() -> None:
     fast = made(**{"cpu.threads": 2})
     first = np.asarray(fast(X))
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if np.array_equal(fast(X), first) else 1)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            assert status == 0
-            return
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    pytest.fail("the child hangs")
+    assert finished(forked(lambda: np.array_equal(fast(X), first))) == 0
 
 
 def test_a_pool_is_made_once_for_each_number_of_threads() -> None:
@@ -152,14 +130,16 @@ def objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def code(number: int) -> jit.Code:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
-    module = jit.new_module("test")
+    module = codegen.new_module("test")
     function = ir.Function(module, ir.FunctionType(ir.IntType(64), []), "answer")
     ir.IRBuilder(function.append_basic_block("entry")).ret(ir.Constant(ir.IntType(64), number))
     isa = host_isa()
     assert isa is not None
-    return jit.compile_module(module, isa)
+    made = jit.compile_module(module, isa)
+    made.settle()
+    return made
 
 
 def answer(made: jit.Code) -> int:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from callers import finished, forked, forks
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -131,36 +129,19 @@ def test_eight_threads_call_one_executable_while_others_compile() -> None:
 
 # ------------------------------------------------------------------------------------------------ forks
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # newer Pythons warn of forks
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
 
-
-def finished(child: int) -> int:
-    """The exit status of a child; it is ended and the test fails if it hangs."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return pytest.fail("the child hangs")
-
-
-@needs_fork
+@forks
 def test_a_child_runs_and_compiles_and_its_parent_goes_on() -> None:
     with everything_is_shared():
         call = compiled("mlp", **{"cpu.threads": 2})
         first = call()
+
+        def holds() -> bool:
+            fresh = compiled("mlp", **{"cpu.threads": 2})
+            return call() == call() == fresh() == first
+
         for _ in range(3):
-            child = os.fork()
-            if child == 0:
-                status = 2
-                with suppress(BaseException):  # nothing may leave this frame: it is a copy of the tests
-                    fresh = compiled("mlp", **{"cpu.threads": 2})
-                    status = 0 if call() == first and call() == first and fresh() == first else 1
-                os._exit(status)
+            child = forked(holds)
             assert call() == first  # at the same time
             assert finished(child) == 0
         assert call() == first
@@ -170,7 +151,7 @@ def _in_child(queue: Any, call: Callable[[], tuple[bytes, ...]]) -> None:
     queue.put(call())
 
 
-@needs_fork
+@forks
 def test_children_of_multiprocessing_run_and_exit() -> None:
     with everything_is_shared():
         call = compiled("encoder", **{"cpu.threads": 2})

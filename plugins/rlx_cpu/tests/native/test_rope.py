@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
+from harness import EVERY_ISA
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -16,14 +17,14 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.rope import Rope, RopeBackward
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs
-from rlx_cpu.native.isa import Isa, available
+from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.rope import emit_rope
 
 HOST = PluginHost([rlx_cpu.plugin])
 SAMPLES = [p for p in programs((Rope, RopeBackward)) if p.is_static]
 
 
-@pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+@EVERY_ISA
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_turned_as_its_decomposition_says(program: Program, isa: Isa) -> None:
     agrees(emit_rope, program.node.op, drawn(program), isa)

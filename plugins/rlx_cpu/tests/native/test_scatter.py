@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
+from harness import EVERY_ISA
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -16,14 +17,14 @@ from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs
-from rlx_cpu.native.isa import Isa, available
+from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.scatter import emit_scatter, is_combined
 
 HOST = PluginHost([rlx_cpu.plugin])
 SAMPLES = [p for p in programs((ScatterAdd, Scatter)) if p.is_static and is_combined.holds(p.node)]
 
 
-@pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+@EVERY_ISA
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_written_as_numpy_writes_it(program: Program, isa: Isa) -> None:
     agrees(emit_scatter, program.node.op, drawn(program), isa)

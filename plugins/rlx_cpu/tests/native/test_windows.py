@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
+from harness import EVERY_ISA
 
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice, dynamic_update_slice
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs
-from rlx_cpu.native.isa import Isa, available
+from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.windows import emit_slice, emit_update
 
 HOST = PluginHost([rlx_cpu.plugin])
@@ -21,7 +22,7 @@ EMITTERS = {DynamicSlice: emit_slice, DynamicUpdateSlice: emit_update}
 SAMPLES = [p for p in programs(tuple(EMITTERS)) if p.is_static]
 
 
-@pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+@EVERY_ISA
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_agrees_with_numpy(program: Program, isa: Isa) -> None:
     agrees(EMITTERS[program.op], program.node.op, drawn(program), isa)

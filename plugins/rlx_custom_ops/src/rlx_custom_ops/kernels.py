@@ -21,7 +21,7 @@ from rlx_custom_ops.ops.cholesky import Cholesky
 from rlx_custom_ops.ops.determinant import Slogdet
 from rlx_custom_ops.ops.eigh import Eigh
 from rlx_custom_ops.ops.expm import Expm
-from rlx_custom_ops.ops.matrices import hermitian_array, is_finite, stack
+from rlx_custom_ops.ops.matrices import finite, hermitian_array, stack
 from rlx_custom_ops.ops.phases import phases
 from rlx_custom_ops.ops.qr import Qr, with_positive_diagonal
 from rlx_custom_ops.ops.solve import Solve
@@ -48,14 +48,8 @@ def lapack_potrf(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> 
     a = hermitian_array(a)
     if a.size == 0:
         return
-    factor = routine(
-        "potrf",
-        a,
-    )
-    for index in stack(a):
-        if not is_finite(a[index]):
-            out[index] = np.nan
-            continue
+    factor = routine("potrf", a)
+    for index in finite(a, out):
         lower, info = factor(a[index], lower=True, clean=True)
         if info > 0:
             raise not_positive_definite("cholesky", index, info, a.shape[-1])
@@ -96,10 +90,7 @@ def lapack_getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], 
     if a.size == 0:
         signs[...], logarithms[...] = 1, 0
         return
-    factor = routine(
-        "getrf",
-        a,
-    )
+    factor = routine("getrf", a)
     for index in stack(a):
         lu, pivots, _ = factor(a[index])  # `info` says that a pivot is 0, which is an answer here
         diagonal = np.diagonal(lu)
@@ -114,22 +105,16 @@ def lapack_getrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], 
 @kernels.register(Qr, dtypes=LAPACK, accepts_strides=True)
 def lapack_geqrf(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
     """Householder reflections."""
-    for index in stack(a):
-        if is_finite(a[index]):
-            q, r = scipy.linalg.qr(a[index], mode="economic", check_finite=False)
-            out[0][index], out[1][index] = with_positive_diagonal(q, r)
-        else:
-            out[0][index], out[1][index] = np.nan, np.nan
+    for index in finite(a, *out):
+        q, r = scipy.linalg.qr(a[index], mode="economic", check_finite=False)
+        out[0][index], out[1][index] = with_positive_diagonal(q, r)
 
 
 @kernels.register(Eigh, dtypes=LAPACK, accepts_strides=True)
 def lapack_heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], workspace: Any) -> None:
     """Divide and conquer on the tridiagonal form."""
     a = hermitian_array(a)
-    for index in stack(a):
-        if not is_finite(a[index]):
-            out[0][index], out[1][index] = np.nan, np.nan
-            continue
+    for index in finite(a, *out):
         try:
             w, v = scipy.linalg.eigh(a[index], driver="evd", check_finite=False)
         except np.linalg.LinAlgError:
@@ -140,11 +125,7 @@ def lapack_heevd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, np.ndarray], 
 @kernels.register(Svd, dtypes=LAPACK, accepts_strides=True)
 def lapack_gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: Any) -> None:
     """Divide and conquer on the bidiagonal form."""
-    for index in stack(a):
-        if not is_finite(a[index]):
-            for part in out:
-                part[index] = np.nan
-            continue
+    for index in finite(a, *out):
         try:
             found = scipy.linalg.svd(a[index], full_matrices=False, check_finite=False)
         except np.linalg.LinAlgError:
@@ -156,5 +137,5 @@ def lapack_gesdd(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspa
 @kernels.register(Expm, dtypes=LAPACK, accepts_strides=True)
 def scipy_expm(op: Any, a: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """Scaling and squaring with a degree chosen by the norm (Al-Mohy & Higham 2010)."""
-    for index in stack(a):
-        out[index] = scipy.linalg.expm(a[index]) if is_finite(a[index]) else np.nan
+    for index in finite(a, out):
+        out[index] = scipy.linalg.expm(a[index])

@@ -10,25 +10,24 @@ written out, and summed by the second phase.
 from __future__ import annotations
 
 from attrs import evolve, frozen
-from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import AttentionBackward
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition, copy_rows, pack_head
 from rlx_cpu.native.attention_parts import SERIAL_PRODUCTS, Logits, Rows, fitting_dtypes, least, most, number
-from rlx_cpu.native.attention_problem import AttentionProblem, HeadStrides
+from rlx_cpu.native.attention_plan import DY, K, Q, V
+from rlx_cpu.native.attention_problem import HeadStrides
 from rlx_cpu.native.backward_bias import clear_bias, sum_bias
-from rlx_cpu.native.backward_plan import DY, MASK, BackwardPlan, Head, K, Q, V
+from rlx_cpu.native.backward_plan import MASK, BackwardPlan, Head
 from rlx_cpu.native.backward_products import Products
 from rlx_cpu.native.backward_row import differentiate_row
 from rlx_cpu.native.build import KERNEL
 from rlx_cpu.native.contract import MOST_PARTS, Emitted, Layout
 from rlx_cpu.native.cuts import start_of
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
-from rlx_cpu.native.stored import Stored
+from rlx_cpu.native.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
-from rlx_cpu.native.words import Words
 
 __all__ = ["attention_backward"]
 
@@ -38,9 +37,7 @@ def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, 
     """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
     op = node.op
     assert isinstance(op, AttentionBackward), "registered for it alone"
-    problem = AttentionProblem.of(op, layout, isa)
-    words = Words(Stored(Simd(module, isa, problem.dtype), layout.results[0].type.dtype))
-    return _Backward(BackwardPlan(op, problem, layout, words), name).emit()
+    return _Backward(BackwardPlan.of(module, op, layout, isa), name).emit()
 
 
 @frozen(eq=False)
@@ -217,7 +214,7 @@ class _Backward:
         keys: tuple[ir.Value, ir.Value] | None = None,
     ) -> None:
         """The sum of a head's segments of dk or dv, to where the result lies."""
-        plan, simd, stored, features = self.plan, self.plan.simd, self.plan.stored, right.features
+        plan, simd = self.plan, self.plan.simd
         low, high = keys or (index(0), index(plan.problem.keys))
         with counting(b, low, high) as key, counting(b, 0, right.columns, simd.lanes) as column:
             place = offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize))
@@ -225,7 +222,4 @@ class _Backward:
             for segment in range(1, plan.segments):
                 value = b.fadd(value, simd.load(b, offset(b, place, segment * sum(plan.sums.values()))))
             place = offset(b, out, (key, at.position), (column, at.feature))
-            if at.feature == stored.itemsize:
-                stored.store(b, value, place, simd.below(b, column, features) if features % simd.lanes else None)
-            else:
-                stored.store_spread(b, value, place, at.feature, b.sub(index(features), column))
+            plan.stored.store_row(b, value, place, at.feature, column, right.features)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_problem import HeadStrides
 from rlx_cpu.native.contract import aligned
-from rlx_cpu.native.cuts import by_size, start_of
+from rlx_cpu.native.cuts import start_of
 from rlx_cpu.native.gemm_tiles import Cut
 from rlx_cpu.native.packing import copy_row, pack_panel
 from rlx_cpu.native.simd import Simd, counting, index, offset, times
@@ -101,14 +101,8 @@ def pack_head(
 ) -> None:
     """A matrix `[depth, columns]` with any strides as panels."""
     with counting(b, 0, panels.pieces) as panel:
-        first = start_of(b, panels, panel)
-        column = times(b, first, words.simd.lanes)
-        place = offset(b, packed, (first, words.nbytes * depth))
-        for vectors in by_size(b, panels, panel):
-            pack_panel(
-                b, words, offset(b, source, (column, strides[1])), place,
-                depth=depth, vectors=vectors, strides=strides, column=column, columns=columns,
-            )  # fmt: skip
+        place = offset(b, packed, (start_of(b, panels, panel), words.nbytes * depth))
+        pack_panel(b, words, source, place, panels, panel, depth=depth, strides=strides, columns=columns)
 
 
 def copy_rows(

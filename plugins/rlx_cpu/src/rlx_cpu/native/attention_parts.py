@@ -8,14 +8,13 @@ from __future__ import annotations
 from math import inf
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Node
 from rlx_core.ops import activation
 from rlx_core.ops.attention_scores import AttentionOp
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, ir
 from rlx_cpu.native.attention_problem import AttentionProblem, ScoresStrides
 from rlx_cpu.native.build import I8, I32, variable
 from rlx_cpu.native.contract import Layout, Place

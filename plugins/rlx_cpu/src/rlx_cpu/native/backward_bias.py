@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from llvmlite import ir
-
 from rlx_core.ops.attention_masks import aligned_shape
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_parts import register
 from rlx_cpu.native.attention_problem import ScoresStrides
 from rlx_cpu.native.backward_plan import DBIAS, BackwardPlan
@@ -44,11 +43,7 @@ def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.Argument, 
         else:
             with counting(b, 0, p.keys, simd.lanes) as key:
                 value = _sum(b, plan, offset(b, line, (key, simd.itemsize)), summed)
-                end = offset(b, there, (key, at.key))
-                if at.key == stored.itemsize:
-                    stored.store(b, value, end, simd.below(b, key, p.keys) if p.keys % simd.lanes else None)
-                else:
-                    stored.store_spread(b, value, end, at.key, b.sub(index(p.keys), key))
+                stored.store_row(b, value, offset(b, there, (key, at.key)), at.key, key, p.keys)
 
 
 def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> None:

@@ -1,21 +1,18 @@
-"""What attention backward decides before any code is made: strides of operands and results, blocks, segments, scratch memory."""
+"""What attention backward decides besides before any code is made: blocks, segments, scratch memory."""
 
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
-from rlx_core.ops.attention import AttentionBackward
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition
 from rlx_cpu.native.attention_parts import Logits
-from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES, AttentionProblem, HeadStrides
-from rlx_cpu.native.contract import Layout, Place, aligned
+from rlx_cpu.native.attention_plan import DY, AttentionPlan, K, Q, V
+from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES
+from rlx_cpu.native.contract import Place, aligned
 from rlx_cpu.native.gemm_tiles import Cut, cut
-from rlx_cpu.native.simd import Simd
-from rlx_cpu.native.stored import Stored
-from rlx_cpu.native.words import Words
 
-__all__ = ["BIAS", "DBIAS", "DY", "MASK", "BackwardPlan", "Head", "K", "Q", "V"]
+__all__ = ["BIAS", "DBIAS", "MASK", "BackwardPlan", "Head"]
 
 BLOCK_NBYTES = 1 << 17
 """Bytes of a block of weights, at most, unless one tile has more."""
@@ -23,8 +20,8 @@ BLOCK_NBYTES = 1 << 17
 SEGMENT_PRODUCTS = 1 << 18
 """Fused products below which an item is not cut: adding the segments up would take as long."""
 
-Q, K, V, DY, MASK, BIAS = range(6)
-"""Operands."""
+MASK, BIAS = 4, 5
+"""Operands, after those that the plan names."""
 
 DBIAS = 3
 """The result after dq, dk and dv."""
@@ -52,37 +49,13 @@ class Head:
 
 
 @frozen(eq=False)
-class BackwardPlan:
-    """The choices for one op and layout."""
-
-    op: AttentionBackward
-    problem: AttentionProblem
-    layout: Layout
-    words: Words
-
-    @property
-    def simd(self) -> Simd:
-        return self.words.simd
-
-    @property
-    def stored(self) -> Stored:
-        """The elements of q, k, v and their cotangents."""
-        return self.words.stored
+class BackwardPlan(AttentionPlan):
+    """The choices for the backward pass."""
 
     @property
     def bias(self) -> Place | None:
         """The bias, if there is one: then it has a cotangent too."""
         return self.layout.operands[BIAS] if len(self.layout.operands) > BIAS else None
-
-    def operand(self, position: int) -> HeadStrides:
-        place = self.layout.operands[position]
-        assert place is not None, "q, k, v and dy are required"
-        heads = self.problem.heads if position in (Q, DY) else self.problem.kv_heads
-        return HeadStrides.of(place, self.op.layout, heads)
-
-    def result(self, position: int) -> HeadStrides:
-        heads = self.problem.heads if position == Q else self.problem.kv_heads
-        return HeadStrides.of(self.layout.results[position], self.op.layout, heads)
 
     def right(self, position: int) -> ByPosition:
         """An operand as the right side of a product over positions."""

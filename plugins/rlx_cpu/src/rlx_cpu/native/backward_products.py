@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.attention_operands import ByPosition
-from rlx_cpu.native.backward_plan import DY, BackwardPlan, Head, K, Q
+from rlx_cpu.native.attention_plan import DY, K, Q
+from rlx_cpu.native.backward_plan import BackwardPlan, Head
 from rlx_cpu.native.build import I1
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_tiles import Cut

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from llvmlite import ir
-
 from rlx_core.ops import activation
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, ir
 from rlx_cpu.native.attention_parts import Rows, number, register
 from rlx_cpu.native.backward_plan import BackwardPlan, Head
 from rlx_cpu.native.simd import counting, index, offset, times

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType, f16, f32, f64
+from rlx_cpu.native import ir
 
 __all__ = [
+    "CACHE_LINE",
     "I1",
     "I8",
     "I16",
@@ -31,6 +31,7 @@ __all__ = [
     "integer_like",
     "memory_type",
     "per_lane",
+    "prefetch",
     "register_type",
     "splat",
     "width",
@@ -126,6 +127,17 @@ def declare(module: ir.Module, name: str, result: Any, arguments: Sequence[Any])
     return found or ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
+CACHE_LINE = 64
+"""Bytes."""
+
+
+def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False, nearness: int = 3) -> None:
+    """Ask for a line before it is read or written, in the first cache, or the second (`nearness` 2). A place that is nowhere
+    does no harm."""
+    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+    b.call(function, [place, *(ir.Constant(I32, x) for x in (int(is_written), nearness, 1))])
+
+
 def suffix(type: Any) -> str:
     """How intrinsics spell a type: `v16f32`."""
     if isinstance(type, ir.VectorType):
@@ -150,7 +162,7 @@ def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | int) -> ir
         if nbytes == 0:
             return base
         nbytes = ir.Constant(I64, nbytes)
-    return builder.gep(base, [nbytes], source_etype=I8)
+    return builder.moved(base, nbytes)
 
 
 def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
@@ -160,7 +172,7 @@ def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
     return builder.mul(index, ir.Constant(I64, factor))
 
 
-def variable(builder: ir.IRBuilder, type: Any) -> ir.Value:
+def variable(builder: ir.IRBuilder, type: Any) -> ir.Alloca:
     """Stack memory for one value, in the entry block so that it becomes a register."""
     with builder.goto_entry_block():
         return builder.alloca(type)
@@ -168,7 +180,7 @@ def variable(builder: ir.IRBuilder, type: Any) -> ir.Value:
 
 def align_of(type: Any) -> int:
     """Bytes that an access of a private variable may count on: its element size, as everywhere."""
-    element = type.element if isinstance(type, ir.VectorType) else type
+    element: Any = type.element if isinstance(type, ir.VectorType) else type
     if isinstance(element, ir.PointerType):
         return 8
     return {ir.FloatType: 4, ir.DoubleType: 8}.get(builtin_type(element)) or max(1, element.width // 8)
@@ -200,7 +212,7 @@ def per_lane(builder: ir.IRBuilder, result: Any, compute: Any, *arguments: ir.Va
     lanes = width(arguments[0])
     if lanes == 1:
         return compute(*arguments)
-    whole = ir.Constant(ir.VectorType(result, lanes), ir.Undefined)
+    whole: ir.Value = ir.Constant(ir.VectorType(result, lanes), ir.Undefined)
     for lane in range(lanes):
         at = ir.Constant(I32, lane)
         whole = builder.insert_element(whole, compute(*(builder.extract_element(a, at) for a in arguments)), at)

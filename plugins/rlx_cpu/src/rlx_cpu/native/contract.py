@@ -36,8 +36,7 @@ from rlx_cpu.arena import allocate
 from rlx_cpu.native.packs import FORMS
 
 if TYPE_CHECKING:
-    from llvmlite import ir
-
+    from rlx_cpu.native import ir
     from rlx_cpu.native.isa import Isa
 
 __all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place", "aligned"]

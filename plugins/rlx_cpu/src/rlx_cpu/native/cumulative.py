@@ -14,14 +14,13 @@ from math import prod
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.cumulative import CumLogSumExp, Cumsum, Cumulative
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native import scalar
+from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I32, address, align_of, constant, variable
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.elements import for_memory, held_type, load_elements, store_elements

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.gemm_tiles import Cut
 from rlx_cpu.native.simd import index, times
 
-__all__ = ["by_size", "pieces_of", "start_of"]
+__all__ = ["by_size", "pieces_of", "size_of", "start_of"]
 
 
 def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
@@ -19,6 +18,13 @@ def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
         return even
     beyond = b.sub(piece, index(cut.many))
     return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
+
+
+def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
+    """`cut.size_of` a piece known only at run time."""
+    if len(cut.sizes) == 1:
+        return index(cut.size)
+    return b.select(b.icmp_signed("<", piece, index(cut.many)), index(cut.size), index(cut.size - 1))
 
 
 def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:

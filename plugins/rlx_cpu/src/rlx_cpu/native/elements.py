@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import memory_type
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.narrow import narrowed, widened

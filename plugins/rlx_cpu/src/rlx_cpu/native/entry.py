@@ -17,15 +17,17 @@ from attrs import field, frozen
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native import interpreter
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.entry_words import FRESH, Mode, Word
 from rlx_cpu.native.isa import host_isa
-from rlx_cpu.native.jit import Code, compile_named, new_module
+from rlx_cpu.native.jit import Code, compile_named
+from rlx_cpu.native.result_memory import allocator_for
 from rlx_cpu.profile import watchers
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
-__all__ = ["Awake", "Entry", "Given", "Made", "Source", "build"]
+__all__ = ["Entry", "Given", "Made", "Source", "Team", "build"]
 
 _DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
 _FASTCALL: Final = 0x80
@@ -62,24 +64,27 @@ class Source:
 
 
 @frozen(eq=False)
-class Awake:
-    """How threads that happen to be awake help.
+class Team:
+    """How a program gets the threads of a pool.
 
     Attributes:
         control: The pool's control block.
         threads: How many they are at most, the caller included.
-        start, finish: Addresses of the runtime's functions.
+        start, finish, leave: Addresses of the runtime's functions.
         steps, table: Addresses of what they run.
         state: What they remember of a run; the entry's own.
+        wake: Wakes those that are parked.
     """
 
     control: np.ndarray
     threads: int
     start: int
     finish: int
+    leave: int
     steps: int
     table: int
     state: np.ndarray
+    wake: Callable[[], None]
 
 
 @frozen(eq=False)
@@ -90,12 +95,13 @@ class Entry:
         inputs, outputs: In the program's order.
         calls: (function, buffers) of each step, as addresses.
         mode: Who runs them.
-        work: Runs them with all threads, for `Mode.SHARED`.
+        work: Runs them where the pool is another's, or not yet there, for `Mode.SHARED`.
         fault: Raises what the status words tell of.
         statuses: Four words for each step that reports faults.
         copies: Results that are copied at the end.
+        held: Where parameters lie, from the first byte to the one after the last; no donated argument may lie there.
         keeps: What must live as long as the entry.
-        awake: Who may help, for `Mode.AWAKE`.
+        team: Who helps, for `Mode.AWAKE` and `Mode.SHARED`.
     """
 
     inputs: Sequence[Given]
@@ -106,8 +112,9 @@ class Entry:
     fault: Callable[[], None]
     statuses: np.ndarray
     copies: Sequence[Source]
+    held: Sequence[tuple[int, int]]
     keeps: tuple[Any, ...]
-    awake: Awake | None = None
+    team: Team | None = None
 
 
 def build(entry: Entry) -> Callable[..., Any]:
@@ -119,7 +126,7 @@ def build(entry: Entry) -> Callable[..., Any]:
     donated = [i for i, given in enumerate(entry.inputs) if given.is_donated]
     arrays = {
         Word.INPUT_RECORDS: _words(w for given in entry.inputs for w in _input_record(given)),
-        Word.SPANS: np.zeros(2 * len(entry.inputs), np.int64),
+        Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.held for word in span))),
         Word.DONATED_NUMBERS: _words(donated),
         Word.OUTPUT_RECORDS: _words(w for made in entry.outputs for w in _output_record(made)),
         Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
@@ -131,6 +138,7 @@ def build(entry: Entry) -> Callable[..., Any]:
         Word.ARRAY_TYPE: id(np.ndarray),
         Word.NOT_IMPLEMENTED: id(NotImplemented),
         Word.INPUTS: len(entry.inputs),
+        Word.HELD: len(entry.held),
         Word.DONATED: len(donated),
         Word.OUTPUTS: len(entry.outputs),
         Word.MODE: entry.mode,
@@ -140,11 +148,12 @@ def build(entry: Entry) -> Callable[..., Any]:
         Word.FAULT: id(entry.fault),
         Word.WORK: id(entry.work),
     }
-    if entry.awake is not None:
-        awake = entry.awake
-        arrays |= {Word.POOL: awake.control, Word.STATE: awake.state}
-        numbers |= {Word.THREADS: awake.threads, Word.START: awake.start, Word.FINISH: awake.finish}
-        numbers |= {Word.STEPS: awake.steps, Word.TABLE: awake.table}
+    if entry.team is not None:
+        team = entry.team
+        arrays |= {Word.POOL: team.control, Word.STATE: team.state}
+        numbers |= {Word.START: team.start, Word.FINISH: team.finish, Word.LEAVE: team.leave}
+        numbers |= {Word.THREADS: team.threads, Word.STEPS: team.steps, Word.TABLE: team.table}
+        numbers[Word.WAKE] = id(team.wake)
     words = np.zeros(len(Word), np.int64)
     for which, array in arrays.items():
         words[which] = array.ctypes.data
@@ -166,8 +175,8 @@ def _input_record(given: Given) -> list[int]:
 
 def _output_record(made: Made) -> list[int]:
     if made.argument != FRESH:
-        return [made.argument, 0, 0, 0]
-    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places)]
+        return [made.argument, 0, 0, 0, 0]
+    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places), allocator_for(int(made.type.nbytes))]
     return [*head, *made.type.static_shape, *(word for place in made.places for word in place)]
 
 

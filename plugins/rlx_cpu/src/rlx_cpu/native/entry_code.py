@@ -8,13 +8,14 @@ road, which knows what is wrong or what to copy. It runs with the interpreter's 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.entry_words import Mode, Word
-from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, TUPLE_ITEMS
+from rlx_cpu.native.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.pool_code import BUSY, LINE, WORKERS
 
 __all__ = ["emit_enter"]
@@ -22,7 +23,7 @@ __all__ = ["emit_enter"]
 
 _STATUS_BYTES: Final = 32
 
-_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 4, 2, 3, 2
+_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 5, 2, 3, 2
 
 
 def emit_enter(module: ir.Module) -> None:
@@ -86,14 +87,15 @@ class _Enter:
             self.put(data, places)
 
     def expect_no_overlap(self) -> None:
-        """A donated argument shares no byte with another."""
+        """A donated argument shares no byte with another, nor with a parameter."""
         b = self.b
         spans = b.inttoptr(self.word(Word.SPANS), POINTER)
         numbers = b.inttoptr(self.word(Word.DONATED_NUMBERS), POINTER)
+        known = b.add(self.count, self.word(Word.HELD))
         with counted(b, _word(0), self.word(Word.DONATED)) as i:
             own = b.load(address(b, numbers, b.shl(i, _word(3))), typ=I64, align=8)
             begin, end = self.span(spans, own)
-            with counted(b, _word(0), self.count) as other:
+            with counted(b, _word(0), known) as other:
                 low, high = self.span(spans, other)
                 meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
                 is_empty = b.or_(self.same(begin, end), self.same(low, high))
@@ -117,7 +119,7 @@ class _Enter:
         self.start_at(Word.OUTPUT_RECORDS)
         new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
         with counted(b, _word(0), count) as i:
-            argument, descr, rank, places = self.record(_OUTPUT_WORDS)
+            argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
             item = address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3)))
             with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (given, fresh):
                 with given:
@@ -129,11 +131,29 @@ class _Enter:
                     self.incref(dtype)  # the new array takes it over, also when it is not made
                     dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
                     nothing = ir.Constant(I32, 0)
-                    array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
+                    with self.allocated_by(allocator):
+                        array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
                     b.store(array, item, align=8)
                     self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.dropped)
                     self.advance(b.shl(rank, _word(3)))
                     self.put(self.load(I64, array, ARRAY.data), places)
+
+    @contextmanager
+    def allocated_by(self, allocator: ir.Value) -> Iterator[None]:
+        """What is built inside makes arrays whose memory is an allocator's, if there is one."""
+        b, before = self.b, variable(self.b, POINTER)
+        swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
+        is_own = b.icmp_signed("!=", allocator, _word(0))
+        b.store(_NULL, before, align=8)
+        with b.if_then(is_own):
+            b.store(b.call(swap, [b.inttoptr(allocator, POINTER)]), before, align=8)
+        yield
+        other = b.load(before, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", other, _NULL)):
+            ours = b.call(swap, [other])
+            self.decref(other)
+            with b.if_then(b.icmp_unsigned("!=", ours, _NULL)):
+                self.decref(ours)
 
     def expect_no_fault(self) -> None:
         """No step has reported a fault."""
@@ -180,29 +200,97 @@ class _Enter:
 
     def run(self) -> None:
         """The steps, by whom the mode says."""
-        b = self.b
-        mode = self.word(Word.MODE)
-        with b.if_else(self.same(mode, _word(Mode.TINY))) as (held, others):
-            with held:
-                self.run_alone()
-            with others, b.if_else(self.same(mode, _word(Mode.AWAKE))) as (awake, sure):
-                with awake:
-                    self.run_with_who_is_awake()
-                with sure:
-                    self.run_unheld(mode)
+        roads = {Mode.TINY: self.run_alone, Mode.AWAKE: self.run_with_who_is_awake, Mode.ALONE: self.run_unheld}
+        mode, ran = self.word(Word.MODE), self.function.append_basic_block("ran")
+        for each, road in roads.items():
+            with self.b.if_then(self.same(mode, _word(each))):
+                road()
+                self.b.branch(ran)
+        self.run_with_all()
+        self.b.branch(ran)
+        self.b.position_at_end(ran)
 
-    def run_unheld(self, mode: ir.Value) -> None:
-        """All steps, without the interpreter's lock."""
-        b = self.b
-        with b.if_else(self.same(mode, _word(Mode.ALONE))) as (alone, shared):
-            with alone:
-                state = b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
-                self.run_alone()
-                b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
+    def run_alone(self) -> None:
+        """All steps by the calling thread."""
+        self.start_at(Word.CALL_RECORDS)
+        with counted(self.b, _word(0), self.word(Word.CALLS)):
+            function, buffers = self.record(_CALL_WORDS)
+            run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
+            self.b.call(run, [table, _word(0), _word(1), _word(0)], KERNEL)
+
+    def run_unheld(self) -> None:
+        """All steps by the calling thread, without the interpreter's lock."""
+        with self.lock_released():
+            self.run_alone()
+
+    def run_with_who_is_awake(self) -> None:
+        """All steps, with the pool if it is free and a worker of it spins; nobody is woken."""
+        b, is_shared = self.b, variable(self.b, I1)
+        b.store(ir.Constant(I1, 0), is_shared, align=1)
+        with counted(b, _word(1), self.word(Word.THREADS)) as tid:
+            parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(_word(WORKERS), b.mul(tid, _word(LINE)))), POINTER)
+            is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), _word(0))
+            b.store(b.or_(b.load(is_shared, typ=I1, align=1), is_awake), is_shared, align=1)
+        with b.if_then(b.load(is_shared, typ=I1, align=1)):
+            b.store(self.took_pool(), is_shared, align=1)
+        with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
             with shared:
-                done = self.call_object(Word.WORK)
-                with b.if_then(b.icmp_unsigned("==", done, _NULL), likely=False):
-                    self.fail()
+                self.start()
+                self.finish()
+            with alone:
+                self.run_alone()
+
+    def run_with_all(self) -> None:
+        """All steps with the pool, without the interpreter's lock; where it is not to be had, by the object that knows why."""
+        b, failed = self.b, variable(self.b, I1)
+        b.store(ir.Constant(I1, 0), failed, align=1)
+        with b.if_else(self.took_pool()) as (together, otherwise):
+            with together:
+                with b.if_then(b.icmp_signed("!=", self.start(), _word(0)), likely=False):
+                    self.called(Word.WAKE, failed)
+                with self.lock_released():
+                    self.finish()
+            with otherwise:
+                self.called(Word.WORK, failed)
+        with b.if_then(b.load(failed, typ=I1, align=1), likely=False):
+            self.fail()
+
+    def took_pool(self) -> ir.Value:
+        """Whether the pool was free; it is this call's then."""
+        busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), _word(BUSY)), POINTER)
+        return self.same(self.b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))
+
+    def start(self) -> ir.Value:
+        """Publish the steps to the pool; how many workers have to be woken."""
+        return self.runtime(Word.START, I64, *self.job(), self.word(Word.STATE), self.word(Word.THREADS))
+
+    def finish(self) -> None:
+        """This thread's share; then the pool is free again."""
+        self.runtime(Word.FINISH, VOID, *self.job(), self.word(Word.THREADS))
+        self.runtime(Word.LEAVE, VOID, self.word(Word.POOL))
+
+    def job(self) -> list[ir.Value]:
+        return [*(self.word(w) for w in (Word.POOL, Word.STEPS, Word.CALLS, Word.TABLE)), _word(0)]
+
+    def runtime(self, which: Word, result: ir.Type, *operands: ir.Value) -> ir.Value:
+        """Call a function of the runtime, all of whose operands are words."""
+        kind = ir.FunctionType(result, [I64] * len(operands))
+        return self.b.call(self.b.inttoptr(self.word(which), POINTER), operands, kind)
+
+    @contextmanager
+    def lock_released(self) -> Iterator[None]:
+        """What is built inside runs without the interpreter's lock."""
+        state = self.b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
+        yield
+        self.b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
+
+    def called(self, which: Word, failed: ir.Value) -> None:
+        """Call the Python object in a word for what it does; note it if it raised."""
+        b, done = self.b, self.call_object(which)
+        with b.if_else(b.icmp_unsigned("==", done, _NULL), likely=False) as (raised, fine):
+            with raised:
+                b.store(ir.Constant(I1, 1), failed, align=1)
+            with fine:
                 self.decref(done)
 
     def fail(self) -> None:
@@ -210,42 +298,6 @@ class _Enter:
         self.decref(self.b.load(self.results, typ=POINTER, align=8))
         self.set_word(Word.BUSY, _word(0))
         self.b.ret(_NULL)
-
-    def run_alone(self) -> None:
-        """All steps by the calling thread."""
-        self.start_at(Word.CALL_RECORDS)
-        with counted(self.b, _word(0), self.word(Word.CALLS)):
-            function, buffers = self.record(_CALL_WORDS)
-            run, table = self.b.inttoptr(function, KERNEL.as_pointer()), self.b.inttoptr(buffers, POINTER)
-            self.b.call(run, [table, _word(0), _word(1), _word(0)])
-
-    def run_with_who_is_awake(self) -> None:
-        """All steps, with the pool if it is free and a worker of it spins; nobody is woken.
-
-        The interpreter's lock is held from the look at the pool to the end, so no other run can begin in between.
-        """
-        b = self.b
-        pool, threads = self.word(Word.POOL), self.word(Word.THREADS)
-        is_shared = variable(b, I1)
-        b.store(ir.Constant(I1, 0), is_shared, align=1)
-        is_free = self.same(
-            b.load_atomic(b.inttoptr(b.add(pool, _word(BUSY)), POINTER), "seq_cst", 8, typ=I64), _word(0)
-        )
-        with b.if_then(is_free), counted(b, _word(1), threads) as tid:
-            parked = b.inttoptr(b.add(pool, b.add(_word(WORKERS), b.mul(tid, _word(LINE)))), POINTER)
-            is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), _word(0))
-            b.store(b.or_(b.load(is_shared, typ=I1, align=1), is_awake), is_shared, align=1)
-        with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
-            with shared:
-                job = (pool, self.word(Word.STEPS), self.word(Word.CALLS), self.word(Word.TABLE), _word(0))
-                start, finish = (
-                    b.inttoptr(self.word(w), ir.FunctionType(I64, [I64] * n).as_pointer())
-                    for w, n in ((Word.START, 7), (Word.FINISH, 6))
-                )
-                b.call(start, [*job, self.word(Word.STATE), threads])
-                b.call(finish, [*job, threads])
-            with alone:
-                self.run_alone()
 
     # ------------------------------------------------------------------------------------- words
 

@@ -21,15 +21,19 @@ from rlx_cpu.native.entry_words import FRESH
 __all__ = ["Ends", "ends", "reason_against"]
 
 _MOST_PAIRS = 1 << 16
-"""Donated arguments times all arguments: every pair is looked at in a call."""
+"""Donated arguments times all arguments and parameters: every pair is looked at in a call."""
 
 
 def reason_against(lir: Lir) -> str | None:
     """Why a native program cannot be entered directly; `None` if it can."""
     inputs = {e.value for e in lir.manifest.inputs}
     donated = sum(e.is_donated for e in lir.manifest.inputs)
-    if donated * len(inputs) > _MOST_PAIRS:
-        return f"{donated} of {len(inputs)} inputs are donated, too many to compare"
+    given = next((e.name for e in lir.manifest.params if e.is_donated), None)
+    if given is not None:
+        return f"parameter {given} is donated"
+    others = len(inputs) + len(lir.graph.params)
+    if donated * others > _MOST_PAIRS:
+        return f"{donated} inputs are donated, too many to compare with all {others} inputs and parameters"
     for entry, value, delivery in zip(lir.manifest.outputs, lir.graph.outputs, lir.deliveries, strict=True):
         reason = _reason_against_output(lir, value, delivery, inputs)
         if reason is not None:
@@ -45,8 +49,6 @@ def _reason_against_output(lir: Lir, value: Value, delivery: Delivery, inputs: s
         return "is copied from a strided view"
     if delivery.kind == "donor":
         assert delivery.donor is not None, "a donor gives its buffer back"
-        if delivery.donor not in inputs:
-            return "is written to a parameter"
         if place.root is not delivery.donor and place.root in inputs:
             return "is copied from one argument to another"
     return None

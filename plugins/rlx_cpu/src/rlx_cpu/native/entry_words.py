@@ -22,13 +22,16 @@ class Word(IntEnum):
     INPUT_RECORDS = auto()
     """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
     SPANS = auto()
-    """Room for the address of each argument's elements and of their end."""
+    """Room for the address of each argument's elements and of their end, then the same of each parameter."""
+    HELD = auto()
+    """How many parameters a donated argument must be apart from."""
     DONATED = auto()
     """How many arguments are donated."""
     DONATED_NUMBERS = auto()
     OUTPUTS = auto()
     OUTPUT_RECORDS = auto()
-    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places; the dims; the places."""
+    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places, the allocator of its memory
+    (0 for NumPy's own); the dims; the places."""
     MODE = auto()
     CALLS = auto()
     """How many steps there are."""
@@ -43,17 +46,20 @@ class Word(IntEnum):
     FAULT = auto()
     """The object whose call raises the fault that the status words tell of."""
     WORK = auto()
-    """The object whose call runs the steps with all threads."""
+    """The object whose call runs the steps where the pool is not to be had from here."""
     POOL = auto()
-    """Address of the control block of the pool whose threads may be awake; this and the next six for `Mode.AWAKE`."""
+    """Address of the control block of the pool; this and all that follow for `Mode.AWAKE` and `Mode.SHARED`."""
     THREADS = auto()
     START = auto()
-    """Address of the runtime's function of this name, as the next."""
+    """Address of the runtime's function of this name, as the next two."""
     FINISH = auto()
+    LEAVE = auto()
     STEPS = auto()
     """Address of the steps as the runtime reads them."""
     TABLE = auto()
     STATE = auto()
+    WAKE = auto()
+    """The object whose call wakes threads that are parked."""
 
 
 class Mode(IntEnum):
@@ -66,7 +72,7 @@ class Mode(IntEnum):
     ALONE = auto()
     """The caller; the lock is released."""
     SHARED = auto()
-    """All threads, by the object that knows them."""
+    """All threads, the parked ones woken; the lock is released."""
 
 
 FRESH: Final = -1

@@ -7,19 +7,18 @@ because inlining them for every accumulator would be most of the code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from attrs import frozen
-from llvmlite import ir
+from attrs import evolve, frozen
 
 from rlx_core.codegen import formula_of
-from rlx_core.codegen.formula import Read
+from rlx_core.codegen.formula import Read, Term
 from rlx_core.codegen.loops import Apply, Const
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native import functions, scalar
-from rlx_cpu.native.build import I32, constant, register_type
+from rlx_cpu.native import functions, ir, scalar
+from rlx_cpu.native.build import I32, constant, register_type, width
 from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.simd import Simd, index, offset, times
 from rlx_cpu.native.stored import Stored
@@ -38,52 +37,83 @@ __all__ = [
 ]
 
 
+Number = bool | int | float
+
+
 @frozen(eq=False)
 class VectorFunction:
-    """A function of one variable, as the loop language has it, on registers.
+    """A function of single elements, as the loop language has it, on registers.
 
     Attributes:
         op: Whose meaning it is.
-        terms: That meaning as steps, the last of which is the result.
-        result: Which of them.
+        terms: That meaning as steps; what no result needs is not among them.
+        results: Which of them are results.
     """
 
     op: Op
     terms: tuple[Read | Const | Apply, ...]
-    result: int
+    results: tuple[int, ...]
 
     @property
     def is_long(self) -> bool:
         """Whether it evaluates a transcendental function."""
         return any(isinstance(t, Apply) and type(t.op) in (*functions.OPS, *functions.IDIOMS) for t in self.terms)
 
-    def __call__(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        lanes = x.type.count
+    def __call__(self, b: ir.IRBuilder, *operands: ir.Value) -> tuple[ir.Value, ...]:
+        lanes = width(operands[0])
         found: list[ir.Value] = []
         for term in self.terms:
             if isinstance(term, Read):
-                found.append(x)
+                found.append(operands[term.operand])
             elif isinstance(term, Const):
                 found.append(constant(register_type(term.dtype, lanes), term.number))
             else:
                 dtypes = tuple(self.terms[a].dtype for a in term.args)
                 found.append(scalar.apply(b, term.op, dtypes, tuple(found[a] for a in term.args)))
-        return found[self.result]
+        return tuple(found[i] for i in self.results)
 
 
-def vector_function(op: Op, dtype: DType) -> VectorFunction | None:
-    """The code of an op of one operand; `None` if it is no function of single elements, or a step of it has no code."""
-    formula = formula_of(op, (TensorType(dtype, (1,)),))
-    if formula is None or formula.rows or len(formula.writes) != 1:
+def vector_function(
+    op: Op, types: tuple[TensorType, ...], numbers: Mapping[int, Number] | None = None
+) -> VectorFunction | None:
+    """The code of an op on operands of these types; `None` if it is no function of single elements, or a step has no code.
+
+    Args:
+        op: What is computed.
+        types: Of the operands.
+        numbers: Operands that are a known number everywhere.
+    """
+    formula = formula_of(op, types)
+    if formula is None or formula.rows:
         return None
-    terms: list[Read | Const | Apply] = []
-    for term in recognised(formula.terms):
+    known = numbers or {}
+    whole = [
+        Const(t.dtype, known[t.operand]) if isinstance(t, Read) and t.operand in known else t for t in formula.terms
+    ]
+    terms, results = needed(recognised(whole), [w.value for w in formula.writes])
+    found: list[Read | Const | Apply] = []
+    for term in terms:
         if not isinstance(term, Read | Const | Apply):
             return None
-        if isinstance(term, Apply) and scalar.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args)):
+        if isinstance(term, Apply) and scalar.refusal(term.op, tuple(terms[a].dtype for a in term.args)):
             return None
-        terms.append(term)
-    return VectorFunction(op, tuple(terms), formula.writes[0].value)
+        found.append(term)
+    return VectorFunction(op, tuple(found), results)
+
+
+def needed(terms: Sequence[Term], results: Sequence[int]) -> tuple[list[Term], tuple[int, ...]]:
+    """The terms that results depend on, and which of them these are: idioms leave steps behind that nothing needs."""
+    kept = set(results)
+    for number in reversed(range(len(terms))):
+        term = terms[number]
+        if number in kept and isinstance(term, Apply):
+            kept.update(term.args)
+    place = {old: new for new, old in enumerate(sorted(kept))}
+    moved = [
+        evolve(t, args=tuple(place[a] for a in t.args)) if isinstance(t, Apply) else t
+        for t in (terms[old] for old in place)
+    ]
+    return moved, tuple(place[r] for r in results)
 
 
 @frozen(eq=False)
@@ -103,6 +133,9 @@ class Spot:
 
 Stage = Callable[[ir.IRBuilder, ir.Value, Spot], ir.Value]
 
+Ask = Callable[[ir.IRBuilder, Spot], None]
+"""Asks for what stages will read of a spot, long before they do."""
+
 
 @frozen(eq=False)
 class Epilogue:
@@ -111,24 +144,30 @@ class Epilogue:
     Attributes:
         stages: What is applied.
         is_long: Whether the stages are too long to be repeated for every accumulator.
+        asks: What has their operands brought near while the sums are made: a tile reads a few lines of many rows, which no
+            processor foresees.
     """
 
     stages: tuple[Stage, ...] = ()
     is_long: bool = False
+    asks: tuple[Ask, ...] = ()
 
     def apply(self, b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
         for stage in self.stages:
             value = stage(b, value, spot)
         return value
 
-    def then(self, stage: Stage, *, is_long: bool = False) -> Epilogue:
+    def then(self, stage: Stage, *, is_long: bool = False, asks: Sequence[Ask] = ()) -> Epilogue:
         """These stages and another."""
-        return Epilogue((*self.stages, stage), self.is_long or is_long)
+        return Epilogue((*self.stages, stage), self.is_long or is_long, (*self.asks, *asks))
 
 
 @frozen(eq=False)
 class Operand:
-    """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'."""
+    """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'.
+
+    What is read is what registers hold of that dtype: f32 of 16 bits, a mask of bools.
+    """
 
     pointer: ir.Value
     by_row: int = 0
@@ -169,7 +208,7 @@ def activation(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Stage:
 def _spread(b: ir.IRBuilder, stored: Stored, place: ir.Value, stride: int, spot: Spot) -> ir.Value:
     """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
     simd = stored.simd
-    value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
+    value: ir.Value = ir.Constant(register_type(stored.dtype, simd.lanes), ir.Undefined)
     for lane in range(simd.lanes):
         where = ir.Constant(I32, lane)
         step: ir.Value = index(lane * stride)

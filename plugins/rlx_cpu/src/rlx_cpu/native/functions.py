@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import DOUBLE, declare, per_lane, suffix, width
 from rlx_cpu.native.idioms import gelu_slope
 

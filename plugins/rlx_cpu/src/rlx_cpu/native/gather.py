@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.indexing import Gather
+from rlx_cpu.native import ir
 from rlx_cpu.native.boxes import Axis
 from rlx_cpu.native.build import I64, address
 from rlx_cpu.native.contract import Emitted, Layout

@@ -6,15 +6,16 @@ Floats are multiplied by register tiles over panels (`gemm_plan.py` says what is
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.linalg import MatMul
 from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native import ir
 from rlx_cpu.native.contract import Emitted, Layout
-from rlx_cpu.native.epilogue import Epilogue, Operand, activation, add, vector_function
+from rlx_cpu.native.epilogue import Epilogue, Operand, VectorFunction, activation, add, vector_function
 from rlx_cpu.native.gemm_driver import Driver, MakeEpilogue
 from rlx_cpu.native.gemm_plan import Plan
 from rlx_cpu.native.isa import Isa
@@ -40,10 +41,15 @@ def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -
     return emit_product(module, layout, isa, name, nothing_follows)
 
 
+def activation_code(op: Op, result: DType) -> VectorFunction | None:
+    """The code of an activation on the sums behind a result."""
+    return vector_function(op, (TensorType(sums_dtype(result), (1,)),))
+
+
 @condition("an activation whose steps have vector code, or none")
 def has_vector_activation(node: Node) -> bool:
     assert isinstance(node.op, FusedMatMulBiasAct), "registered for it alone"
-    return node.op.activation is None or vector_function(node.op.activation, sums_dtype(node.type.dtype)) is not None
+    return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None
 
 
 @native.register(FusedMatMulBiasAct, dtypes=HALVES_AND_FLOATS, when=has_vector_activation)
@@ -59,9 +65,9 @@ def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: I
         stages = Epilogue((add(simd, bias),))
         if op.activation is None:
             return stages
-        function = vector_function(op.activation, simd.dtype)
+        function = activation_code(op.activation, simd.dtype)
         assert function is not None, "the row refuses other activations"
-        return stages.then(activation(function), is_long=function.is_long)
+        return stages.then(activation(lambda b, x: function(b, x)[0]), is_long=function.is_long)
 
     return emit_product(module, layout, isa, name, epilogue)
 

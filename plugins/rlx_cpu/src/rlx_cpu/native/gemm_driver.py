@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I64, KERNEL
 from rlx_cpu.native.contract import Emitted, Layout, Pack
-from rlx_cpu.native.cuts import by_size, pieces_of, start_of
+from rlx_cpu.native.cuts import pieces_of, start_of
 from rlx_cpu.native.epilogue import Epilogue
 from rlx_cpu.native.gemm_item import Item
 from rlx_cpu.native.gemm_plan import SERIAL_PRODUCTS, Plan
 from rlx_cpu.native.gemm_rows import PACKED_STEPS, PackedRows, row_strides
+from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.microkernel import Microkernel
 from rlx_cpu.native.packing import pack_panel
-from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share, times
+from rlx_cpu.native.simd import Simd, counting, index, offset, pointer_at, share
 
 __all__ = ["Driver", "MakeEpilogue"]
 
@@ -110,12 +111,8 @@ class Driver:
     def pack_panel(self, b: ir.IRBuilder, panel: ir.Value, source: ir.Value, place: ir.Value) -> None:
         """Pack a panel of the matrix at `source`, over all of K."""
         p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
-        column = times(b, start_of(b, panels, panel), words.simd.lanes)
-        for vectors in by_size(b, panels, panel):
-            pack_panel(
-                b, words, offset(b, source, (column, p.b.by_column)), place,
-                depth=p.k, vectors=vectors, strides=(p.b.by_row, p.b.by_column), column=column, columns=p.n,
-            )  # fmt: skip
+        strides = p.b.by_row, p.b.by_column
+        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)
 
     def _microkernels(self) -> dict[tuple[int, int], ir.Function]:
         """The inner loop for every height and width that occurs."""
@@ -138,6 +135,9 @@ class Driver:
                     masks_b=partial and is_direct,
                     makes_words=plan.makes_words,
                     accumulates=tiles.depth < plan.k,
+                    is_even=plan.k > 0
+                    and plan.k % UNROLL == 0
+                    and (tiles.depth >= plan.k or tiles.depth % UNROLL == 0),
                     sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                     sharers=plan.sharers,
                     epilogue=self.epilogue,

@@ -7,11 +7,11 @@ lie, a vector at a time where the columns of B are neighbours.
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, KERNEL, memory_type, variable
 from rlx_cpu.native.contract import MOST_PARTS, Emitted, Layout
 from rlx_cpu.native.cuts import by_size, start_of

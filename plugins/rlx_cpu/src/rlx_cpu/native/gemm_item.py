@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import POINTER
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_plan import Plan
@@ -69,6 +69,7 @@ class Item:
                 self._own_rows(k0, count).pack(b, self.row_range, index(0), count)
             with counting(b, *self.panel_range) as panel:
                 panel_place, column = self._panel(b, panel, k0)
+                coming = self._coming(b, panel, k0, count) if plan.sharers else panel_place
                 with counting(b, *self.row_range) as tile:
                     row = start_of(b, tiles.rows, tile)
                     c = offset(b, self.c, (row, p.c.by_row), (column, p.c.by_column))
@@ -76,7 +77,7 @@ class Item:
                     sums = self._sums(b, tile, panel)
                     for rows in by_size(b, tiles.rows, tile):
                         for vectors in by_size(b, tiles.panels, panel):
-                            following = self._following(b, panel_place, tile, count, vectors)
+                            following = self._share_of(b, coming, tile, count, vectors)
                             sizes = [count, is_first, is_last, self.entry, row, column]
                             b.call(
                                 self.kernels[rows, vectors],
@@ -94,13 +95,25 @@ class Item:
         width = b.sub(start_of(b, plan.blocks.panels, b.add(panel, index(1))), first)
         return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
 
-    def _following(self, b: ir.IRBuilder, panel: ir.Value, tile: ir.Value, count: ir.Value, vectors: int) -> ir.Value:
-        """Where a tile's share of the next panel starts; that lies right behind this one."""
+    def _coming(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
+        """Where the panel is that is read next: one of the item, the first of its next block, or another item's."""
+        first, end = self.panel_range
+        after = b.add(panel, index(1))
+        is_next = b.icmp_signed("<", after, end)
+        k1 = b.select(is_next, k0, b.add(k0, count))
+        is_block = b.icmp_signed("<", k1, index(self.plan.k))
+        return self._panel(
+            b, b.select(is_next, after, b.select(is_block, first, end)), b.select(is_block, k1, index(0))
+        )[0]
+
+    def _share_of(self, b: ir.IRBuilder, coming: ir.Value, tile: ir.Value, count: ir.Value, vectors: int) -> ir.Value:
+        """What a tile asks for of the panel that comes next."""
         sharers = self.plan.sharers
         if not sharers:
-            return panel
+            return coming
         width = vectors * self.plan.vector_nbytes
-        return offset(b, panel, (count, width), times(b, b.mul(tile, count), width // sharers))
+        turn = b.srem(b.sub(tile, self.row_range[0]), index(sharers))
+        return offset(b, coming, times(b, b.mul(turn, count), width // sharers))
 
     def _packed_panel(self, b: ir.IRBuilder, panel: ir.Value) -> ir.Value:
         """Where a packed panel starts: among all panels of its matrix, or among those of the item."""

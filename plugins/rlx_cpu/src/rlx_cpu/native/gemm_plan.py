@@ -11,8 +11,8 @@ from typing import Literal
 
 from attrs import frozen
 
-from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS
-from rlx_cpu.native.gemm_tiles import FEWEST_TILES, Blocks, blocks
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
+from rlx_cpu.native.gemm_tiles import PACKED_GROUP, Blocks, Cut, blocks, tiles_of
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.problem import Product
 from rlx_cpu.native.stored import Stored
@@ -29,14 +29,18 @@ Rows = Literal["direct", "copied", "packed"]
 TILE_GAP = ALIGNMENT
 """Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
 
-DIRECT_TILES = 16
-"""Row tiles up to which B is read where it lies: packing pays only once its cost is spread over more of them."""
+DIRECT_NBYTES = 1 << 24
+"""Bytes that all row tiles together may read of a B that stays where it lies. Packing it pays where many tiles share its cost,
+and where it is too large for a near cache."""
 
 SHARED_NBYTES = 1 << 24
 """Bytes up to which an operand is packed for all threads at once, which takes as much memory again."""
 
 PART_PRODUCTS = 1 << 19
 """Fused products of a part: some 10 µs, a hundred times what claiming it costs."""
+
+MOST_SHARERS = 12
+"""Tiles that share the prefetching of a panel at most: a round of the inner loop then asks for one line, and none twice."""
 
 SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""
@@ -82,33 +86,45 @@ class Plan:
 
     @property
     def shares_rows(self) -> bool:
-        """Whether A is packed once for all, rather than for every item."""
-        p = self.product
-        return self.rows != "direct" and p.entries * p.m * self.k * self.words.itemsize <= SHARED_NBYTES
+        """Whether A is packed once for all, before the product."""
+        return self.rows != "direct" and not self.owns_rows
 
     @property
     def owns_rows(self) -> bool:
-        """Whether A is packed for every item."""
-        return self.rows != "direct" and not self.shares_rows
+        """Whether A is packed by every item, which then has it near: where all panels are one group, or for want of room."""
+        p = self.product
+        nbytes = p.entries * p.m * self.k * self.words.itemsize
+        return self.rows != "direct" and (self.tiles[1].pieces <= PACKED_GROUP or nbytes > SHARED_NBYTES)
+
+    @property
+    def tiles(self) -> tuple[Cut, Cut]:
+        """Tiles down M, panels across N."""
+        return tiles_of(self.product.m, self.product.n, self.words.simd.dtype, self.isa)
+
+    @property
+    def packs_panels(self) -> bool:
+        """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
+        p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
+        is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= DIRECT_NBYTES
+        is_direct = is_near and p.b.by_column == itemsize and self.is_even
+        return self.product.k > 0 and not self.is_bound and not is_direct
 
     @property
     def blocks(self) -> Blocks:
         p = self.product
-        return blocks(p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa, packs_rows=self.owns_rows)
+        return blocks(
+            p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa,
+            packs_rows=self.owns_rows, packs_panels=self.packs_panels,
+        )  # fmt: skip
 
     @property
     def panels(self) -> Panels:
         """Where the inner loop finds B."""
-        p, tiles = self.product, self.blocks
-        if p.k == 0:
-            return "direct"  # nothing is read
-        if self.is_bound:
-            return "ahead"
-        is_row_major = p.b.by_column == self.words.stored.itemsize
-        if tiles.rows.pieces <= DIRECT_TILES and is_row_major and self.is_even:
-            return "direct"
+        p = self.product
+        if not self.packs_panels:
+            return "ahead" if self.is_bound and p.k else "direct"
         is_small = p.b_entries * self.packed_nbytes <= SHARED_NBYTES
-        return "shared" if is_small and tiles.row_items > 1 else "packed"
+        return "shared" if is_small and self.blocks.row_items > 1 else "packed"
 
     @property
     def makes_words(self) -> bool:
@@ -136,10 +152,8 @@ class Plan:
 
     @property
     def sharers(self) -> int:
-        """How many tiles read a panel that streams by; 0 where there are enough of them to hide its coming."""
-        tiles = self.blocks
-        is_stream = self.panels == "ahead" and tiles.rows.pieces == tiles.row_tiles <= FEWEST_TILES
-        return tiles.row_tiles if is_stream and tiles.panel_group == 1 else 0
+        """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
+        return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in ("ahead", "shared") else 0
 
     # -------------------------------------------------------------------------------------- memory
 
@@ -148,7 +162,7 @@ class Plan:
         """Bytes of a thread's own packed panels: the widest group, over all of K."""
         if self.panels != "packed":
             return 0
-        return _aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
+        return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
 
     @property
     def own_rows(self) -> int:
@@ -156,7 +170,7 @@ class Plan:
         if not self.owns_rows:
             return 0
         tiles = self.blocks
-        return _aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
+        return aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
 
     @property
     def parks_sums(self) -> bool:
@@ -182,12 +196,12 @@ class Plan:
     @property
     def shared_panels(self) -> int:
         """Bytes of all matrices B in panels, where they are packed together."""
-        return _aligned(self.product.b_entries * self.packed_nbytes) if self.panels == "shared" else 0
+        return aligned(self.product.b_entries * self.packed_nbytes) if self.panels == "shared" else 0
 
     @property
     def entry_rows(self) -> int:
         """Bytes of one packed A."""
-        return _aligned(self.product.m * self.k * self.words.itemsize + self.blocks.rows.pieces * TILE_GAP)
+        return aligned(self.product.m * self.k * self.words.itemsize + self.blocks.rows.pieces * TILE_GAP)
 
     @property
     def shared_rows(self) -> int:
@@ -215,7 +229,3 @@ class Plan:
     def parts(self) -> int:
         """Into how many parts a product is cut."""
         return max(1, min(MOST_PARTS, self.items, self.products // PART_PRODUCTS))
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.gemm_plan import TILE_GAP, Plan
 from rlx_cpu.native.packing import copy_row, pack_rows

@@ -14,7 +14,7 @@ from attrs import frozen
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.isa import Isa
 
-__all__ = ["Blocks", "Cut", "TileShape", "blocks", "cut", "tile_for"]
+__all__ = ["Blocks", "Cut", "TileShape", "blocks", "cut", "tile_for", "tiles_of"]
 
 
 @frozen
@@ -42,11 +42,12 @@ NARROW: Final[dict[int, dict[int, TileShape]]] = {
     16: {1: TileShape(10, 1), 2: TileShape(6, 2)},
 }
 
-DEPTH_NBYTES: Final = 4096
-"""Bytes of one row of A in a cache block: a tile of A and its panel of B then stay in the nearest two caches."""
+DEPTH_NBYTES: Final = 2048
+"""Bytes of one row of A in a cache block: a tile of A then stays in the nearest cache, and a panel of B in the next."""
 
-BLOCK_NBYTES: Final = 1 << 18
-"""Bytes of A, or of a group of panels, in a cache block: a quarter of a second-level cache of today."""
+BLOCK_NBYTES: Final = 1 << 19
+"""Bytes of A, or of a group of panels, in a cache block: half of a second-level cache of 1 MiB. The further caches of large
+processors are slow, so what a block saves of them counts more than what its size costs in the second."""
 
 ITEMS: Final = 32
 """At least so many items, where there is enough work, so that any small number of threads has equal shares."""
@@ -54,8 +55,11 @@ ITEMS: Final = 32
 FEWEST_TILES: Final = 4
 """Tiles of an item, and items of a product, below which splitting further costs more than it brings."""
 
-PACKED_GROUP: Final = 8
+PACKED_GROUP: Final = 12
 """Panels that share one packing of A."""
+
+PANEL_ITEMS: Final = 16
+"""Items that are enough where more would make threads pack the same panels."""
 
 UNROLL: Final = 4
 """Steps along K in one round of the inner loop."""
@@ -148,17 +152,25 @@ def tile_for(m: int, n: int, lanes: int, registers: int) -> TileShape:
     return next((t for t in TILES[key] if m > t.rows // 2), TILES[key][-1])
 
 
-def blocks(batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, packs_rows: bool = False) -> Blocks:
+def tiles_of(m: int, n: int, dtype: DType, isa: Isa) -> tuple[Cut, Cut]:
+    """Tiles down `m` rows, and panels across `n` columns in vectors."""
+    lanes = isa.lanes(dtype)
+    tile = tile_for(m, n, lanes, isa.registers)
+    return cut(m, tile.rows), cut(-(-n // lanes), tile.vectors)
+
+
+def blocks(
+    batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, packs_rows: bool = False, packs_panels: bool = False
+) -> Blocks:
     """Tiles, panels and items of `batch` products `[m, k] @ [k, n]`.
 
     Args:
         k: In words, each as long as an element of `dtype`.
         packs_rows: Whether A is packed for every item, which wants items that are wide.
+        packs_panels: Whether B is packed for every item, which wants items that are high.
     """
     lanes = isa.lanes(dtype)
-    tile = tile_for(m, n, lanes, isa.registers)
-    rows = cut(m, tile.rows)
-    panels = cut(-(-n // lanes), tile.vectors)
+    rows, panels = tiles_of(m, n, dtype, isa)
     most = DEPTH_NBYTES // dtype.itemsize
     depth = k
     if k > most:
@@ -178,7 +190,8 @@ def blocks(batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, packs_
 
     while items() < ITEMS and panel_group > 1 and not packs_rows:
         panel_group = -(-panel_group // 2)
-    while items() < ITEMS and row_tiles > FEWEST_TILES:
+    wanted = PANEL_ITEMS if packs_panels else ITEMS
+    while items() < wanted and row_tiles > FEWEST_TILES:
         row_tiles = -(-row_tiles // 2)
     while items() < FEWEST_TILES and panel_group > 1:
         panel_group = -(-panel_group // 2)

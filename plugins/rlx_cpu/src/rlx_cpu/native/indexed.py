@@ -10,11 +10,11 @@ from collections.abc import Callable
 from math import prod
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.indexing import OutOfBounds
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I64, address, memory_type
 from rlx_cpu.native.contract import Fault
 from rlx_cpu.native.simd import counting, index, offset

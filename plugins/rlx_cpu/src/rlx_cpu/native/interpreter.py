@@ -20,6 +20,7 @@ __all__ = [
     "ARRAY",
     "NEW_ARRAY",
     "OBJECT_TYPE",
+    "SET_ALLOCATOR",
     "TUPLE_ITEMS",
     "WRITEABLE",
     "ArrayFields",
@@ -51,7 +52,10 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 NEW_ARRAY: Final = "rlx_new_array"
 """What native code calls NumPy's `PyArray_NewFromDescr`, which has no symbol."""
 
-_ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT = 2, 94
+SET_ALLOCATOR: Final = "rlx_set_allocator"
+"""What native code calls NumPy's `PyDataMem_SetHandler`: the one before is given back."""
+
+_ARRAY_TYPE_SLOT, _NEW_FROM_DESCR_SLOT, _SET_HANDLER_SLOT = 2, 94, 304
 
 FUNCTIONS: Final = (
     *("PyTuple_New", "Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyObject_CallNoArgs"),
@@ -148,4 +152,5 @@ def addresses() -> Mapping[str, int]:
     table = api_table()
     assert table is not None and reason_against() is None, "asked for only where everything is as known"  # noqa: PT018
     found = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in FUNCTIONS}
-    return {**found, NEW_ARRAY: word(table + 8 * _NEW_FROM_DESCR_SLOT)}
+    functions = {NEW_ARRAY: _NEW_FROM_DESCR_SLOT, SET_ALLOCATOR: _SET_HANDLER_SLOT}
+    return {**found, **{name: word(table + 8 * slot) for name, slot in functions.items()}}

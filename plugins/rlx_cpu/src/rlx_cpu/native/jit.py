@@ -7,88 +7,77 @@ the cache and links it. The cache is a convenience: whatever is wrong with it, t
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-from llvmlite import __version__ as llvmlite
 from llvmlite import binding as llvm
 
 from rlx_core.errors import CacheError
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
-from rlx_cpu.native.isa import Isa, host_features
-from rlx_cpu.native.library import make_known
-
-if TYPE_CHECKING:
-    from llvmlite import ir
+from rlx_cpu.native import ir
+from rlx_cpu.native.background import Later, later
+from rlx_cpu.native.codegen import generate, machine, machine_words, triple
+from rlx_cpu.native.isa import Isa
 
 __all__ = [
     "Code",
-    "assembly",
     "compile_module",
     "compile_named",
-    "generate",
     "keeping",
     "link",
-    "machine_words",
-    "new_module",
     "object_cache",
 ]
 
-VERSION: Final = "2"
-"""Raised when the same text would have to give other code."""
-
-_lock = threading.Lock()
-
-
-@cache
-def _initialise() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    make_known()
-
-
-def new_module(name: str) -> ir.Module:
-    """An empty module for this machine."""
-    from llvmlite import ir  # here, because a process whose code is all cached builds no module
-
-    module = ir.Module(name, context=ir.Context())
-    module.triple = triple()
-    return module
-
-
-@cache
-def triple() -> str:
-    """What LLVM calls this machine; asked once, because each question waits until LLVM has done what it is doing."""
-    found: str = llvm.get_process_triple()
-    return found
-
 
 class Code:
-    """Machine code in this process; addresses are valid as long as it lives."""
+    """Machine code in this process, or on its way there; addresses are valid as long as it lives.
 
-    def __init__(self, engines: Sequence[llvm.ExecutionEngine], is_cached: bool) -> None:
-        self._engines = tuple(engines)
+    Args:
+        engine: What has it, or will have.
+        is_cached: Whether it was found in a cache.
+        stored: When it is in one, if it was not.
+    """
+
+    def __init__(
+        self,
+        engine: llvm.ExecutionEngine | Later[llvm.ExecutionEngine],
+        is_cached: bool,
+        stored: Later[bool] | None = None,
+    ) -> None:
+        self._engine = engine
         self.is_cached = is_cached
-
-    def address(self, function: str) -> int:
-        """Where a function starts; KeyError if none has that name."""
-        for engine in self._engines:
-            found = int(engine.get_function_address(function))
-            if found:
-                return found
-        raise KeyError(f"the code has no function {function}")
+        self._stored = stored
 
     @classmethod
-    def together(cls, parts: Iterable[Code]) -> Code:
-        """Code of several modules, whose functions have different names."""
-        return cls([engine for part in parts for engine in part._engines], is_cached=False)
+    def of(cls, objects: Sequence[Later[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> Code:
+        """The code of object files that are being made, which `store` keeps once it is linked."""
+        engine = later(lambda: link([each.result() for each in objects], isa))
+        stored = None if store is None else later(lambda: store([each.result() for each in objects]))
+        return cls(engine, is_cached=False, stored=stored)
+
+    def settle(self) -> None:
+        """Wait until it is in the cache, if that is where it goes."""
+        if self._stored is not None:
+            self._stored.result()
+            self._stored = None
+
+    def address(self, function: str) -> int:
+        """Where a function starts; KeyError if none has that name.
+
+        Raises:
+            RuntimeError: LLVM did not take the code.
+        """
+        if isinstance(self._engine, Later):
+            self._engine = self._engine.result()
+        found = int(self._engine.get_function_address(function))
+        if not found:
+            raise KeyError(f"the code has no function {function}")
+        return found
 
 
 @cache
@@ -118,19 +107,12 @@ def object_cache() -> ObjectStore | None:
     return default_cache(cache_directory() / "objects") if chosen is None else chosen[0]
 
 
-def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
-    """LLVM's target for an instruction set."""
-    _initialise()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=isa.features(host_features()), opt=3, jit=is_jit
-    )
-
-
 def compile_module(module: ir.Module, isa: Isa) -> Code:
     """Compile a module, or link its object from the cache, where it is kept by its text."""
     text = str(module)
-    return _kept(text, lambda: text, isa)
+    made = _kept(text, lambda: text, isa)
+    made.settle()
+    return made
 
 
 def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
@@ -140,82 +122,28 @@ def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
 
 
 def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+    """The code of a text from the cache, or made in the background and kept."""
     key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
     kept = None if store is None else store.get(key)
     if store is not None and kept is not None:
         try:
-            return link([kept], isa)
+            return Code(link([kept], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
-    code, data = generate(text(), isa)
-    if store is not None:
-        store.put(key, data)
-    return code
+    made = later(lambda: generate(text(), isa))
+    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, objects[0]))
 
 
-def link(objects: Sequence[bytes], isa: Isa) -> Code:
+def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
     """Object files in this process.
 
     Raises:
         RuntimeError: LLVM does not take one.
     """
-    with _lock:
-        _initialise()
-        engine = llvm.create_mcjit_compiler(_parsed(f'target triple = "{triple()}"\n'), machine(isa))
-        for data in objects:
-            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        engine.finalize_object()
-    return Code([engine], is_cached=True)
-
-
-def generate(text: str, isa: Isa) -> tuple[Code, bytes]:
-    """The code of a module, and its object file."""
-    objects: list[bytes] = []
-    with _lock:
-        _initialise()
-        engine = llvm.create_mcjit_compiler(_optimised(text, isa), machine(isa))
-        engine.set_object_cache(lambda _, data: objects.append(data), lambda _: None)
-        engine.finalize_object()
-    return Code([engine], is_cached=False), objects[0]
-
-
-@cache
-def machine_words(isa: Isa) -> str:
-    """Everything about the machine and the compiler that changes the code of a text."""
-    return repr(
-        (VERSION, isa.name, isa.features(host_features()), llvm.get_host_cpu_name(), llvm.llvm_version_info, llvmlite)
-    )
-
-
-def _parsed(text: str) -> llvm.ModuleRef:
-    # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
-    parsed = llvm.parse_assembly(text)
-    parsed.verify()
-    return parsed
-
-
-def _optimised(text: str, isa: Isa) -> llvm.ModuleRef:
-    """The module after the few passes that it needs.
-
-    Kernels are vectors and tiles already; what remains scalar is so on purpose. So the road of `-O2` (inlining by cost, loops
-    vectorised and unrolled, everything twice) takes three to five times as long as these passes, for code that is faster by a
-    hundredth or two.
-    Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
-    """
-    parsed = _parsed(text)
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_new_gvn_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_loop_simplify_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_simplify_cfg_pass()
-    passes.run(parsed, llvm.create_pass_builder(machine(isa), llvm.create_pipeline_tuning_options(speed_level=2)))
-    return parsed
-
-
-def assembly(module: ir.Module, isa: Isa) -> str:
-    """The machine code as text, for people."""
-    _initialise()
-    return str(machine(isa, is_jit=False).emit_assembly(_optimised(str(module), isa)))
+    # In the context that is always there: an engine goes with its module, at a time that the collector of cycles may choose.
+    empty = llvm.parse_assembly(f'target triple = "{triple()}"\n')
+    engine = llvm.create_mcjit_compiler(empty, machine(isa))
+    for data in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return engine

@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 
 from llvmlite import binding as llvm
@@ -28,7 +29,7 @@ IMPLICIT = (
 )
 """What LLVM itself may call for an intrinsic that the instruction set lacks."""
 
-SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime")
+SYSTEM = ("sched_yield", "sched_getcpu", "clock_gettime", "malloc", "free", "madvise")
 
 
 @cache
@@ -47,11 +48,20 @@ def addresses() -> Mapping[str, int]:
 def _libraries() -> Iterator[ctypes.CDLL]:
     names = ("ucrtbase", "vcruntime140") if sys.platform == "win32" else ("m", "c")
     for name in names:
-        path = ctypes.util.find_library(name)
-        if path is not None:
-            yield ctypes.CDLL(path)
+        found = _library(name)
+        if found is not None:
+            yield found
     if sys.platform != "win32":
         yield ctypes.CDLL(None)
+
+
+def _library(name: str) -> ctypes.CDLL | None:
+    """The library of that name; glibc's own name is tried first, because looking one up runs `ldconfig`."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return ctypes.CDLL(f"lib{name}.so.6")
+    path = ctypes.util.find_library(name)
+    return None if path is None else ctypes.CDLL(path)
 
 
 @cache

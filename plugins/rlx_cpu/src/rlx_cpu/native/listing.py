@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
+from rlx_cpu.native.codegen import assembly, new_module
 from rlx_cpu.native.contract import Layout
-from rlx_cpu.native.jit import assembly, new_module
 from rlx_cpu.native.steps import Settings, layouts
 from rlx_cpu.native.table import NativeTable
 

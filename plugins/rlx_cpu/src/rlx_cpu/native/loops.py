@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from llvmlite import ir
-
 from rlx_core.codegen import Formula, check_kernel, formula_of, kernel_of
 from rlx_core.codegen.formula import Place as Element
 from rlx_core.codegen.formula import Read
@@ -40,7 +38,7 @@ from rlx_core.ops import (
 )
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition, condition
-from rlx_cpu.native import functions, quotients, scalar
+from rlx_cpu.native import functions, ir, quotients, scalar
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter

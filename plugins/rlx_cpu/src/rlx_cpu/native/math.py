@@ -9,17 +9,24 @@ GELU, whose product of three is off by 2.6 at most with AVX-512 and by 5.7 elsew
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-
-from llvmlite import ir
+from collections.abc import Callable, Sequence
 
 from rlx_core.ops import activation
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import constant, intrinsic
 from rlx_cpu.native.coefficients import GELU
 from rlx_cpu.native.floats import bits, fma, held, polynomial, power_of_two, rounded, scaled_by, scaled_up
 from rlx_cpu.native.functions import vector
 from rlx_cpu.native.idioms import gelu_slope
-from rlx_cpu.native.piece_coefficients import GELU_PIECES, GELU_SCALE, ROOTS, TANH_PIECES, TANH_SCALE
+from rlx_cpu.native.piece_coefficients import (
+    GELU_PIECES,
+    GELU_SCALE,
+    ROOTS,
+    SLOPE_PIECES,
+    SLOPE_SCALE,
+    TANH_PIECES,
+    TANH_SCALE,
+)
 from rlx_cpu.native.pieces import has_pieces, picked, piecewise, replaced
 
 __all__: list[str] = []
@@ -189,15 +196,15 @@ def gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     # max(x, 0) - u·Φ(-u) with u = |x|.
     u = held(b, intrinsic(b, "llvm.fabs", x), None, 14.5)
     if has_pieces(x):
-        return b.fsub(replaced(b, x, GELU_LINE), gelu_far_in_pieces(b, u))
+        return b.fsub(replaced(b, x, GELU_LINE), decaying(b, u, GELU_SCALE, GELU_PIECES))
     zero = constant(x.type, -0.0)  # so that the result is -0 where Φ is 0
     found = b.fsub(b.select(b.fcmp_ordered("<", x, zero), zero, x), gelu_far(b, u))
     # The formula says -inf·0 there.
     return b.select(b.fcmp_ordered("==", x, constant(x.type, -math.inf)), constant(x.type, math.nan), found)
 
 
-def gelu_far_in_pieces(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
-    """u·Φ(-u) = e^(-u²/2)·S(u), with S in pieces and e^(-u²/2) = 2^n·2^(k/16)·e^r."""
+def decaying(b: ir.IRBuilder, u: ir.Value, scale: float, pieces: Sequence[Sequence[float]]) -> ir.Value:
+    """e^(-u²/2)·S(u) for 0 <= u <= 14.5, with S in pieces and e^(-u²/2) = 2^n·2^(k/16)·e^r."""
     shift = constant(u.type, SHIFT / 16)
     shifted = fma(b, b.fmul(u, constant(u.type, -0.5 * math.log2(math.e))), u, shift)
     whole = b.fsub(shifted, shift)
@@ -206,7 +213,7 @@ def gelu_far_in_pieces(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
     twice = fma(b, whole, constant(u.type, -2 * LN2_LOW), twice)
     # e^r - 1 on |r| <= ln2/32: 1e-8 by its series.
     tail = b.fmul(twice, polynomial(b, twice, (1 / 2, 1 / 8, 1 / 48)))
-    shape = b.fmul(piecewise(b, u, GELU_SCALE, GELU_PIECES), picked(b, ROOTS, bits(b, shifted)))
+    shape = b.fmul(piecewise(b, u, scale, pieces), picked(b, ROOTS, bits(b, shifted)))
     return scaled_up(b, fma(b, shape, tail, shape), whole)
 
 
@@ -216,7 +223,7 @@ def gelu_far(b: ir.IRBuilder, u: ir.Value) -> ir.Value:
     return decayed(b.fmul(shape, b.fmul(inverse, u)))
 
 
-def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[ir.Value, Callable[[ir.Value], ir.Value]]:
+def gaussian_tail(b: ir.IRBuilder, u: ir.Value) -> tuple[tuple[ir.Value, ir.Value], Callable[[ir.Value], ir.Value]]:
     """((e^(u²/2)·Φ(-u)·(u + 2.5), 1/(u + 2.5)), y ↦ y·e^(-u²/2)) for 0 <= u <= 14.5; what u² lost is added to the exponent."""
     minus_half = constant(u.type, -0.5)
     inverse = b.fdiv(constant(u.type, 1.0), b.fadd(u, constant(u.type, 2.5)))
@@ -238,9 +245,11 @@ def slope_of_gelu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     # t = Φ(-u) - u·φ(u) is the slope at -u; the one at u is 1 - t.
     size = intrinsic(b, "llvm.fabs", x)
     u = held(b, size, None, 14.5)
-    (shape, inverse), decayed = gaussian_tail(b, u)
-    bell = b.fmul(u, constant(x.type, -1 / math.sqrt(2 * math.pi)))
-    left = decayed(fma(b, shape, inverse, bell))
+    if has_pieces(x):
+        left = decaying(b, u, SLOPE_SCALE, SLOPE_PIECES)
+    else:
+        (shape, inverse), decayed = gaussian_tail(b, u)
+        left = decayed(fma(b, shape, inverse, b.fmul(u, constant(x.type, -1 / math.sqrt(2 * math.pi)))))
     right = b.fsub(constant(x.type, 1.0), left)
     found = b.select(b.fcmp_ordered("<", x, constant(x.type, 0.0)), left, right)
     # The formula says ±inf·0 there.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import frozen
-from llvmlite import ir
 
-from rlx_cpu.native.build import I1, I32, I64, POINTER, VOID
+from rlx_cpu.native import ir
+from rlx_cpu.native.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
 from rlx_cpu.native.epilogue import Epilogue, Spot
 from rlx_cpu.native.gemm_tiles import UNROLL
 from rlx_cpu.native.simd import Simd, counting, index, offset
@@ -21,9 +21,6 @@ from rlx_cpu.native.words import Words
 __all__ = ["Microkernel"]
 
 Sums = list[list[ir.Value]]
-
-CACHE_LINE = 64
-"""Bytes."""
 
 
 def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
@@ -48,9 +45,9 @@ class Microkernel:
         masks_b: Whether B itself ends there, rather than being filled up with zeros.
         makes_words: Whether B's elements become words when they are loaded.
         accumulates: Whether K comes in several blocks.
+        is_even: Whether every call takes whole rounds of `UNROLL` words, one at least; no code is made for anything else.
         sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
-        sharers: How many tiles read a panel, where they are so few that fetching the next one is what takes the time: each
-            then asks for its share of it. 0 for no prefetching.
+        sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
 
@@ -66,6 +63,7 @@ class Microkernel:
     masks_b: bool = False
     makes_words: bool = False
     accumulates: bool = False
+    is_even: bool = False
     sums_stride: int | None = None
     sharers: int = 0
     epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
@@ -85,8 +83,9 @@ class Microkernel:
         function.linkage = "internal"
         names = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
         for argument, known in zip(function.args, names, strict=True):
-            argument.name = known
-        for pointer in function.args[:3]:
+            argument.named(known)
+        # C may be what the epilogue reads, and what is stored there first another result's element.
+        for pointer in function.args[:2]:
             pointer.add_attribute("noalias")
         self._build(ir.IRBuilder(function.append_basic_block("entry")), function.args)
         return function
@@ -101,6 +100,7 @@ class Microkernel:
         masks: list[ir.Value | None] = [None] * self.vectors
         if self.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.columns)
+        self._ask(b, is_last, (batch, row), starts, masks, buffers)
         waiting = c if self.sums_stride is None else partial_sums
         sums = self._initial(b, waiting, is_first, masks)
         sums = self._products(b, (a, panel, following), depth, sums, masks if self.masks_b else [None] * self.vectors)
@@ -115,6 +115,26 @@ class Microkernel:
                         for j, value in enumerate(line):
                             self.simd.store(b, value, *self._waiting(b, waiting, i, j, masks))
         b.ret_void()
+
+    def _ask(
+        self,
+        b: ir.IRBuilder,
+        is_last: ir.Value,
+        place: tuple[ir.Value, ir.Value],
+        starts: list[ir.Value],
+        masks: list[ir.Value | None],
+        buffers: ir.Value,
+    ) -> None:
+        """Have what the epilogue will read brought near, before the last block of k."""
+        epilogue = self.epilogue(self.simd, b, buffers)
+        if not epilogue.asks:
+            return
+        batch, row = place
+        with b.if_then(is_last):
+            for i in range(self.rows):
+                for start, mask in zip(starts, masks, strict=True):
+                    for ask in epilogue.asks:
+                        ask(b, Spot(batch, b.add(row, index(i)), start, mask))
 
     def _initial(self, b: ir.IRBuilder, waiting: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
         """Zeros, or what earlier blocks of k left."""
@@ -145,6 +165,8 @@ class Microkernel:
         masks: list[ir.Value | None],
     ) -> Sums:
         """All of k: rounds of several steps, then the steps that are left."""
+        if self.is_even:
+            return self._rounds(b, streams, depth, sums, UNROLL, masks)[1]
         rest = b.and_(depth, index(UNROLL - 1))
         streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
         return self._rounds(b, streams, rest, sums, 1, masks)[1]
@@ -161,9 +183,12 @@ class Microkernel:
         """`count` steps, `unroll` at a time; `streams` are where A, B and the next panel are read."""
         loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
         before = b.block
-        b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
+        if self.is_even:
+            b.branch(loop)
+        else:
+            b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
         b.position_at_end(loop)
-        left = b.phi(I64, "left")
+        left = b.phi(I64)
         here = [b.phi(POINTER) for _ in streams]
         running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
         current: Sums = [list(line) for line in running]
@@ -172,7 +197,7 @@ class Microkernel:
             self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.b_stride), current, masks)
         nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
         for line_start in range(0, nbytes, CACHE_LINE):
-            self._prefetch(b, offset(b, following, line_start))
+            prefetch(b, offset(b, following, line_start), nearness=2)
         moved = (unroll * self.a_strides[1], unroll * self.b_stride, nbytes)
         after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
         remaining = b.sub(left, index(unroll))
@@ -186,14 +211,11 @@ class Microkernel:
             phi.add_incoming(again, loop)
         b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
         b.position_at_end(done)
+        if self.is_even:
+            return tuple(after_round), current
         ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
         totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
         return ends, [[next(totals) for _ in line] for line in sums]
-
-    def _prefetch(self, b: ir.IRBuilder, place: ir.Value) -> None:
-        """Ask for a line in the second-level cache, to be read."""
-        function = self.simd.intrinsic("llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
-        b.call(function, [place, *(ir.Constant(I32, x) for x in (0, 2, 1))])
 
     def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: list[ir.Value | None]) -> None:
         """One k: the outer product of a column of A and a row of B."""
@@ -246,12 +268,12 @@ class Microkernel:
                 self.simd.store(
                     b, value, offset(b, scratch, (i * self.vectors + j) * self.simd.nbytes), align=self.simd.nbytes
                 )
-        with counting(b, 0, self.rows) as i:
-            line_start = offset(b, scratch, (i, self.vectors * self.simd.nbytes))
-            c_row = offset(b, c, (i, self.c_strides[0]))
+        with counting(b, 0, self.rows) as at:
+            line_start = offset(b, scratch, (at, self.vectors * self.simd.nbytes))
+            c_row = offset(b, c, (at, self.c_strides[0]))
             for j in range(self.vectors):
                 value = self.simd.load(b, offset(b, line_start, j * self.simd.nbytes), align=self.simd.nbytes)
-                value = epilogue.apply(b, value, spot(i, j))
+                value = epilogue.apply(b, value, spot(at, j))
                 self._store(b, value, self._place(b, c_row, 0, j), starts[j], masks[j])
 
     def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:

@@ -10,9 +10,9 @@ from itertools import accumulate
 from math import prod
 
 from attrs import evolve
-from llvmlite import ir
 
 from rlx_core.ir.graph import Node
+from rlx_cpu.native import ir
 from rlx_cpu.native.boxes import Axis, Box, simplified, split
 from rlx_cpu.native.build import I64, POINTER, VOID, address
 from rlx_cpu.native.contract import Emitted, Layout

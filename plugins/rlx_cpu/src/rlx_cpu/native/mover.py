@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attrs import frozen
-from llvmlite import ir
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.boxes import Axis
 from rlx_cpu.native.build import I8, I64, VOID, address, declare, splat
 from rlx_cpu.native.isa import Isa
@@ -87,10 +87,11 @@ class Mover:
             return
         axis = outer[0]
         with counting(self.builder, 0, axis.count) as i:
-            self._nest(self._at(to, i, axis.to), self._at(source, i, axis.source), outer[1:], inner)
+            there = None if source is None else self._at(source, i, axis.source)
+            self._nest(self._at(to, i, axis.to), there, outer[1:], inner)
 
-    def _at(self, pointer: ir.Value | None, i: ir.Value, stride: int) -> ir.Value | None:
-        return None if pointer is None else offset(self.builder, pointer, (i, stride))
+    def _at(self, pointer: ir.Value, i: ir.Value, stride: int) -> ir.Value:
+        return offset(self.builder, pointer, (i, stride))
 
     # ---------------------------------------------------------------------------------------- rows
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType, bf16, f16
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import FLOAT, HALF, I16, I32, constant, intrinsic, width
 from rlx_cpu.native.isa import Isa
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -21,9 +22,11 @@ from rlx_core.ir.fingerprint import literal_digest
 from rlx_core.ir.graph import Node, ops_inside
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
+from rlx_cpu.native.background import Later, later, yielding
+from rlx_cpu.native.codegen import generate, machine_words
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Pack, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, generate, link, machine_words, object_cache
+from rlx_cpu.native.jit import Code, link, object_cache
 
 __all__ = ["Function", "Library", "key_of", "library"]
 
@@ -63,30 +66,26 @@ def library(functions: Sequence[Function], isa: Isa, emit: Emitting) -> Library:
         found = _read(store, key, len(functions), isa)
         if found is not None:
             return found
-    made, objects = _made(len(functions), isa, emit)
-    if key is not None and store is not None:
-        store.put(key, _packed(made.emitted, objects))
-    return made
+    return _made(len(functions), isa, emit, None if key is None or store is None else (store, key))
 
 
-def _made(count: int, isa: Isa, emit: Emitting) -> tuple[Library, list[bytes]]:
-    """All functions, and their object files. LLVM works on one, outside the interpreter's lock, while the next is emitted."""
-    from concurrent.futures import (  # here, because a process whose code is cached needs neither
-        Future,
-        ThreadPoolExecutor,
-    )
-
+def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
+    """All functions. LLVM works on those that are emitted while the others are; where their code goes, nobody waits for it."""
     emitted: list[Emitted | None] = []
-    pending: list[Future[tuple[Code, bytes]]] = []
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="rlx-llvm") as worker:
+    objects: list[Later[bytes]] = []
+    with yielding():
         for number in range(count):
             found = emit(number)
             emitted.append(None if found is None else found[1])
             if found is not None:
-                pending.append(worker.submit(generate, found[0], isa))
-        done = [each.result() for each in pending]
-    code = Code.together(code for code, _ in done) if done else None
-    return Library(tuple(emitted), code), [data for _, data in done]
+                objects.append(later(partial(generate, found[0], isa)))
+    if not objects:
+        return Library(tuple(emitted), None)
+
+    def put(made: Sequence[bytes]) -> bool:
+        return kept is not None and kept[0].put(kept[1], _packed(emitted, made))
+
+    return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
 
 
 def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
@@ -135,7 +134,8 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         ends = list(accumulate(head["objects"], initial=start))
         if len(emitted) != count or ends[-1] != len(entry):
             raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
-        code = link([entry[a:b] for a, b in pairwise(ends)], isa) if head["objects"] else None
+        objects = [entry[a:b] for a, b in pairwise(ends)]
+        code = Code(link(objects, isa), is_cached=True) if objects else None
         for each in emitted:
             if each is not None and code is not None:
                 code.address(each.function)

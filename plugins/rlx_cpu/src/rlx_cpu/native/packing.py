@@ -6,13 +6,16 @@ A panel of B holds words `[k, columns]`, columns rounded up to whole vectors and
 
 from __future__ import annotations
 
-from llvmlite import ir
+from collections.abc import Sequence
 
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32
-from rlx_cpu.native.simd import counting, index, offset
+from rlx_cpu.native.cuts import by_size, size_of, start_of
+from rlx_cpu.native.gemm_tiles import Cut
+from rlx_cpu.native.simd import counting, index, offset, times
 from rlx_cpu.native.words import Words
 
-__all__ = ["copy_row", "pack_columns", "pack_panel", "pack_rows"]
+__all__ = ["copy_row", "pack_panel", "pack_rows"]
 
 
 def pack_panel(
@@ -20,51 +23,73 @@ def pack_panel(
     words: Words,
     source: ir.Value,
     packed: ir.Value,
+    panels: Cut,
+    panel: ir.Value,
     *,
     depth: int,
-    vectors: int,
     strides: tuple[int, int],
-    column: ir.Value,
     columns: int,
 ) -> None:
     """Copy `[depth, vectors · lanes]` of B into a panel.
 
     Args:
-        source: The element at the panel's first column, first row.
+        source: B's first element.
+        packed: The panel's first word.
+        panels: The columns of B, in vectors; `panel` is the number of a piece of it.
         depth: Elements along k.
         strides: In bytes, along k and along n.
-        column: The panel's first column.
         columns: Columns of B in all; those beyond become zeros.
     """
     simd, (by_k, by_n) = words.simd, strides
-    width = vectors * words.nbytes
-    starts = [b.add(column, index(j * simd.lanes)) for j in range(vectors)]
-    whole = depth // words.per_word
+    column = times(b, start_of(b, panels, panel), simd.lanes)
+    left = offset(b, source, (column, by_n))
     if by_n == words.stored.itemsize:
-        is_full = columns % simd.lanes == 0
-        inside = [None if is_full else simd.below(b, start, columns) for start in starts]
-        for low, high, is_whole in ((0, whole, True), (whole, words.count(depth), False)):
-            if low == high:
-                continue
-            with counting(b, low, high) as k:
-                left, place = offset(b, source, (k, by_k * words.per_word)), offset(b, packed, (k, width))
-                line = [
-                    words.across(b, offset(b, left, j * words.stored.nbytes), by_k, inside[j], is_whole=is_whole)
-                    for j in range(vectors)
-                ]
-                for j, value in enumerate(line):
-                    simd.store(b, value, offset(b, place, j * simd.nbytes), align=simd.nbytes)
+        for vectors in by_size(b, panels, panel):
+            starts = [b.add(column, index(j * simd.lanes)) for j in range(vectors)]
+            _copy_lines(b, words, left, packed, depth=depth, by_k=by_k, starts=starts, columns=columns)
         return
-    for j, start in enumerate(starts):
-        left = offset(b, source, j * simd.lanes * by_n)
-        place = offset(b, packed, j * simd.nbytes)
+    # A loop, and one for both sizes: a square that is transposed is hundreds of instructions.
+    count = size_of(b, panels, panel)
+    width = times(b, count, words.nbytes)
+    with counting(b, 0, count) as j:
+        first, start = offset(b, left, (j, simd.lanes * by_n)), b.add(column, times(b, j, simd.lanes))
+        place = offset(b, packed, (j, simd.nbytes))
         if by_k == words.stored.itemsize:
-            pack_columns(b, words, left, place, depth=depth, stride=by_n, width=width, start=start, columns=columns)
+            _pack_columns(b, words, first, place, depth=depth, stride=by_n, width=width, start=start, columns=columns)
         else:
-            _gather_steps(b, words, left, place, (0, depth), strides, width, start, columns)
+            _gather_steps(b, words, first, place, (0, depth), strides, width, start, columns)
 
 
-def pack_columns(
+def _copy_lines(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    packed: ir.Value,
+    *,
+    depth: int,
+    by_k: int,
+    starts: Sequence[ir.Value],
+    columns: int,
+) -> None:
+    """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
+    simd, whole = words.simd, depth // words.per_word
+    is_full = columns % simd.lanes == 0
+    inside = [None if is_full else simd.below(b, start, columns) for start in starts]
+    for low, high, is_whole in ((0, whole, True), (whole, words.count(depth), False)):
+        if low == high:
+            continue
+        with counting(b, low, high) as k:
+            left = offset(b, source, (k, by_k * words.per_word))
+            place = offset(b, packed, (k, len(starts) * words.nbytes))
+            line = [
+                words.across(b, offset(b, left, j * words.stored.nbytes), by_k, mask, is_whole=is_whole)
+                for j, mask in enumerate(inside)
+            ]
+            for j, value in enumerate(line):
+                simd.store(b, value, offset(b, place, j * simd.nbytes), align=simd.nbytes)
+
+
+def _pack_columns(
     b: ir.IRBuilder,
     words: Words,
     source: ir.Value,
@@ -72,7 +97,7 @@ def pack_columns(
     *,
     depth: int,
     stride: int,
-    width: int,
+    width: ir.Value,
     start: ir.Value,
     columns: int,
 ) -> None:
@@ -87,18 +112,21 @@ def pack_columns(
     lanes, bound = simd.lanes, index(columns)
     whole = depth // words.per_word
     even = whole - whole % lanes
-    is_full = b.icmp_signed("<=", b.add(start, index(lanes)), bound)
+    is_full = columns % lanes == 0
     last = b.sub(b.sub(bound, index(1)), start)
     with counting(b, 0, even, lanes) as k:
+        left, line = offset(b, source, (k, by_k * words.per_word)), offset(b, packed, b.mul(k, width))
         rows = []
         for lane in range(lanes):
             # A column beyond the last is read as the last one, and zeroed below.
-            nearest = b.select(b.icmp_signed("<", index(lane), last), index(lane), last)
-            rows.append(words.along(b, offset(b, source, (nearest, stride), (k, by_k * words.per_word))))
-        shown = b.or_(simd.splat(b, is_full), b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound)))
-        for i, value in enumerate(simd.transposed(b, rows)):
-            kept = b.select(shown, value, simd.zero)
-            simd.store(b, kept, offset(b, packed, (b.add(k, index(i)), width)), align=simd.nbytes)
+            nearest: ir.Value = index(lane)
+            if not is_full:
+                nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
+            rows.append(words.along(b, offset(b, left, (nearest, stride))))
+        shown = None if is_full else b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
+        for value in simd.transposed(b, rows):
+            simd.store(b, value if shown is None else b.select(shown, value, simd.zero), line, align=simd.nbytes)
+            line = offset(b, line, width)
     _gather_steps(b, words, source, packed, (even * words.per_word, depth), (by_k, stride), width, start, columns)
 
 
@@ -166,7 +194,7 @@ def _gather_steps(
     packed: ir.Value,
     steps: tuple[int, int],
     strides: tuple[int, int],
-    width: int,
+    width: ir.Value,
     start: ir.Value,
     columns: int,
 ) -> None:
@@ -179,7 +207,7 @@ def _gather_steps(
         with counting(b, first, end) as k:
             left = offset(b, source, (k, by_k * words.per_word))
             value = _gather(b, words, left, strides, start, columns, is_whole=is_whole)
-            words.simd.store(b, value, offset(b, packed, (k, width)), align=words.nbytes)
+            words.simd.store(b, value, offset(b, packed, b.mul(k, width)), align=words.nbytes)
 
 
 def _gather(

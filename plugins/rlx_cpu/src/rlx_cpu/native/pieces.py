@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, constant, declare, is_floating, width
 from rlx_cpu.native.floats import bits, fma, is_double
 

@@ -7,8 +7,8 @@ its processor, costs the part it has in hand and no more. A step is over when it
 computes does not depend on that. A worker that waited too long marks itself parked and returns to Python, where it sleeps on a
 lock that the next run releases: no system call is made while runs follow one another, and none that only one platform has.
 
-Entries of small programs share with whoever is awake, from native code and with the interpreter's lock held
-(`entry_code.py`): nobody can begin a run meanwhile, so that one word says whether the pool is free.
+Entries take the pool and begin runs from native code (`entry_code.py`), by the same word that says whether it is free; they come
+back to Python only if somebody is to be woken.
 
 A pool serves one run at a time. A caller who finds it busy (another thread, or a run inside a run) does the whole work
 itself; results are the same. In a forked child the workers are gone, so the pools are forgotten and made anew.
@@ -32,6 +32,7 @@ from rlx_cpu.native.pool_code import (
     WORKERS,
     can_record,
     runtime,
+    runtime_code,
 )
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "pool_for",
     "run_alone",
     "runtime",
+    "runtime_code",
     "state_words",
 ]
 
@@ -60,7 +62,6 @@ class Pool:
     def __init__(self, size: int, spin_us: int, control: np.ndarray | None = None) -> None:
         assert size > 1, "one thread needs no pool"
         self.size = size
-        self._busy = threading.Lock()
         self._control = control_block(size) if control is None else control
         self._homes = self._control[(WORKERS + HOME) // 8 :: LINE // 8]
         self._homes[:] = -1
@@ -86,21 +87,23 @@ class Pool:
         Args:
             record: Where each thread writes `RECORD_WORDS` a step, thread after thread; 0 for no record.
         """
-        if not self._busy.acquire(blocking=False):
+        runtime, control = self._runtime, self._control.ctypes.data
+        if not runtime.take(control):
             run_alone(steps, count, table, record)
             return
         try:
-            self._control[BUSY // 8] = 1
             if count * STATE_BYTES > self._state.nbytes:
                 self._state = _aligned_words(2 * count * STATE_BYTES)
-            runtime, control = self._runtime, self._control.ctypes.data
             if runtime.start(control, steps, count, table, record, self._state.ctypes.data, self.size):
-                for tid in range(1, self.size):
-                    self._wake(tid)
+                self.wake()
             runtime.finish(control, steps, count, table, record, self.size)
         finally:
-            self._control[BUSY // 8] = 0
-            self._busy.release()
+            runtime.leave(control)
+
+    def wake(self) -> None:
+        """Wake the workers that are parked, once a run has been published."""
+        for tid in range(1, self.size):
+            self._wake(tid)
 
     def _wake(self, tid: int) -> None:
         """Wake a worker that is parked; move one that would wait for the CPU of the caller, who spins in wait for it."""

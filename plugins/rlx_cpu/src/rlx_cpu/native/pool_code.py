@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from llvmlite import ir
-
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.isa import Isa, host_isa
-from rlx_cpu.native.jit import Code, compile_named, new_module
+from rlx_cpu.native.jit import Code, compile_named
 from rlx_cpu.native.library import addresses
 
 __all__ = [
@@ -43,7 +43,7 @@ none), when it went on after the barrier."""
 _GENERATION, _GATE, _JOB, WORKERS = 0, 128, 256, 384
 _STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
 BUSY = 64
-"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads. Written and read under the interpreter's lock."""
+"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads."""
 LINE = 64
 HOME = 8
 """In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
@@ -74,6 +74,8 @@ class Runtime:
         self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
         self.start = ctypes.CFUNCTYPE(word, *[word] * 7)(code.address("start"))
         self.finish = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("finish"))
+        self.take = ctypes.PYFUNCTYPE(word, word)(code.address("take"))
+        self.leave = ctypes.PYFUNCTYPE(None, word)(code.address("leave"))
         self.unpark = ctypes.CFUNCTYPE(word, word, word)(code.address("unpark"))
         pauses = ctypes.CFUNCTYPE(None, word)(code.address("pauses"))
         pauses(1000)
@@ -83,11 +85,17 @@ class Runtime:
 
 
 @cache
-def runtime() -> Runtime:
-    """The runtime module, compiled once a process."""
+def runtime_code() -> Code:
+    """The code of the runtime module, made once a process; in the background, so this may be called long before it is needed."""
     isa = host_isa()
     assert isa is not None, "the native tier is used only where an instruction set is known"
-    return Runtime(compile_named("runtime", lambda: runtime_module(isa), isa))
+    return compile_named("runtime", lambda: runtime_module(isa), isa)
+
+
+@cache
+def runtime() -> Runtime:
+    """The runtime module."""
+    return Runtime(runtime_code())
 
 
 def runtime_module(isa: Isa) -> ir.Module:
@@ -95,6 +103,7 @@ def runtime_module(isa: Isa) -> ir.Module:
     module = new_module("runtime")
     _pauses(module, isa)
     _clock(module)
+    _take_and_leave(module)
     _drive(module, isa)
     _work(module, isa)
     _start(module)
@@ -179,6 +188,16 @@ def _clock(module: ir.Module) -> None:
     b.ret(b.add(b.mul(seconds, _word(1_000_000_000)), nanoseconds))
 
 
+def _take_and_leave(module: ir.Module) -> None:
+    """`take(control)`: whether the pool was free, and is the caller's now; `leave(control)`: it is free again."""
+    function, b = _function(module, "take", I64, 1)
+    was = b.atomic_rmw("xchg", _pointer(b, function.args[0], BUSY), _word(1), "seq_cst")
+    b.ret(b.zext(b.icmp_signed("==", was, _word(0)), I64))
+    function, b = _function(module, "leave", VOID, 1)
+    _write(b, _pointer(b, function.args[0], BUSY), _word(0))
+    b.ret_void()
+
+
 def _drive(module: ir.Module, isa: Isa) -> None:
     """`drive(control, steps, count, table, record, tid, n)`: one thread's share of all steps; alone, every step as one part."""
     function, b = _function(module, "drive", VOID, 7)
@@ -196,18 +215,18 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         step = _pointer(b, b.add(steps, b.mul(i, _word(8 * STEP_WORDS))))
         line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
         code, place, parts, meets = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
-        run, buffers = b.inttoptr(code, KERNEL.as_pointer()), _pointer(b, b.add(table, place))
+        run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
 
         def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
-            return b.call(run, [buffers, part, parts, tid])
+            return b.call(run, [buffers, part, parts, tid], KERNEL)
 
         _stamp(b, is_recorded, line, 0)
         with b.if_else(is_alone) as (alone, together):
             with alone:
-                b.call(run, [buffers, _word(0), _word(1), _word(0)])
+                b.call(run, [buffers, _word(0), _word(1), _word(0)], KERNEL)
             with together, b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
                 with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
-                    b.call(run, [buffers, _word(0), _word(1), tid])
+                    b.call(run, [buffers, _word(0), _word(1), tid], KERNEL)
                 with begun:
                     b.store(i, head, align=8)
                     b.store(_word(0), mine, align=8)

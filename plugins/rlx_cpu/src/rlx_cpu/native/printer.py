@@ -8,13 +8,12 @@ does it, so results do not depend on the number of threads.
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Kernel
 from rlx_core.codegen.schedule import schedule
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
-from rlx_cpu.native import scalar
+from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I64, POINTER, VOID
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer_loops import Loops

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Kernel, Reduce, operands_of
 from rlx_core.codegen.schedule import Nest
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
@@ -46,7 +46,7 @@ class Loops:
         table, tid, _ = b.function.args
         has_workspace = self.shape.workspace > 0 or self.shape.chunks > 1
         count = len(kernel.buffers) + has_workspace + kernel.has_check
-        buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8, name=f"buffer{i}") for i in range(count)]
+        buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8) for i in range(count)]
         self.memory = Memory(b, self.shape, buffers)
         self.varies_row = kernel.varies
         rows: dict[int, ir.Value] = {}
@@ -110,7 +110,7 @@ class Loops:
             body([At(index, shape.lanes)], None)
         else:
             self.side_by_side(index, piece, body)
-        assert b.block.terminator is None, "a unit falls through to the next"
+        assert not b.block.is_terminated, "a unit falls through to the next"
 
     def _split(self, number: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
         b = self.builder
@@ -189,13 +189,13 @@ class Loops:
 
     def _tile_places(self, axis: int) -> dict[int, ir.Value]:
         """Stack memory for the tiles, with room for a vector that reads beyond the last element."""
-        shape, places = self.shape, {}
+        shape = self.shape
+        places: dict[int, ir.Value] = {}
         for number in shape.transposed_loads(axis):
             nbytes = shape.side * shape.side * self.kernel.values[number].dtype.itemsize + 8 * shape.lanes
             tile = variable(self.builder, ir.ArrayType(I8, nbytes))
             tile.align = ALIGNMENT
-            # llvmlite's typed pointers refuse other types' accesses; LLVM sees through the way around.
-            places[number] = self.builder.inttoptr(self.builder.ptrtoint(tile, I64), POINTER)
+            places[number] = tile
         return places
 
     def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
@@ -437,7 +437,7 @@ class Loops:
         assert isinstance(reduce, Reduce), "accumulators are of reductions"
         type = self._register(number)
         count = UNROLL if self.shape.is_in_row and self.shape.size // self.shape.lanes >= 2 * UNROLL else 1
-        variables = [variable(self.builder, type) for _ in range(count)]
+        variables: list[ir.Value] = [variable(self.builder, type) for _ in range(count)]
         for each in variables:
             self.builder.store(identity(reduce, type), each, align=align_of(type))
         return variables

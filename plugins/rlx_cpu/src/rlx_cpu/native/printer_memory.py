@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Load, Store
 from rlx_core.ir.dtypes import DType
-from rlx_cpu.native import narrow
+from rlx_cpu.native import ir, narrow
 from rlx_cpu.native.build import (
     I1,
     I8,
@@ -25,6 +24,7 @@ from rlx_cpu.native.build import (
     constant,
     declare,
     memory_type,
+    prefetch,
     scaled,
     splat,
     suffix,
@@ -78,7 +78,7 @@ class Memory:
             if at.active == lanes:
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
             return self.to_register(dtype, self._masked_load(place, type, align, at))
-        whole = constant(memory_type(dtype, lanes), 0)
+        whole: ir.Value = constant(memory_type(dtype, lanes), 0)
         for k in range(at.active):
             one = address(b, place, k * stride)
             if spread is not None:
@@ -140,9 +140,3 @@ class Memory:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
-
-
-def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False) -> None:
-    """Have the line at an address brought near."""
-    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
-    b.call(function, [place, ir.Constant(I32, int(is_written)), ir.Constant(I32, 3), ir.Constant(I32, 1)])

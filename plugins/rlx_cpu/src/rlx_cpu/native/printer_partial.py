@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Reduce
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I64, address, align_of, counted, scaled, variable
 from rlx_cpu.native.printer_reductions import combined, identity
 from rlx_cpu.native.printer_shape import Shape

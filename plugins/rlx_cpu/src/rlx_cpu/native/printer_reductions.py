@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.codegen.loops import Reduce
-from rlx_cpu.native import scalar
+from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I32, constant, width
 
 __all__ = ["UNROLL", "combined", "identity", "over_lanes"]

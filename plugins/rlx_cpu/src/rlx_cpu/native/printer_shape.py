@@ -12,12 +12,11 @@ from math import prod
 from typing import Any
 
 from attrs import evolve, frozen
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
 from rlx_core.ir.dtypes import DType, u16
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, ir
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.isa import Isa

@@ -7,11 +7,11 @@ a cache line has elements is turned at once; the kernel then reads its lanes fro
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Load
-from rlx_cpu.native.build import I64, address, counted, memory_type, scaled
-from rlx_cpu.native.printer_memory import Memory, prefetch
+from rlx_cpu.native import ir
+from rlx_cpu.native.build import I64, address, counted, memory_type, prefetch, scaled
+from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_shape import At, Shape
 from rlx_cpu.native.simd import transposed
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from attrs import define, field
-from llvmlite import ir
 
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, operands_of
 from rlx_core.ir.dtypes import f32
 from rlx_core.ops.structural import Cast
-from rlx_cpu.native import scalar
+from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
 from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_shape import At, Shape

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from math import prod
 
 from attrs import evolve, frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
+from rlx_cpu.native import ir
 from rlx_cpu.native.contract import Place
 from rlx_cpu.native.simd import index, times
 

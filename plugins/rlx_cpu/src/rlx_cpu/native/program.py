@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import groupby
-from typing import Any
+from functools import cached_property
+from itertools import accumulate, groupby
+from typing import Any, Final
 
 import numpy as np
 from attrs import define, frozen
@@ -21,8 +22,9 @@ from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
+from rlx_cpu.native.background import share_out
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.entry import Awake, Entry, build
+from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import (
     RECORD_WORDS,
@@ -42,6 +44,9 @@ from rlx_cpu.profile import Profile, active
 from rlx_cpu.program import Instruction, at_node, instruction
 
 __all__ = ["NativeProgram"]
+
+PACKED_TOGETHER: Final = 1 << 22
+"""Bytes from which on parameters are packed by several threads: NumPy copies without the interpreter's lock."""
 
 
 @frozen(eq=False)
@@ -91,7 +96,6 @@ class NativeProgram(Program):
         order = [v for node in lir.graph.nodes for v in node.results]
         output = empty if guard is None else guard.output
         self._frames = Frames(lir, shared or Shared(), {i for i, v in enumerate(order) if v in read}, output)
-        self._parts = self._split()
         self._static, self._per_run = self._addresses()
 
     # ------------------------------------------------------------------------------------ public
@@ -116,6 +120,7 @@ class NativeProgram(Program):
                     else:
                         with profile.timing(part.step):
                             part.run(frame.arrays)
+            self.compiled.settle()
             return frames.deliver(frame)
         finally:
             frames.give_back(frame)
@@ -156,7 +161,9 @@ class NativeProgram(Program):
 
     # ---------------------------------------------------------------------------------- building
 
-    def _split(self) -> list[Run | Instruction]:
+    @cached_property
+    def _parts(self) -> list[Run | Instruction]:
+        """What runs in order. Made when it is needed first, because that is when the code must be there."""
         steps = list(enumerate(self._frames.lir.steps))
         parts: list[Run | Instruction] = []
         # In poison mode memory is looked at after every step, so each is a run of its own.
@@ -221,6 +228,8 @@ class NativeProgram(Program):
         roots = {placement(value, lir.aliases).root for value in lir.graph.outputs}
         fixed = {r: address_of(frame.arrays[places[r]]) for r in roots if frame.arrays[places[r]] is not None}
         ends = entry_plan.ends(lir, per_run, fixed)
+        params = [frame.arrays[places[v]] for v in lir.graph.params]
+        held = [(address_of(a), address_of(a) + a.nbytes) for a in params if a.size]
         runs = [part for part in self._parts if isinstance(part, Run)]
         calls = [(int(code), base + int(first)) for run in runs for code, first, *_ in run.words]
 
@@ -230,9 +239,9 @@ class NativeProgram(Program):
 
         mode = self._mode(runs)
         return Entry(
-            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies,
+            ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies, held,
             keeps=(frame, table, self.compiled, ends, runs),
-            awake=self._awake(runs[0], base) if mode is Mode.AWAKE else None,
+            team=self._team(runs[0], base) if mode in (Mode.AWAKE, Mode.SHARED) else None,
         )  # fmt: skip
 
     def _mode(self, runs: Sequence[Run]) -> Mode:
@@ -244,11 +253,12 @@ class NativeProgram(Program):
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
         return Mode.AWAKE if can_share and takes_longer(steps, AWAKE_US) else Mode.TINY
 
-    def _awake(self, run: Run, table: int) -> Awake:
-        settings, address = self.compiled.settings, runtime().address
-        return Awake(
-            control_for(settings.threads, settings.spin_us), settings.threads, address("start"), address("finish"),
-            run.words.ctypes.data, table, state_words(run.count),
+    def _team(self, run: Run, table: int) -> Team:
+        threads, spin_us = self.compiled.settings.threads, self.compiled.settings.spin_us
+        start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
+        return Team(
+            control_for(threads, spin_us), threads, start, finish, leave,
+            run.words.ctypes.data, table, state_words(run.count), lambda: pool_for(threads, spin_us).wake(),
         )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- running
@@ -321,11 +331,16 @@ class NativeProgram(Program):
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
         room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
+        starts = accumulate((pack.room for pack in needed.values()), initial=0)
+        rooms = {
+            key: room[start : start + pack.room] for (key, pack), start in zip(needed.items(), starts, strict=False)
+        }
         made: dict[tuple[int, str, int], np.ndarray] = {}
-        start = 0
-        for key, pack in needed.items():
-            made[key] = pack.pack(frame.arrays[key[0]], room[start : start + pack.room])
-            start += pack.room
+
+        def pack_one(key: tuple[int, str, int]) -> None:
+            made[key] = needed[key].pack(frame.arrays[key[0]], rooms[key])
+
+        share_out(pack_one, needed, self.compiled.settings.threads if room.nbytes >= PACKED_TOGETHER else 1)
         arrays: dict[tuple[int, int], np.ndarray] = {}
         for number, each in self.compiled.steps.items():
             for i, pack in enumerate(each.emitted.packs):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType
 from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic, bitwise
-from rlx_cpu.native import functions
+from rlx_cpu.native import functions, ir
 from rlx_cpu.native.build import constant, intrinsic, is_floating, suffix
 from rlx_cpu.native.floats import any_lane
 from rlx_cpu.native.scalar import code
@@ -60,7 +58,8 @@ def _power_function(module: ir.Module, dtype: DType, type: Any) -> ir.Function:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     x, y = function.args
     zero, one, minus_one = (constant(type, n) for n in (0, 1, -1))
-    start, is_negative = y, None
+    start: ir.Value = y
+    is_negative = None
     if dtype.kind == "int":
         is_negative = b.icmp_signed("<", y, zero)
         start = b.select(is_negative, zero, y)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.graph import Node
 from rlx_core.ops.rope import Rope, RopeBackward, Rotation
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, address
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.elements import held_type, load_elements, store_elements

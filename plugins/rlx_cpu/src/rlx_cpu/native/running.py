@@ -10,13 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, LinearRecurrence
-from rlx_cpu.native import functions, scalar
+from rlx_cpu.native import functions, ir, scalar
 from rlx_cpu.native.build import constant, intrinsic, splat, width
 
 __all__ = ["RULES", "Carry", "Rule"]

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llvmlite import ir
-
 from rlx_core.codegen.formula import Read, formula_of
 from rlx_core.codegen.loops import Apply, Const
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bf16, bool_, f16, f32
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import activation, arithmetic, bitwise, comparison, floating, piecewise, selection, structural
-from rlx_cpu.native import functions, narrow
-from rlx_cpu.native.build import constant, intrinsic, is_floating, register_type, splat, width
+from rlx_cpu.native import functions, ir, narrow
+from rlx_cpu.native.build import I1, constant, intrinsic, is_floating, register_type, splat, width
 from rlx_cpu.native.idioms import recognised
 
 __all__ = ["DTYPES", "apply", "code", "expression", "refusal"]
@@ -248,7 +246,7 @@ def as_bool(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     if is_floating(x.type):
         return b.fcmp_unordered("!=", x, constant(x.type, 0))
     element = x.type.element if isinstance(x.type, ir.VectorType) else x.type
-    return x if element.width == 1 else b.icmp_unsigned("!=", x, constant(x.type, 0))
+    return x if element == I1 else b.icmp_unsigned("!=", x, constant(x.type, 0))
 
 
 # ------------------------------------------------------------------------------------------- casts

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node
 from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import condition
-from rlx_cpu.native import scalar
+from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I8, I64, VOID, address, declare
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.elements import load_elements, store_elements

@@ -14,6 +14,8 @@ _LIMITS: Final = {
     "movement": "WORTH_THREADS",
     "windows": "WORTH_THREADS",
     "cumulative": "WORTH_THREADS",
+    "search": "WORTH_THREADS",
+    "sorting": "WORTH_THREADS",
     "program": "ALONE_US",
 }
 """Module → the amount of work below which one thread does it alone."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import DType
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import (
     I1,
     I32,
@@ -37,16 +36,24 @@ def index(value: int) -> ir.Constant:
 
 
 def times(b: ir.IRBuilder, value: ir.Value, factor: int) -> ir.Value:
-    """`value * factor`, for a factor known now."""
+    """`value * factor`, for a factor known now; a constant if the value is one."""
+    if isinstance(value, ir.Constant):
+        return index(value.constant * factor)
     return index(0) if factor == 0 else value if factor == 1 else b.mul(value, index(factor))
 
 
 def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir.Value, int]) -> ir.Value:
     """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
+    fixed = 0
     for term in terms:
-        if not isinstance(term, int):
-            pointer = address(b, pointer, times(b, *term) if isinstance(term, tuple) else term)
-    return address(b, pointer, sum(term for term in terms if isinstance(term, int)))
+        moved = times(b, *term) if isinstance(term, tuple) else term
+        if isinstance(moved, int):
+            fixed += moved
+        elif isinstance(moved, ir.Constant):
+            fixed += moved.constant
+        else:
+            pointer = address(b, pointer, moved)
+    return address(b, pointer, fixed)
 
 
 def counting(
@@ -160,17 +167,22 @@ class Simd:
         b.call(function, [value, pointer, ir.Constant(I32, align), mask])
 
     def store_spread(
-        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None
+        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None, align: int = 0
     ) -> None:
-        """Elements `stride` bytes apart, the first `count` lanes or all of them."""
+        """Elements `stride` bytes apart, the first `count` lanes or all of them.
+
+        Args:
+            align: Bytes; that of an element by default.
+        """
+        align = align or self.itemsize
         for lane in range(self.lanes):
             element = b.extract_element(value, ir.Constant(I32, lane))
             place = offset(b, pointer, lane * stride)
             if count is None:
-                b.store(element, place, align=self.itemsize)
+                b.store(element, place, align=align)
                 continue
             with b.if_then(b.icmp_signed("<", index(lane), count)):
-                b.store(element, place, align=self.itemsize)
+                b.store(element, place, align=align)
 
     # --------------------------------------------------------------------------------- arithmetic
 

@@ -14,14 +14,15 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
+from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa
-from rlx_cpu.native.jit import Code, new_module
+from rlx_cpu.native.jit import Code
 from rlx_cpu.native.objects import Function, library
 from rlx_cpu.native.table import PREFIX, NativeTable
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from rlx_cpu.native import ir
 
 __all__ = ["Compiled", "NativeStep", "Packed", "Settings", "compile_steps", "functions_of", "layouts"]
 
@@ -79,6 +80,11 @@ class Compiled:
     settings: Settings
     packed: Packs = field(factory=Packs)
 
+    def settle(self) -> None:
+        """Wait until the code is in the cache, if that is where it goes."""
+        if self.code is not None:
+            self.code.settle()
+
     def scratch_of(self, number: int) -> int:
         """The bytes of scratch memory that a step by its number may use: all threads' together."""
         if number not in self.steps:
@@ -87,11 +93,11 @@ class Compiled:
         return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
 
 
-def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
+def place_of(value: Value, lir: Lir) -> Place:
     """Where a value lies, as its kernel sees it."""
     place = placement(value, lir.aliases)
     op = place.root.node.op
-    is_bound = isinstance(op, Constant | Param) and place.root not in donated
+    is_bound = isinstance(op, Constant | Param) and place.root not in lir.donated
     one = isinstance(op, Constant) and op.value.array.size == 1
     literal = op.value.array.tobytes() if isinstance(op, Constant) and one else None
     return Place(value.type, place.strides, is_bound, literal)
@@ -99,12 +105,10 @@ def place_of(value: Value, lir: Lir, donated: frozenset[Value]) -> Place:
 
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
-    donated = frozenset(e.value for e in (*lir.manifest.inputs, *lir.manifest.params) if e.is_donated)
-    donated |= frozenset(d.donor for d in lir.deliveries if d.donor is not None)
     for number, step in enumerate(lir.steps):
         if step.kernel.startswith(PREFIX) and not step.nested:
-            operands = tuple(None if v is None else place_of(v, lir, donated) for v in step.node.operands)
-            yield number, Layout(operands, tuple(place_of(v, lir, donated) for v in step.node.results))
+            operands = tuple(None if v is None else place_of(v, lir) for v in step.node.operands)
+            yield number, Layout(operands, tuple(place_of(v, lir) for v in step.node.results))
 
 
 def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:

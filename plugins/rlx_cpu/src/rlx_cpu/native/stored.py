@@ -1,7 +1,7 @@
-"""Vectors of elements that memory holds in a narrower float dtype than registers do.
+"""Vectors of elements that memory holds in another dtype than registers do.
 
 f16 and bf16 become f32 on the way in and are rounded once, to nearest with ties to even, on the way out; f32 becomes f64 where
-a product asks for wider sums. Where both dtypes are one, nothing is done.
+a product asks for wider sums; a bool is a byte here and a bit of a mask there. Where both dtypes are one, nothing is done.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from llvmlite import ir
 
-from rlx_core.ir.dtypes import DType, f16, f32
-from rlx_cpu.native.build import HALF, I16, I32, POINTER, VOID, constant, register_type, width
+from rlx_core.ir.dtypes import DType, bool_, f16, f32
+from rlx_cpu.native import ir
+from rlx_cpu.native.build import HALF, I8, I16, I32, POINTER, VOID, constant, register_type, suffix, width
 from rlx_cpu.native.narrow import narrowed, widened
-from rlx_cpu.native.simd import Simd, index, offset
+from rlx_cpu.native.simd import Simd, index
 
 __all__ = ["Stored"]
 
@@ -25,7 +25,7 @@ class Stored:
 
     Attributes:
         simd: The registers.
-        dtype: A float dtype that `simd.dtype` holds exactly.
+        dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read.
     """
 
     simd: Simd
@@ -95,21 +95,23 @@ class Stored:
     ) -> None:
         """Elements `stride` bytes apart, the first `count` lanes or all of them."""
         value = value if self.is_same else self._narrowed(b, value)
-        for lane in range(self.simd.lanes):
-            element = b.extract_element(value, ir.Constant(I32, lane))
-            there = offset(b, place, lane * stride)
-            if count is None:
-                b.store(element, there, align=self.itemsize)
-                continue
-            with b.if_then(b.icmp_signed("<", index(lane), count)):
-                b.store(element, there, align=self.itemsize)
+        self.simd.store_spread(b, value, place, stride, count, self.itemsize)
+
+    def store_row(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: int
+    ) -> None:
+        """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
+        if stride != self.itemsize:
+            self.store_spread(b, value, place, stride, b.sub(index(size), column))
+            return
+        self.store(b, value, place, self.simd.below(b, column, size) if size % self.simd.lanes else None)
 
     # -------------------------------------------------------------------------------- conversions
 
     @property
     def _element(self) -> Any:
-        """What memory is accessed as: 16 bits are an integer, whatever they mean."""
-        return I16 if self.dtype.is_narrow else register_type(self.dtype)
+        """What memory is accessed as: 16 bits are an integer, whatever they mean, and a bool is a byte."""
+        return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
 
     @property
     def _vector(self) -> Any:
@@ -117,12 +119,14 @@ class Stored:
 
     @property
     def _suffix(self) -> str:
-        return f"v{self.simd.lanes}{'f32' if self.dtype is f32 else 'i16'}"
+        return suffix(self._vector)
 
     def _like(self, value: ir.Value, element: Any) -> Any:
         return element if width(value) == 1 else ir.VectorType(element, width(value))
 
     def _widened(self, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        if self.dtype is bool_:
+            return b.icmp_unsigned("!=", value, constant(value.type, 0))
         if self.dtype is not f32:
             bits = b.bitcast(value, self._like(value, HALF)) if self.dtype is f16 else value
             value = widened(b, self.dtype, bits, self.simd.isa)

@@ -53,6 +53,8 @@ class NativeTable:
         priority: int = 0,
         name: str | None = None,
         is_generated: bool = False,
+        is_each_in_place: bool = False,
+        writes_strides: bool = False,
     ) -> Callable[[_E], _E]:
         """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
 
@@ -77,6 +79,8 @@ class NativeTable:
                     priority=priority,
                     name=unique,
                     is_generated=is_generated,
+                    is_each_in_place=is_each_in_place,
+                    writes_strides=writes_strides,
                 )(run)
                 self._emitters[unique] = emit
             return emit

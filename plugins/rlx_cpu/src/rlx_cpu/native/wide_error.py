@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import f64
 from rlx_core.ops import activation
+from rlx_cpu.native import ir
 from rlx_cpu.native.coefficients import ERF, ERFC, ERFC_LOW, EXP
 from rlx_cpu.native.floats import (
     absolute,

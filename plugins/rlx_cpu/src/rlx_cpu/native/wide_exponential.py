@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from llvmlite import ir
-
 from rlx_core.ir.dtypes import f64
 from rlx_core.ops import activation, arithmetic, trigonometry
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import constant, intrinsic
 from rlx_cpu.native.coefficients import CBRT, EXP, LOG, LOG_TAIL, SINH, TANH
 from rlx_cpu.native.floats import (

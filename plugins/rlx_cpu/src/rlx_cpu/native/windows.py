@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llvmlite import ir
-
 from rlx_core.ir.graph import Node
 from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from rlx_cpu.native import ir
 from rlx_cpu.native.boxes import Axis, Box
 from rlx_cpu.native.build import I64, address, memory_type
 from rlx_cpu.native.contract import Emitted, Layout, Place

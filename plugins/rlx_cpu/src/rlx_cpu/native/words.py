@@ -8,9 +8,9 @@ loaded or packed. A word of two bf16, those of step 2i in its lower half, is mov
 from __future__ import annotations
 
 from attrs import frozen
-from llvmlite import ir
 
 from rlx_core.ir.dtypes import DType, bf16, f32
+from rlx_cpu.native import ir
 from rlx_cpu.native.build import FLOAT, I16, I32, constant
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.simd import Simd, offset

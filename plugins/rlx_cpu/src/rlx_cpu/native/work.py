@@ -5,13 +5,15 @@ To wake a sleeping thread takes 50 to 800 µs, to share a step among threads tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rlx_core.codegen import formula_of
 from rlx_core.codegen.loops import Apply
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
+from rlx_core.ir.op import Op
+from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
 from rlx_cpu.native import functions
 from rlx_cpu.profile import bytes_of
 
@@ -33,6 +35,9 @@ BYTES_PER_US: Final = 30e3
 FUNCTION_FLOPS: Final = 10
 """Operations of a transcendental function."""
 
+ORDER_FLOPS: Final[Mapping[type[Op], int]] = {Sort: 150, ArgSort: 150, TopK: 10, SearchSorted: 250}
+"""Operations that take as long as an element that is put in order, or looked for."""
+
 
 def takes_longer(steps: Iterable[Step], microseconds: float) -> bool:
     """Whether steps take one thread longer than that; no more of them are looked at than it takes to know."""
@@ -52,6 +57,8 @@ def estimated_us(step: Step) -> float:
 def flops(node: Node) -> int:
     """Floating-point operations of a node: by its formula if it is a loop, else by the op's own `cost`."""
     types = node.operand_types
+    if type(node.op) in ORDER_FLOPS:
+        return ORDER_FLOPS[type(node.op)] * max(int(t.size) for t in types if t is not None)
     formula = formula_of(node.op, types)
     if formula is not None:
         applied = [type(t.op) for t in formula.terms if isinstance(t, Apply)]

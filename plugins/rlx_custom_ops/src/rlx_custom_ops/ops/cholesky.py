@@ -13,12 +13,11 @@ from rlx_custom_ops.errors import not_positive_definite
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     expect_square,
+    finite,
     free_leading_axes,
     hermitian,
     hermitian_array,
-    is_finite,
     lower_half,
-    stack,
 )
 from rlx_custom_ops.ops.samples import positive_definite, samples_of
 from rlx_custom_ops.ops.triangular import triangular_solve
@@ -50,10 +49,8 @@ class Cholesky(Op):
 
     def reference(self, a: np.ndarray) -> np.ndarray:
         a = hermitian_array(a)
-        lower = np.full_like(a, np.nan)
-        for index in stack(a):
-            if not is_finite(a[index]):
-                continue
+        lower = np.empty_like(a)
+        for index in finite(a, lower):
             try:
                 lower[index] = np.linalg.cholesky(a[index])
             except np.linalg.LinAlgError:

@@ -34,14 +34,13 @@ from rlx_custom_ops.ops.matrices import (
     EPSILON,
     adjoint,
     expect_square,
+    finite,
     free_leading_axes,
     hermitian,
     hermitian_array,
-    is_finite,
     real_part,
     real_type,
     rows,
-    stack,
 )
 from rlx_custom_ops.ops.samples import positive_definite, samples_of
 
@@ -77,10 +76,8 @@ class Eigh(Op):
 
     def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         a = hermitian_array(a)
-        w, v = np.full(a.shape[:-1], np.nan, a.real.dtype), np.full_like(a, np.nan)
-        for index in stack(a):
-            if not is_finite(a[index]):
-                continue
+        w, v = np.empty(a.shape[:-1], a.real.dtype), np.empty_like(a)
+        for index in finite(a, w, v):
             try:
                 w[index], vectors = np.linalg.eigh(a[index])
             except np.linalg.LinAlgError:

@@ -28,7 +28,7 @@ from rlx_core.ops import (
     where,
     zeros_like,
 )
-from rlx_custom_ops.ops.matrices import adjoint, expect_square, free_leading_axes, is_finite, stack
+from rlx_custom_ops.ops.matrices import adjoint, expect_square, finite, free_leading_axes
 from rlx_custom_ops.ops.samples import anything, samples_of
 
 __rlx_library__ = True
@@ -56,10 +56,9 @@ class Expm(Op):
 
     def reference(self, a: np.ndarray) -> np.ndarray:
         wide = a.astype(np.result_type(a.dtype, np.float64))
-        y = np.full_like(wide, np.nan)
-        for index in stack(a):
-            if is_finite(a[index]):
-                y[index] = exponential(wide[index])
+        y = np.empty_like(wide)
+        for index in finite(a, y):
+            y[index] = exponential(wide[index])
         return y.astype(a.dtype)
 
     def vjp(self, g: Value, a: Value, *, y: Value) -> tuple[Value, ...]:

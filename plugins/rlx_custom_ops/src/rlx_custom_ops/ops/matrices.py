@@ -189,6 +189,14 @@ def hermitian_array(a: np.ndarray) -> np.ndarray:
     return np.asarray(half + half.swapaxes(-1, -2).conj())
 
 
-def is_finite(a: np.ndarray) -> bool:
-    """Whether LAPACK may see it: a NaN or an infinity can keep its iterations from ending."""
-    return bool(np.isfinite(a).all())
+def finite(a: np.ndarray, *results: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """The batch index of every finite matrix in `a`; the results of the others become NaN.
+
+    LAPACK must not see those: a NaN or an infinity can keep its iterations from ending.
+    """
+    for index in stack(a):
+        if np.isfinite(a[index]).all():
+            yield index
+            continue
+        for result in results:
+            result[index] = np.nan

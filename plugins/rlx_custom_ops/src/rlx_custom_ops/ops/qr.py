@@ -25,11 +25,10 @@ from rlx_core.ops import (
 from rlx_custom_ops.ops.matrices import (
     adjoint,
     expect_matrix,
+    finite,
     free_leading_axes,
-    is_finite,
     least_dim,
     present,
-    stack,
     upper_half,
 )
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
@@ -66,11 +65,8 @@ class Qr(Op):
     def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         *leading, m, n = a.shape
         q, r = np.empty((*leading, m, min(m, n)), a.dtype), np.empty((*leading, min(m, n), n), a.dtype)
-        for index in stack(a):
-            if is_finite(a[index]):
-                q[index], r[index] = with_positive_diagonal(*np.linalg.qr(a[index]))
-            else:
-                q[index], r[index] = np.nan, np.nan
+        for index in finite(a, q, r):
+            q[index], r[index] = with_positive_diagonal(*np.linalg.qr(a[index]))
         return q, r
 
     def vjp(self, g: Any, a: Value, *, y: tuple[Value, Value]) -> tuple[Value, ...]:

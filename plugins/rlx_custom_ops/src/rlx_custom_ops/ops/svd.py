@@ -32,15 +32,14 @@ from rlx_custom_ops.ops.matrices import (
     EPSILON,
     adjoint,
     expect_matrix,
+    finite,
     free_leading_axes,
     hermitian,
-    is_finite,
     least_dim,
     present,
     real_part,
     real_type,
     rows,
-    stack,
 )
 from rlx_custom_ops.ops.samples import samples_of, well_conditioned
 
@@ -79,9 +78,7 @@ class Svd(Op):
 
     def reference(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         u, s, vh = empty_factors(a)
-        for index in stack(a):
-            if not is_finite(a[index]):
-                continue
+        for index in finite(a, u, s, vh):
             try:
                 found = np.linalg.svd(a[index], full_matrices=False)
             except np.linalg.LinAlgError:
@@ -174,12 +171,12 @@ def guarded_reciprocal(x: Any, least: Any) -> Any:
 
 
 def empty_factors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Factors of the dims of those of `a`, filled with NaN."""
+    """Room for the factors of `a`."""
     *leading, m, n = a.shape
     k = min(m, n)
     shapes = ((*leading, m, k), (*leading, k), (*leading, k, n))
     kinds = (a.dtype, a.real.dtype, a.dtype)
-    u, s, vh = (np.full(shape, np.nan, kind) for shape, kind in zip(shapes, kinds, strict=True))
+    u, s, vh = (np.empty(shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
     return u, s, vh
 
 

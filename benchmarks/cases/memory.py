@@ -1,0 +1,106 @@
+"""Kernels that compute little: each moves its operands and its result through memory, and is held against a copy.
+
+Bytes are counted as a perfect kernel would move them: what is read of an operand once, the result once. The large side lies
+beyond any core's own cache. Results stay below 32 MiB, where the allocator hands out the same pages again: larger ones
+are mapped afresh for every call, and then it is the system's clearing of pages that is timed (`memory-fresh` shows how long).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+import rlx_core as rlx
+from benchmarks.case import Case, Data, Program
+from rlx_core import nn
+
+__all__ = ["CASES", "FURTHER"]
+
+SIDE = 2048
+"""Rows and columns of a matrix: 16 MiB of float32."""
+
+FEATURES = 128
+"""Floats of a row that is read or written at an index: eight cache lines."""
+
+ROWS = SIDE * SIDE // FEATURES
+
+
+@frozen
+class Kernel:
+    """One kernel.
+
+    Attributes:
+        name: Of its case.
+        function: What it computes.
+        operands: Shapes of its float32 operands.
+        result: The shape of its result.
+        rows: How many rows there are to choose from, for a kernel whose last operand is indices, one a row of 128 floats.
+        skipped: Elements of the operands that need not be read.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    operands: tuple[tuple[int, ...], ...]
+    result: tuple[int, ...]
+    rows: int = 0
+    skipped: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes read and bytes written; floats and indices have four."""
+        return 4 * (sum(map(prod, (*self.operands, self.result))) + (ROWS if self.rows else 0) - self.skipped)
+
+    def data(self) -> Data:
+        rng = np.random.default_rng(0)
+        arrays = [rng.random(shape, np.float32) - np.float32(0.5) for shape in self.operands]
+        return {"arrays": [*arrays, rng.integers(0, self.rows, ROWS, np.int32)] if self.rows else arrays}
+
+    def program(self, data: Data, config: Mapping[str, Any] | None = None) -> Program:
+        arrays = data["arrays"]
+        compiled = rlx.jit(self.function, config=config)
+        return Program(lambda: compiled(*arrays), lambda: [compiled(*arrays)])
+
+    def case(self) -> Case:
+        # Sums of thousands of numbers below 1, in another order.
+        return Case(
+            f"memory-{self.name}", f"memory-{self.name}", self.data, self.program, work=(1e-9 * self.nbytes, "GB/s"),
+            rtol=1e-4, atol=1e-3, limit="copy", single=partial(self.program, config={"options": {"cpu.threads": 1}}),
+        )  # fmt: skip
+
+
+def grouped(x: Any, scale: Any, shift: Any) -> Any:
+    return nn.group_norm(x, scale, shift, groups=32)
+
+
+SQUARE, TALL, TABLE, IMAGES = (SIDE, SIDE), (2 * SIDE, SIDE), (ROWS, FEATURES), (16, 64, 64, 64)
+
+KERNELS = (
+    Kernel("transpose", rlx.matrix_transpose, (SQUARE,), SQUARE),
+    # Heads next to the batch, as attention wants them.
+    Kernel("heads", lambda x: rlx.permute_dims(x, (0, 2, 1, 3)), ((8, 512, 16, 64),), (8, 16, 512, 64)),
+    Kernel("gather", lambda x, rows: rlx.take(x, rows, axis=0), (TABLE,), TABLE, rows=ROWS),
+    Kernel("scatter", lambda x, rows: rlx.scatter_add(x, rows, size=ROWS), (TABLE,), TABLE, rows=ROWS),
+    Kernel("sum-rows", lambda x: rlx.sum(x, axis=1), (TALL,), (2 * SIDE,)),
+    Kernel("sum-columns", lambda x: rlx.sum(x, axis=0), (TALL,), (SIDE,)),
+    Kernel("max-rows", lambda x: rlx.max(x, axis=1), (TALL,), (2 * SIDE,)),
+    Kernel("max-columns", lambda x: rlx.max(x, axis=0), (TALL,), (SIDE,)),
+    Kernel("group-norm", grouped, (IMAGES, (64,), (64,)), IMAGES),
+    Kernel("softmax", lambda x: nn.softmax(x), (SQUARE,), SQUARE),
+    Kernel("running-rows", lambda x: rlx.cumulative_sum(x, axis=1), (SQUARE,), SQUARE),
+    Kernel("running-columns", lambda x: rlx.cumulative_sum(x, axis=0), (SQUARE,), SQUARE),
+    # Cache lines are read whole, so what a step leaves out is read nevertheless.
+    Kernel("step", lambda x: x[:, ::2], (TALL,), (2 * SIDE, SIDE // 2)),
+    Kernel("flip", lambda x: rlx.flip(x, axis=1), (SQUARE,), SQUARE),
+    Kernel("reflect", lambda x: rlx.pad(x, 3, mode="reflect"), (SQUARE,), (SIDE + 6, SIDE + 6)),
+    Kernel("fresh", lambda x: x + 1.0, ((2 * SIDE, 2 * SIDE),), (2 * SIDE, 2 * SIDE)),
+)
+
+CASES = tuple(kernel.case() for kernel in KERNELS)
+SHOWN = {"memory-transpose", "memory-gather", "memory-sum-columns"}
+FURTHER = frozenset(c for c in CASES if c.name not in SHOWN)
+"""Those that run only when memory is asked for by name."""

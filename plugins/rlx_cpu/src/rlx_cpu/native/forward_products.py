@@ -1,0 +1,139 @@
+"""The two products of attention forward: scores of a tile's queries with a block of keys, and weights times its values."""
+
+from __future__ import annotations
+
+from rlx_cpu.native import ir
+from rlx_cpu.native.attention_parts import least, register
+from rlx_cpu.native.attention_plan import K, Q
+from rlx_cpu.native.build import I1
+from rlx_cpu.native.cuts import by_size, start_of
+from rlx_cpu.native.forward_plan import ForwardPlan, Tile
+from rlx_cpu.native.gemm_tiles import UNROLL
+from rlx_cpu.native.microkernel import Microkernel
+from rlx_cpu.native.simd import counting, index, offset, times
+from rlx_cpu.native.words import Words
+
+__all__ = ["Products"]
+
+
+class Products:
+    """The microkernels of both products, by rows and vectors, and the loops that call them.
+
+    Args:
+        plan: The choices.
+        name: What functions' names begin with.
+        buffers: The kernel's argument.
+    """
+
+    def __init__(self, plan: ForwardPlan, name: str, buffers: ir.Value) -> None:
+        self._plan = plan
+        self._buffers = buffers
+        self._scores: dict[tuple[int, int], ir.Function] = {}
+        self._values: dict[tuple[int, int], ir.Function] = {}
+        p = plan.problem
+        for rows in p.rows.sizes:
+            for vectors in () if plan.reads_keys else p.panels.sizes:
+                made = self._score_kernel(rows, vectors)
+                self._scores[rows, vectors] = made.emit(f"{name}.scores{rows}x{vectors}")
+            for vectors in p.outputs.sizes:
+                made = self._value_kernel(rows, vectors)
+                self._values[rows, vectors] = made.emit(f"{name}.values{rows}x{vectors}")
+
+    def scores(
+        self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], keys: tuple[ir.Value, ir.Value]
+    ) -> None:
+        """Products of a tile's queries with a block of keys, which `panels` hold if they are transposed."""
+        if self._plan.reads_keys:
+            self._dot_products(b, tile, *keys)
+        else:
+            self._score_panels(b, tile, panels, keys[1])
+
+    def add_values(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, count: ir.Value) -> None:
+        """Add the weights of a block times its values to a tile's sums."""
+        p, simd, right = self._plan.problem, self._plan.simd, self._plan.values
+        false, true = ir.Constant(I1, 0), ir.Constant(I1, 1)
+        with counting(b, 0, p.outputs.pieces) as panel:
+            start = start_of(b, p.outputs, panel)
+            column = times(b, start, simd.lanes)
+            place = offset(b, tile.sums, (start, simd.nbytes))
+            for vectors in by_size(b, p.outputs, panel):
+                there = right.panel(b, tile.values, start, first_key, vectors)
+                # Sums start at zero in memory, so no block is treated as the first.
+                sizes = [count, false, true, index(0), index(0), column]
+                function = self._values[tile.rows, vectors]
+                b.call(function, [tile.scores, there, place, there, there, *sizes, self._buffers])
+
+    def _score_panels(self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], end: ir.Value) -> None:
+        """With keys transposed."""
+        p, simd, true = self._plan.problem, self._plan.simd, ir.Constant(I1, 1)
+        first_panel = start_of(b, p.panels, panels[0])
+        with counting(b, *panels) as panel:
+            start = start_of(b, p.panels, panel)
+            column = times(b, start, simd.lanes)
+            with b.if_then(b.icmp_signed("<", column, end)):
+                packed = offset(b, tile.keys, (start, simd.nbytes * p.features))
+                place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
+                for vectors in by_size(b, p.panels, panel):
+                    sizes = [index(p.features), true, true, index(0), index(0), column]
+                    function = self._scores[tile.rows, vectors]
+                    b.call(function, [tile.q, packed, place, packed, packed, *sizes, self._buffers])
+
+    def _dot_products(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, end: ir.Value) -> None:
+        """With keys where they lie: a vector of keys at a time, each with an accumulator along the features."""
+        plan, p, simd, stored = self._plan, self._plan.problem, self._plan.simd, self._plan.stored
+        q, k = plan.operand(Q), plan.operand(K)
+        even = p.features - p.features % simd.lanes
+        tail = simd.below(b, index(even), p.features)
+        with counting(b, 0, b.sub(end, first_key), simd.lanes) as column, counting(b, 0, tile.rows) as row:
+            query = offset(b, tile.q, (row, q.position))
+            rows = [
+                # Keys beyond the last repeat it; the mask hides them later.
+                offset(
+                    b, tile.keys, (least(b, b.add(b.add(first_key, column), index(i)), index(p.keys - 1)), k.position)
+                )
+                for i in range(simd.lanes)
+            ]
+            sums = [register(b, simd, simd.zero) for _ in rows]
+
+            def add(
+                feature: ir.Value, mask: ir.Value | None, query: ir.Value = query, rows: list[ir.Value] = rows
+            ) -> None:
+                at = times(b, feature, stored.itemsize)
+                factor = stored.load(b, offset(b, query, at), mask)
+                for total, key in zip(sums, rows, strict=True):
+                    so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
+                    found = simd.multiply_add(b, factor, stored.load(b, offset(b, key, at), mask), so_far)
+                    b.store(found, total, align=simd.itemsize)
+
+            for total in sums:
+                b.store(simd.zero, total, align=simd.itemsize)
+            with counting(b, 0, even, simd.lanes) as feature:
+                add(feature, None)
+            if even < p.features:
+                add(index(even), tail)
+            place = offset(b, tile.scores, (row, plan.score_nbytes), (column, simd.itemsize))
+            totals = [b.load(total, typ=simd.vector, align=simd.itemsize) for total in sums]
+            simd.store(b, simd.sums(b, totals), place, align=simd.nbytes)
+
+    # --------------------------------------------------------------------------------- microkernels
+
+    def _score_kernel(self, rows: int, vectors: int) -> Microkernel:
+        plan, p, simd, plain = self._plan, self._plan.problem, self._plan.simd, Words.plain(self._plan.simd)
+        q = plan.operand(Q)
+        copied = (p.features * simd.itemsize, simd.itemsize)
+        return Microkernel(
+            words=plain, rows=rows, vectors=vectors,
+            a_strides=copied if plan.copies_queries else (q.position, q.feature),
+            b_stride=vectors * simd.nbytes, b_align=simd.nbytes,
+            result=plain.stored, c_strides=(plan.score_nbytes, simd.itemsize),
+            is_even=p.features > 0 and p.features % UNROLL == 0,
+        )  # fmt: skip
+
+    def _value_kernel(self, rows: int, vectors: int) -> Microkernel:
+        plan, p, simd, right = self._plan, self._plan.problem, self._plan.simd, self._plan.values
+        return Microkernel(
+            words=plan.words, rows=rows, vectors=vectors, a_strides=(plan.score_nbytes, simd.itemsize),
+            b_stride=right.stride(vectors), b_align=right.align, makes_words=right.makes_words,
+            result=Words.plain(simd).stored, c_strides=(plan.sum_nbytes, simd.itemsize),
+            columns=p.width if right.is_partial else None, masks_b=right.is_partial, accumulates=p.blocks > 1,
+        )  # fmt: skip

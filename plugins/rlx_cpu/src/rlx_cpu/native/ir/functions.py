@@ -1,0 +1,109 @@
+"""Modules, their functions, and the blocks of these."""
+
+from __future__ import annotations
+
+from rlx_cpu.native.ir.types import POINTER, FunctionType
+from rlx_cpu.native.ir.values import Alloca, Argument, Phi, Value
+
+__all__ = ["Block", "Function", "Module"]
+
+
+class Module:
+    """Functions that are compiled together.
+
+    Attributes:
+        triple: The machine that they are for, as LLVM calls it.
+        globals: Functions by name.
+    """
+
+    def __init__(self, name: str, triple: str = "") -> None:
+        self.name = name
+        self.triple = triple
+        self.globals: dict[str, Function] = {}
+        self._metadata: list[str] = []
+
+    def weights(self, yes: int, no: int) -> str:
+        """What is attached to a branch of which one side is more likely."""
+        text = f'!{{ !"branch_weights", i32 {yes}, i32 {no} }}'
+        if text not in self._metadata:
+            self._metadata.append(text)
+        return f", !prof !{self._metadata.index(text)}"
+
+    def __str__(self) -> str:
+        head = [f'; ModuleID = "{self.name}"', f'target triple = "{self.triple}"', ""]
+        metadata = (f"!{number} = {text}" for number, text in enumerate(self._metadata))
+        return "\n".join([*head, *map(str, self.globals.values()), *metadata, ""])
+
+
+class Function(Value):
+    """A function of a module: declared, and defined once it has a block.
+
+    Attributes:
+        linkage: "internal" for one that only its module calls.
+        attributes: What LLVM is told of it.
+    """
+
+    __slots__ = ("_blocks", "_count", "_names", "args", "attributes", "linkage", "module", "name", "signature")
+
+    def __init__(self, module: Module, signature: FunctionType, name: str) -> None:
+        assert name not in module.globals, f"the module has a function {name}"
+        super().__init__(POINTER, f'@"{name}"')
+        self.module = module
+        self.signature = signature
+        self.name = name
+        self.linkage = ""
+        self.attributes: set[str] = set()
+        self._names: dict[str, int] = {}
+        self._blocks: list[Block] = []
+        self._count = 0
+        self.args = tuple(Argument(each, self.fresh()) for each in signature.args)
+        module.globals[name] = self
+
+    def fresh(self) -> str:
+        """A name for one more value."""
+        self._count += 1
+        return f"%.{self._count}"
+
+    def append_basic_block(self, name: str) -> Block:
+        taken = self._names.get(name, 0)
+        self._names[name] = taken + 1
+        made = Block(f"{name}.{taken}" if taken else name, self)
+        self._blocks.append(made)
+        return made
+
+    @property
+    def entry(self) -> Block:
+        return self._blocks[0]
+
+    def __str__(self) -> str:
+        result = self.signature.result.text
+        if not self._blocks:
+            return f"declare {result} {self.text}({', '.join(a.text for a in self.signature.args)})"
+        given = ", ".join(" ".join([a.type.text, *a.attributes, a.text]) for a in self.args)
+        words = ["define", *filter(None, [self.linkage]), result, f"{self.text}({given})", *sorted(self.attributes)]
+        return "\n".join([f"{' '.join(words)} {{", *(str(block) for block in self._blocks), "}"])
+
+
+class Block:
+    """Instructions that run one after the other, and where control goes then.
+
+    Attributes:
+        lines: Of all instructions but the last.
+        end: The last one's, once there is one.
+    """
+
+    __slots__ = ("end", "function", "lines", "name")
+
+    def __init__(self, name: str, function: Function) -> None:
+        self.name = name
+        self.function = function
+        self.lines: list[str | Phi | Alloca] = []
+        self.end: str | None = None
+
+    @property
+    def is_terminated(self) -> bool:
+        return self.end is not None
+
+    def __str__(self) -> str:
+        assert self.end is not None, f"the block {self.name} of {self.function.name} does not end"
+        return "\n".join([f"{self.name}:", *map(str, self.lines), self.end])

@@ -1,0 +1,222 @@
+"""Who writes which bytes of an execution plan, and who still needs them, read off the plan as a story.
+
+Two values that are both needed at one step must not share a byte, unless the step says that one takes over from the other and
+nobody reads those bytes in another order; weights and inputs that nobody donated are never written; what a caller is handed is
+his alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from attrs import frozen
+
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import Argument, Constant, Node, Value
+from rlx_core.ir.lir import Alias, Lir, Step
+from rlx_core.ir.strides import dense_strides, extent, is_dense
+from rlx_core.ir.verify import Fault, fault_at
+
+__all__ = ["delivery_faults", "memory_faults", "nbytes_of", "place_of"]
+
+
+def memory_faults(lir: Lir) -> list[Fault]:
+    """Every rule about bytes that a planned program breaks while it runs; its schedule, slots and deliveries are in order."""
+    return [*_written(lir), *_Story(lir).faults()]
+
+
+def nbytes_of(value: Value) -> int:
+    """The bytes of a value of a planned program."""
+    return value.type.bind(DimBinding()).nbytes.__index__()
+
+
+def place_of(lir: Lir, value: Value) -> Alias:
+    """Where the elements of a value lie: its alias, or the whole of itself."""
+    return lir.aliases.get(value) or Alias(value, 0, dense_strides(value.type))
+
+
+def _is_whole(lir: Lir, value: Value) -> bool:
+    """Whether a value is all of its root, in row-major order."""
+    place = place_of(lir, value)
+    is_all = place.byte_offset == 0 and nbytes_of(place.root) == nbytes_of(value)
+    return is_all and is_dense(value.type, place.strides)
+
+
+# ------------------------------------------------------------------------------------------ deliveries
+
+
+def delivery_faults(lir: Lir) -> Iterator[Fault]:
+    """A caller gets each buffer once: one made for the output and nothing else, or one that he gave away."""
+    handed = Counter(id(v) for v in lir.own_roots)
+    returned = Counter(id(d.donor) for d in lir.deliveries if d.donor is not None)
+    for entry, delivery in zip(lir.manifest.outputs, lir.deliveries, strict=True):
+        value, donor = entry.value, delivery.donor
+        root = lir.root_of(value)
+
+        def fault(message: str, value: Value = value, name: str = entry.name) -> Fault:
+            return fault_at(value.node, f"output {name} {message}")
+
+        if delivery.kind == "own" and root.node.is_leaf:
+            yield fault(f"is handed out as {root.node.label}, which is the caller's or the program's")
+        elif delivery.kind == "own" and root in lir.slots:
+            yield fault(f"is handed out as {root!r}, which lies in the arena")
+        elif delivery.kind == "own" and not _is_whole(lir, value):
+            yield fault(f"is handed out as {root!r}, of which it is a part")
+        elif delivery.kind == "own" and handed[id(root)] > 1:
+            yield fault(f"is handed out as {root!r}, and so is another")
+        if (donor is None) != (delivery.kind != "donor"):
+            yield fault(f"is delivered as {delivery.kind}, which {'needs a' if donor is None else 'has no'} donor")
+        elif donor is not None and donor not in lir.donated:
+            yield fault(f"comes back in {donor.node.label}, which nobody donated")
+        elif donor is not None and donor.type != value.type:
+            yield fault(f"is {value.type} and comes back in {donor.node.label}, which is {donor.type}")
+        elif donor is not None and returned[id(donor)] > 1:
+            yield fault(f"comes back in {donor.node.label}, and so does another")
+
+
+# -------------------------------------------------------------------------------------- what steps write
+
+
+def _written(lir: Lir) -> Iterator[Fault]:
+    """Results lie densely, and where a step takes over an operand's bytes it reads them as it writes them."""
+    for step in lir.steps:
+        for value in step.node.results:
+            place = place_of(lir, value)
+            if nbytes_of(value) and not is_dense(value.type, place.strides):
+                yield fault_at(step.node, f"{value!r} is written with strides {place.strides}, which are not dense")
+        for result, operand in step.in_place.items():
+            yield from _taken(lir, step, step.node.results[result], step.node.operands[operand])
+
+
+def _taken(lir: Lir, step: Step, result: Value, operand: Value | None) -> Iterator[Fault]:
+    """What is wrong with a result that takes over an operand."""
+    assert operand is not None, "a schedule without faults takes over operands that are there"
+    if not nbytes_of(result):
+        return
+    own = _bytes_of(lir, result)
+    if own != _bytes_of(lir, operand) or not is_dense(operand.type, place_of(lir, operand).strides):
+        yield fault_at(step.node, f"in place: {result!r} takes over {operand!r} and does not lie where it does")
+    for other in step.node.present():
+        if other is not operand and _meet(own, _bytes_of(lir, other)) and not _is_alike(lir, other, operand):
+            yield fault_at(step.node, f"in place: {result!r} takes over {operand!r}, which it reads as {other!r} too")
+
+
+def _is_alike(lir: Lir, other: Value, operand: Value) -> bool:
+    """Whether both are the same elements at the same places."""
+    return other.type == operand.type and is_dense(other.type, place_of(lir, other).strides)
+
+
+# ------------------------------------------------------------------------------------------- the story
+
+_Place = tuple[object, int, int]
+"""A buffer (`None` for the arena, else the identity of a root), the first byte in it and the byte after the last."""
+
+
+@frozen(eq=False)
+class _Life:
+    """Bytes with content that somebody needs from step `birth` to step `death`."""
+
+    node: Node
+    place: _Place
+    birth: int
+    death: int
+    value: Value | None = None
+
+    def clashes_with(self, other: _Life) -> bool:
+        return _meet(self.place, other.place)
+
+
+def _meet(x: _Place, y: _Place) -> bool:
+    """Whether two places have a byte in common."""
+    (a, a_low, a_high), (b, b_low, b_high) = x, y
+    return a == b and max(a_low, b_low) < min(a_high, b_high)
+
+
+def _bytes_of(lir: Lir, value: Value) -> _Place:
+    """The bytes from the first to the last that a value has."""
+    place = place_of(lir, value)
+    low, high = extent(value.type, place.strides)
+    slot = lir.slots.get(place.root)
+    buffer, start = (id(place.root), 0) if slot is None else (None, slot.offset)
+    return buffer, start + place.byte_offset + low, start + place.byte_offset + high
+
+
+class _Story:
+    """Who needs which bytes when."""
+
+    def __init__(self, lir: Lir) -> None:
+        self.lir = lir
+        self.end = len(lir.steps)
+        self.step_of = {id(s.node): i for i, s in enumerate(lir.steps)}
+        self.written = self._written()
+        self.deaths = self._deaths()
+
+    def _written(self) -> Mapping[Value, tuple[Value, ...]]:
+        """Value → the values whose writing filled its bytes: itself, or what its views and parts go back to."""
+        found: dict[Value, tuple[Value, ...]] = {}
+        for node in self.lir.graph.nodes:
+            for value in node.results:
+                if node.is_leaf or id(node) in self.step_of:
+                    found[value] = (value,)
+                else:
+                    same = [v for v in node.present() if self.lir.root_of(v) is self.lir.root_of(value)]
+                    found[value] = tuple({id(w): w for v in same for w in found[v]}.values())
+        return found
+
+    def _deaths(self) -> dict[Value, int]:
+        last: dict[Value, int] = {}
+        for index, step in enumerate(self.lir.steps):
+            for value in (*step.node.present(), *step.node.results):
+                for source in self.written[value]:
+                    last[source] = max(last.get(source, index), index)
+        for value in self.lir.graph.outputs:
+            for source in self.written[value]:
+                last[source] = self.end
+        return last
+
+    def _lives(self) -> Iterator[_Life]:
+        for node in self.lir.graph.nodes:
+            if node.is_leaf:
+                value = node.results[0]
+                kept = isinstance(node.op, Argument | Constant) and value not in self.lir.donated
+                death = self.end if kept else self.deaths.get(value, -1)
+                yield _Life(node, _bytes_of(self.lir, value), -1, death, value)
+        for index, step in enumerate(self.lir.steps):
+            for value in step.node.results:
+                yield _Life(step.node, _bytes_of(self.lir, value), index, self.deaths[value], value)
+            if step.workspace is not None:
+                yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
+
+    def faults(self) -> Iterator[Fault]:
+        active: list[_Life] = []
+        for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
+            active = [x for x in active if x.death >= life.birth]
+            for other in active:
+                if life.clashes_with(other) and not self._takes_over(life, other):
+                    yield self._clash(life, other)
+            active.append(life)
+
+    def _takes_over(self, new: _Life, old: _Life) -> bool:
+        """Whether `new` may use the bytes of `old`: its step says so, reads it last, and both lie in the same place."""
+        if new.value is None or old.value is None or new.birth < 0 or old.death != new.birth or old.birth == new.birth:
+            return False
+        step = self.lir.steps[new.birth]
+        operand = step.in_place.get(new.value.index)
+        source = None if operand is None else step.node.operands[operand]
+        if source is None or not any(w is old.value for w in self.written[source]):
+            return False
+        return _bytes_of(self.lir, source) == new.place
+
+    def _clash(self, new: _Life, old: _Life) -> Fault:
+        low, high = max(new.place[1], old.place[1]), min(new.place[2], old.place[2])
+        where = "arena" if new.place[0] is None else f"{old.node.label}'s buffer"
+        if old.node.is_leaf and old.death == self.end:
+            kind = type(old.node.op).__name__.lower()
+            return fault_at(new.node, f"it writes bytes {low}..{high} of {kind} {old.node.label}, which nobody donated")
+        what = "its workspace" if new.value is None else repr(new.value)
+        return fault_at(
+            new.node,
+            f"{what} (step {new.birth}) shares bytes {low}..{high} of {where} with {old.node.label}, "
+            f"needed until step {old.death}",
+        )
