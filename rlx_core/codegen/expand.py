@@ -11,6 +11,8 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.creation import Full, Iota
+from rlx_core.ops.floating import NextOnGrid
+from rlx_core.ops.gamma import Polygamma
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.ops.movement import Narrow
@@ -21,7 +23,7 @@ from rlx_core.ops.structural import Cast, Expand, Reshape, Sum, Transpose
 
 __all__ = ["REDUCTIONS", "SCALARS", "VIEWS", "expanded"]
 
-SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round)
+SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round, Polygamma, NextOnGrid)
 """Ops that compute each element from the elements at the same place; those that decompose are expanded first."""
 
 REDUCTIONS: tuple[type[Op], ...] = (Sum, Mean, Max, Min, Prod)

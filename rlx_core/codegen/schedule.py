@@ -13,7 +13,7 @@ from attrs import frozen
 
 from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
 from rlx_core.ir.op import Op
-from rlx_core.ops import activation, arithmetic, trigonometry
+from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 
 __all__ = ["Nest", "Schedule", "is_dear", "levels", "schedule"]
 
@@ -23,6 +23,7 @@ _DEAR: frozenset[type[Op]] = frozenset(
         *(f.op for f in (activation.exp2, activation.expm1, activation.log1p, activation.log2, activation.log10)),
         *(f.op for f in (arithmetic.divide, arithmetic.pow, activation.sqrt, activation.rsqrt, activation.erfinv)),
         *trigonometry.OPS,
+        *gamma.OPS,
     )
 )
 """Operations that cost more than a store and a load."""

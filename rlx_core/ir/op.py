@@ -53,7 +53,7 @@ class Operand:
     is_variadic: bool = False
 
 
-@attrs.frozen(slots=False, eq=False)
+@attrs.frozen(slots=False, eq=False, repr=False)
 class Op:
     """The base of every op; see the module's docstring. Subclasses are made with `define_op`.
 
@@ -117,6 +117,9 @@ class Op:
         names: Sequence[str] = _attribute_names(type(self))  # type: ignore[arg-type]  # a class is hashable
         return {name: getattr(self, name) for name in names}
 
+    def __repr__(self) -> str:
+        return spelt(self)
+
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
     # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
     @cached_property
@@ -136,6 +139,13 @@ class Op:
 @cache
 def _attribute_names(op: type[Op]) -> tuple[str, ...]:
     return tuple(a.name for a in attrs.fields(op))
+
+
+def spelt(record: Any) -> str:
+    """A record as attrs shows one. There are hundreds of ops, and generating this for each takes a third of making its class."""
+    shown = [a for a in attrs.fields(type(record)) if a.repr]
+    values = [f"{a.name}={(repr if a.repr is True else a.repr)(getattr(record, a.name))}" for a in shown]
+    return f"{type(record).__qualname__.rpartition('>.')[2]}({', '.join(values)})"
 
 
 def exact(value: object) -> object:
@@ -172,9 +182,12 @@ def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None
     """
 
     def make(target: _T) -> _T:
-        made: Any = attrs.frozen(target, slots=False, eq=False)
+        has_repr = "__repr__" in vars(target)
+        made: Any = attrs.frozen(target, slots=False, eq=False, repr=False)
         # A base class in between may be an attrs class with an equality of its own, over too few fields.
         made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
+        if not has_repr:
+            made.__repr__ = Op.__repr__
         made.name = f"{domain}.{name or snake_case(target.__name__)}"
         made.title = made.name.removeprefix("rlx.")
         made.operands = _declared_operands(made)

@@ -127,16 +127,17 @@ def erfinv_array(x: np.ndarray) -> Float64:
 
 
 def _lgamma(x: float) -> float:
-    if x <= 0 and x == math.floor(x):
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):  # Python raises where the function is infinite
         return math.inf
-    return math.inf if x > 2.5e305 else math.lgamma(x)
 
 
 lgamma_array = np.vectorize(_lgamma, otypes=[np.float64])
 """ln |Γ(x)|, infinite at the poles 0, -1, -2, …"""
 
 # B_2, B_4, … B_24 of the Stirling and Euler-Maclaurin series (Abramowitz & Stegun 23.2).
-_BERNOULLI = (
+BERNOULLI = (
     1 / 6,
     -1 / 30,
     1 / 42,
@@ -163,7 +164,7 @@ def digamma_array(x: np.ndarray) -> Float64:
         total = total - np.where(is_short, 1 / np.where(is_short, shifted, 1), 0)
         shifted = np.where(is_short, shifted + 1, shifted)
     inverse_square = 1 / (shifted * shifted)
-    series = sum(b / (2 * k) * inverse_square**k for k, b in enumerate(_BERNOULLI, 1))
+    series = sum(b / (2 * k) * inverse_square**k for k, b in enumerate(BERNOULLI, 1))
     positive = total + (np.log(shifted) - 0.5 / shifted - series)
     return np.where(is_left, positive - math.pi * _cotangent(wide), positive)
 
@@ -203,6 +204,6 @@ def _zeta_form(order: int, x: Float64) -> Float64:
     head = math.factorial(order - 1) / shifted**order + math.factorial(order) / (2 * shifted ** (order + 1))
     tail = sum(
         b * math.factorial(2 * k + order - 1) / math.factorial(2 * k) / shifted ** (2 * k + order)
-        for k, b in enumerate(_BERNOULLI, 1)
+        for k, b in enumerate(BERNOULLI, 1)
     )
     return np.asarray((-1) ** (order + 1) * (total + (head + tail)))

@@ -15,7 +15,7 @@ from attrs import Factory, field, frozen
 
 from rlx_core.ir.graph import Graph, Node, Value, ambient_builder, nested_graphs
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import Op, spelt
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
 
@@ -142,7 +142,7 @@ def add_counts(*tables: Mapping[str, int]) -> dict[str, int]:
     return total
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class PassRecord:
     """What passes of every stage have in common; see `Pass` and `LirPass`."""
 
@@ -155,12 +155,15 @@ class PassRecord:
     after: ClassVar[tuple[str, ...]] = ()
     is_fusion: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        return spelt(self)
+
     def options(self) -> dict[str, Any]:
         """The options by name, as configuration spells them, in declared order."""
         return {a.name.replace("_", "-"): getattr(self, a.name) for a in attrs.fields(type(self))}
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class Pass(PassRecord, ABC):
     """A pure function from graph to graph with options; made with `define_pass`.
 
@@ -173,7 +176,7 @@ class Pass(PassRecord, ABC):
         """The graph after this pass, with the map from old to new values."""
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class LirPass(PassRecord, ABC):
     """A pure function from a planned program to a planned program; made with `define_pass`."""
 
@@ -192,7 +195,10 @@ def define_pass(name: str, *, domain: str = "rlx") -> Callable[[type[_P]], type[
     """Make a class a pass called `domain.name`: a frozen attrs class whose fields are keyword options."""
 
     def make(cls: type[_P]) -> type[_P]:
-        made: Any = attrs.frozen(cls, slots=False, kw_only=True)
+        has_repr = "__repr__" in vars(cls)
+        made: Any = attrs.frozen(cls, slots=False, kw_only=True, repr=False)
+        if not has_repr:
+            made.__repr__ = PassRecord.__repr__
         made.name = f"{domain}.{name}"
         for relation in ("requires", "ensures", "invalidates"):
             setattr(made, relation, frozenset(getattr(made, relation)))

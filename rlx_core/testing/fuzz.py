@@ -34,7 +34,7 @@ from rlx_core.testing.kept import text_of, write_case
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["CPU_WAYS", "Way", "complaint", "reduced"]
+__all__ = ["CPU_WAYS", "Way", "apart", "complaint", "plan_complaint", "reduced"]
 
 CHUNK = 40  # programs a process: one that dies takes no more with it
 

@@ -291,6 +291,28 @@ def print_pieces() -> None:
     print(")")
 
 
+def print_title(says: str) -> None:
+    """Print how a module of polynomials on one interval each begins."""
+    print(f'"""{says}')
+    print()
+    print("The number beside each is the error of the polynomial alone, relative to the whole function.")
+    print('"""')
+    print()
+    print("from __future__ import annotations")
+
+
+def print_fit(fit: Fit) -> tuple[list[mp.mpf], list[float]]:
+    """Print one polynomial; returns its coefficients, exact and as they are kept."""
+    exact = interpolated(fit.f, fit.low, fit.high, fit.degree)
+    kept = [stored(c, fit.is_single) for c in exact]
+    print(f"\n# {fit.says}: {mp.nstr(error(fit, kept), 2)}")
+    print(f"{fit.name} = (")
+    for c in kept:
+        print(f"    {c!r},")
+    print(")")
+    return exact, kept
+
+
 def main() -> None:
     """Print one of the modules."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -300,20 +322,11 @@ def main() -> None:
 
 def print_coefficients() -> None:
     """Print the module of polynomials on one interval."""
-    print('"""Polynomials of the f64 vector functions, lowest power first; printed by `tools/fit.py`, which says how.')
-    print()
-    print("The number beside each is the error of the polynomial alone, relative to the whole function.")
-    print('"""')
-    print()
-    print("from __future__ import annotations")
+    print_title(
+        "Polynomials of the f64 vector functions, lowest power first; printed by `tools/fit.py`, which says how."
+    )
     for fit in fits():
-        exact = interpolated(fit.f, fit.low, fit.high, fit.degree)
-        kept = [stored(c, fit.is_single) for c in exact]
-        print(f"\n# {fit.says}: {mp.nstr(error(fit, kept), 2)}")
-        print(f"{fit.name} = (")
-        for c in kept:
-            print(f"    {c!r},")
-        print(")")
+        exact, kept = print_fit(fit)
         if fit.name == "ERFC":
             print("\n# What the first coefficient lost when it was rounded.")
             print(f"ERFC_LOW = {float(exact[0] - mp.mpf(kept[0]))!r}")

@@ -234,13 +234,6 @@ def test_neon_code_of_a_loop_is_made_on_any_machine(name: str) -> None:
 NOT_NATIVE = {
     "stop_gradient",  # is gone before a program is planned
     *(
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "polygamma",
-        "next_on_grid",
-    ),  # iterations and series that vectors gain little from
-    *(
         "complex_abs",
         "angle",
         "imag",

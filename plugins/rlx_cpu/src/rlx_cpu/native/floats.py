@@ -5,7 +5,7 @@ A *pair* is a number as an unevaluated sum of two, the second below an ulp of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx_cpu.native import ir
@@ -27,6 +27,7 @@ __all__ = [
     "rounded",
     "scaled_by",
     "scaled_up",
+    "where_any",
     "with_sign",
 ]
 
@@ -74,6 +75,22 @@ def any_lane(b: ir.IRBuilder, condition: ir.Value) -> ir.Value:
         return condition
     name = f"llvm.vector.reduce.or.{suffix(condition.type)}"
     return b.call(declare(b.module, name, I1, [condition.type]), [condition])
+
+
+def where_any(b: ir.IRBuilder, condition: ir.Value, make: Callable[[], ir.Value], usual: ir.Value) -> ir.Value:
+    """`make()` where a condition holds, `usual` elsewhere; the code of `make` runs only if it holds in some lane."""
+    before = b.block
+    then, after = b.append_basic_block("some"), b.append_basic_block("after")
+    b.cbranch(any_lane(b, condition), then, after)
+    b.position_at_end(then)
+    mixed = b.select(condition, make(), usual)
+    last = b.block
+    b.branch(after)
+    b.position_at_end(after)
+    result = b.phi(usual.type)
+    result.add_incoming(usual, before)
+    result.add_incoming(mixed, last)
+    return result
 
 
 def held(b: ir.IRBuilder, x: ir.Value, low: float | None, high: float | None) -> ir.Value:

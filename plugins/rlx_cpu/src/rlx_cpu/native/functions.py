@@ -11,12 +11,12 @@ from typing import Any
 
 from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
-from rlx_core.ops import activation, arithmetic, trigonometry
+from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import DOUBLE, declare, per_lane, suffix, width
 from rlx_cpu.native.idioms import gelu_slope
 
-__all__ = ["OPS", "VECTOR", "call", "converting", "library", "vector"]
+__all__ = ["OPS", "VECTOR", "call", "converting", "emitted", "library", "vector"]
 
 Vector = Callable[..., ir.Value]
 
@@ -37,7 +37,8 @@ def vector(op: type[Op], dtype: DType = f32) -> Callable[[Vector], Vector]:
 OPS: tuple[type[Op], ...] = (
     *(f.op for f in (activation.exp, activation.exp2, activation.expm1, activation.log, activation.log2)),
     *(f.op for f in (activation.log10, activation.log1p, activation.cbrt, activation.tanh)),
-    *(f.op for f in (activation.erf, activation.erfc, arithmetic.hypot, arithmetic.atan2, arithmetic.logaddexp)),
+    *(f.op for f in (activation.erf, activation.erfc, activation.erfinv, gamma.lgamma, gamma.digamma)),
+    *(f.op for f in (arithmetic.hypot, arithmetic.atan2, arithmetic.logaddexp)),
     *trigonometry.OPS,
 )
 """The functions that there is code for; each has an f64 form at least."""
@@ -48,28 +49,35 @@ IDIOMS: tuple[type[Op], ...] = (activation.gelu.op, gelu_slope.op)
 
 def call(builder: ir.IRBuilder, op: type[Op], dtype: DType, args: tuple[ir.Value, ...]) -> ir.Value:
     """The function of `op` on registers of `dtype`."""
-    if (op, dtype) in VECTOR:
-        return builder.call(_private(builder.module, op, dtype, args), args)
-    assert dtype is f32, f"{op.name} has a form in f64"
-    type = args[0].type
+    form = dtype if (op, dtype) in VECTOR else f64
+    return emitted(builder, op.name.rpartition(".")[2], VECTOR[op, form], dtype, form, args)
+
+
+def emitted(
+    builder: ir.IRBuilder, name: str, emit: Vector, dtype: DType, form: DType, args: tuple[ir.Value, ...]
+) -> ir.Value:
+    """A function on registers of `dtype`, by the code of its form in a dtype that is at least as wide."""
+    if form is dtype:
+        return builder.call(_private(builder.module, name, emit, form, args), args)
+    assert dtype is f32, f"{name} has a form in f64"
     doubles = DOUBLE if width(args[0]) == 1 else ir.VectorType(DOUBLE, width(args[0]))
     wide = tuple(builder.fpext(a, doubles) for a in args)
-    return builder.fptrunc(builder.call(_private(builder.module, op, f64, wide), wide), type)
+    return builder.fptrunc(builder.call(_private(builder.module, name, emit, form, wide), wide), args[0].type)
 
 
-def _private(module: ir.Module, op: type[Op], dtype: DType, args: tuple[ir.Value, ...]) -> ir.Function:
+def _private(module: ir.Module, name: str, emit: Vector, form: DType, args: tuple[ir.Value, ...]) -> ir.Function:
     """The module's own copy of a vector function for one width; inlined where it is short, which f64 forms are not."""
     type = args[0].type
-    name = f"rlx.{op.name.rpartition('.')[2]}.{suffix(type)}"
-    found = module.globals.get(name)
+    full = f"rlx.{name}.{suffix(type)}"
+    found = module.globals.get(full)
     if found is not None:
         return found
-    function = ir.Function(module, ir.FunctionType(type, [type] * len(args)), name)
+    function = ir.Function(module, ir.FunctionType(type, [type] * len(args)), full)
     function.linkage = "internal"
-    if dtype is f32:
+    if form is f32:
         function.attributes.add("alwaysinline")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    builder.ret(VECTOR[op, dtype](builder, *function.args))
+    builder.ret(emit(builder, *function.args))
     return function
 
 

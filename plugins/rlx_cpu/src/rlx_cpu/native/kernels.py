@@ -8,6 +8,7 @@ from rlx_cpu.native import (  # noqa: F401  each registers its kernels
     gemm,
     gemm_epilogue,
     gemm_integer,
+    inverse_error,
     loops,
     math,
     movement,
@@ -19,6 +20,7 @@ from rlx_cpu.native import (  # noqa: F401  each registers its kernels
     wide_circular,
     wide_error,
     wide_exponential,
+    wide_gamma,
     windows,
 )
 from rlx_cpu.native.table import native

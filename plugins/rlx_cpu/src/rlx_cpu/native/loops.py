@@ -21,6 +21,7 @@ from rlx_core.ops import (
     along_axis,
     counting,
     creation,
+    floating,
     fused,
     fused_loop,
     indexing,
@@ -38,7 +39,7 @@ from rlx_core.ops import (
 )
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition, condition
-from rlx_cpu.native import functions, ir, quotients, scalar
+from rlx_cpu.native import functions, grid, ir, quotients, scalar, wide_gamma
 from rlx_cpu.native.contract import Emitted, Fault, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.printer import LlvmPrinter
@@ -125,7 +126,7 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     )
 
 
-SCALAR_CODE = (scalar, quotients)
+SCALAR_CODE = (scalar, quotients, grid, wide_gamma)
 """The modules that say what single ops become; importing them fills the table."""
 
 ELEMENTWISE = tuple(
@@ -134,6 +135,7 @@ ELEMENTWISE = tuple(
             *(op for op in scalar.CODE if issubclass(op, kinds.Elementwise) and op not in functions.IDIOMS),
             *(op for op in (*activation.OPS, *piecewise.OPS)),
             structural.Cast,
+            floating.NextOnGrid,
         )
     )
 )

@@ -29,7 +29,7 @@ from rlx_cpu.native.piece_coefficients import (
 )
 from rlx_cpu.native.pieces import has_pieces, picked, piecewise, replaced
 
-__all__: list[str] = []
+__all__ = ["finite_log"]
 
 # ln 2 in two pieces: the first has 15 bits, so that its product with an exponent is exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
@@ -145,11 +145,16 @@ def with_edges(b: ir.IRBuilder, x: ir.Value, inside: ir.Value) -> ir.Value:
     return b.select(b.fcmp_unordered("<", x, constant(x.type, 0.0)), constant(x.type, math.nan), result)
 
 
-@vector(activation.log.op)
-def log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def finite_log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """ln x for a finite x > 0."""
     e, mantissa = split(b, x)
     low = fma(b, e, constant(x.type, LN2_LOW), mantissa)
-    return with_edges(b, x, fma(b, e, constant(x.type, LN2_HIGH), low))
+    return fma(b, e, constant(x.type, LN2_HIGH), low)
+
+
+@vector(activation.log.op)
+def log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return with_edges(b, x, finite_log(b, x))
 
 
 @vector(activation.log2.op)

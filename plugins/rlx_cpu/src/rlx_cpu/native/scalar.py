@@ -7,6 +7,7 @@ planned. Composed ops are not here: they arrive as their decomposition.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rlx_core.codegen.formula import Read, formula_of
 from rlx_core.codegen.loops import Apply, Const
@@ -26,6 +27,9 @@ DTYPES = (bool_, *INTEGERS, *FLOATS)
 """What there is code for; f16 and bf16 are f32 in registers."""
 
 CODE: dict[type[Op], tuple[tuple[DType, ...], Code]] = {}
+
+REASONS: dict[type[Op], Callable[[Any], str | None]] = {}
+"""Why there is no code for some attributes of an op that has code, as `refusal` says it."""
 
 
 def code(*ops: type[Op], dtypes: tuple[DType, ...] = DTYPES) -> Callable[[Code], Code]:
@@ -47,9 +51,8 @@ def refusal(op: Op, dtypes: tuple[DType, ...]) -> str | None:
     wrong = sorted({d.name for d in dtypes if d not in row[0]})
     if wrong:
         return f"native code for {op.name.removeprefix('rlx.')} on {' '.join(wrong)}"
-    if isinstance(op, structural.Cast) and op.to not in DTYPES:
-        return f"native code for casts to {op.to}"
-    return None
+    reason = REASONS.get(type(op))
+    return None if reason is None else reason(op)
 
 
 def apply(builder: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
@@ -250,6 +253,9 @@ def as_bool(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 # ------------------------------------------------------------------------------------------- casts
+
+
+REASONS[structural.Cast] = lambda op: None if op.to in DTYPES else f"native code for casts to {op.to}"
 
 
 @code(structural.Cast)

@@ -12,7 +12,6 @@ from rlx_cpu.native.coefficients import ASIN, ATAN, COS, SIN
 from rlx_cpu.native.floats import (
     Pair,
     absolute,
-    any_lane,
     bits,
     exact_product,
     exact_quotient,
@@ -20,6 +19,7 @@ from rlx_cpu.native.floats import (
     fma,
     polynomial,
     rounded,
+    where_any,
     with_sign,
 )
 from rlx_cpu.native.functions import library, vector
@@ -81,18 +81,7 @@ def is_odd(b: ir.IRBuilder, n: ir.Value, bit: int) -> ir.Value:
 def near_or_far(b: ir.IRBuilder, name: str, x: ir.Value, near: ir.Value) -> ir.Value:
     """`near` where x is small enough, the C library's function elsewhere."""
     is_far = b.fcmp_ordered(">", absolute(b, x), number(x, FAR))
-    before = b.block
-    then, after = b.append_basic_block("far"), b.append_basic_block("near")
-    b.cbranch(any_lane(b, is_far), then, after)
-    b.position_at_end(then)
-    mixed = b.select(is_far, library(b, name, (x,)), near)
-    last = b.block
-    b.branch(after)
-    b.position_at_end(after)
-    result = b.phi(x.type)
-    result.add_incoming(near, before)
-    result.add_incoming(mixed, last)
-    return result
+    return where_any(b, is_far, lambda: library(b, name, (x,)), near)
 
 
 def sine(b: ir.IRBuilder, x: ir.Value, quarter: int) -> ir.Value:

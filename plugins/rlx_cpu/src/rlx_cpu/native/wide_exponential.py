@@ -26,7 +26,7 @@ from rlx_cpu.native.floats import (
 )
 from rlx_cpu.native.functions import vector
 
-__all__ = ["exponential", "exponential_of", "log1p_of"]
+__all__ = ["exponential", "exponential_of", "finite_log", "log", "log1p_of", "log_pair", "number"]
 
 # ln 2 in two pieces: the first has 32 bits, so that its product with an exponent is exact. Likewise log₁₀ 2.
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -138,12 +138,17 @@ def edges(b: ir.IRBuilder, x: ir.Value, inside: ir.Value) -> ir.Value:
     return b.select(b.fcmp_unordered("<", x, number(x, 0.0)), number(x, math.nan), result)
 
 
-@vector(activation.log.op, f64)
-def log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def finite_log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """ln x for a finite x > 0."""
     f, e = split(b, x)
     high, low = log_of_mantissa(b, f)
     top, lost = exact_sum(b, b.fmul(e, number(x, LN2_HIGH)), high)
-    return edges(b, x, b.fadd(top, b.fadd(lost, fma(b, e, number(x, LN2_LOW), low))))
+    return b.fadd(top, b.fadd(lost, fma(b, e, number(x, LN2_LOW), low)))
+
+
+@vector(activation.log.op, f64)
+def log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return edges(b, x, finite_log(b, x))
 
 
 def other_base(b: ir.IRBuilder, x: ir.Value, factor: tuple[float, float], of_two: tuple[float, float]) -> ir.Value:
