@@ -168,7 +168,9 @@ def derivative(b: ir.IRBuilder, x: ir.Value, order: int) -> ir.Value:
             slope = -math.pi * np.polynomial.Polynomial([1.0, 0.0, 1.0]) * slope.deriv()
         z = phase(b, x)
         c = b.fmul(cotangent(b, z), number(x, 1 / math.pi))
-        inside = fma(b, number(x, -math.pi), polynomial(b, c, slope.coef.tolist()), b.fneg(right) if order % 2 else right)
+        inside = fma(
+            b, number(x, -math.pi), polynomial(b, c, slope.coef.tolist()), b.fneg(right) if order % 2 else right
+        )
         pole = number(x, math.inf if order % 2 else math.nan)
         return b.select(b.fcmp_ordered("==", z, number(x, 0.0)), pole, inside)
 
