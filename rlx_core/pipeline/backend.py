@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from attrs import field, frozen
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
-__all__ = ["Backend", "Level", "Listing", "ObjectStore", "Program", "Target"]
+__all__ = ["Backend", "Bindings", "Level", "Listing", "ObjectStore", "Program", "Target"]
 
 
 @frozen(eq=False)
@@ -73,6 +73,18 @@ class Listing:
     note: str = ""
 
 
+class Bindings(dict[str, np.ndarray]):
+    """What parameters are bound to, by name, and what programs made of it.
+
+    Several programs may be bound to the same object, one for each combination of sizes. What one makes of a value alone (another
+    arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
+    """
+
+    def __init__(self, values: Mapping[str, np.ndarray]) -> None:
+        super().__init__(values)
+        self.made: dict[Hashable, Any] = {}
+
+
 class Program(ABC):
     """A compiled LIR on a device. It holds no parameters of its own until they are bound.
 
@@ -81,7 +93,10 @@ class Program(ABC):
 
     @abstractmethod
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
-        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is."""
+        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is.
+
+        They are `Bindings` where other programs may be bound to the same ones.
+        """
 
     @abstractmethod
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

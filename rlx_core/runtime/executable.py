@@ -18,11 +18,11 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
-from rlx_core.ir.graph import Graph, leaf_name
+from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.backend import Bindings, Program
 from rlx_core.pipeline.compile import Compiled
 from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
@@ -45,12 +45,12 @@ class Weights:
     Attributes:
         arrays: By name.
         version: A count that tells programs to bind again.
-        prepared: What the template's prepare program made of them, once it has run: the same for all sizes.
+        prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
     """
 
     arrays: Mapping[str, np.ndarray] = field(factory=dict)
     version: int = 0
-    prepared: list[Sequence[np.ndarray]] = field(factory=list)
+    prepared: list[Bindings] = field(factory=list)
 
 
 @define(eq=False)
@@ -337,17 +337,14 @@ class Executable:
             shared.latest = bound
             return bound
 
-    def _prepared(self, lir: Lir, weights: Weights) -> Mapping[str, np.ndarray]:
-        """The values of the planned graph's params: the weights, or what its prepare program makes of them."""
-        if lir.prepare is None:
-            return weights.arrays
-        if lir.prepare is not self._compiled.lir.prepare:  # sizes had to be bound in it
-            values: Sequence[np.ndarray] = run_prepare(lir.prepare, weights)
-        else:
-            if not weights.prepared:
-                weights.prepared.append(run_prepare(lir.prepare, weights))
-            (values,) = weights.prepared
-        return dict(zip(lir.graph.param_types, values, strict=True))
+    def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
+        """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
+        if lir.prepare is not self._compiled.lir.prepare:
+            return prepared(lir, weights)
+        if not weights.prepared:
+            weights.prepared.append(prepared(lir, weights))
+        (found,) = weights.prepared
+        return found
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
         if not self._compiled.is_template:
@@ -396,9 +393,12 @@ def _declared(entry: Entry, compiled: Compiled) -> Declared:
     return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
-def run_prepare(prepare: Graph, weights: Weights) -> Sequence[np.ndarray]:
-    """What a prepare program makes of parameters."""
-    return interpret(prepare, {}, {name: weights.arrays[name] for name in prepare.param_types})
+def prepared(lir: Lir, weights: Weights) -> Bindings:
+    """The parameters, or what the prepare program of a plan makes of them."""
+    if lir.prepare is None:
+        return Bindings(weights.arrays)
+    values = interpret(lir.prepare, {}, {name: weights.arrays[name] for name in lir.prepare.param_types})
+    return Bindings(dict(zip(lir.graph.param_types, values, strict=True)))
 
 
 def _successors(lir: Lir) -> Iterator[tuple[str, int]]:

@@ -21,7 +21,7 @@ from rlx_core.errors import (
     UnknownNameError,
 )
 from rlx_core.runtime import executable
-from rlx_core.runtime.executable import Executable, run_prepare
+from rlx_core.runtime.executable import Executable, prepared
 
 X = np.float32([[1, 2, 3]])
 W = np.float32([[1, 0], [0, 1], [1, 1]])
@@ -342,7 +342,7 @@ def test_work_on_parameters_is_done_when_they_are_bound():
 def test_work_on_parameters_is_done_once_for_all_sizes(monkeypatch):
     program = executable_of(lambda g: g.input("x", "f32[n, 2]") + g.exp(g.param("w", "f32[2]")))
     ran = []
-    monkeypatch.setattr(executable, "run_prepare", lambda *given: ran.append(run_prepare(*given)) or ran[-1])
+    monkeypatch.setattr(executable, "prepared", lambda *given: ran.append(prepared(*given)) or ran[-1])
     for w in (np.float32([0, 1]), np.float32([2, 3])):
         program.set_param("w", w)
         for size in (1, 2, 1, 3):
