@@ -14,6 +14,7 @@ from typing import Final
 
 import pluggy
 
+from rlx_core import __version__
 from rlx_core.contributions import (
     BackendSpec,
     BlockSpec,
@@ -34,7 +35,7 @@ from rlx_core.contributions import (
 
 __all__ = ["API_VERSION", "HOOKS", "PREFIX", "PROJECT", "hookimpl", "hookspec"]
 
-API_VERSION: Final = "0.1.0"  # rlx-core's version, against which a plugin's requirement on it is held
+API_VERSION: Final = __version__  # rlx-core's version, against which a plugin's requirement on it is held
 PROJECT: Final = "rlx"
 PREFIX: Final = "rlx_"
 

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_imports_point_one_way() -> None:
         and (part_of(path), part) not in DECLARED
     ]
     assert not backwards, "\n".join(backwards)
+
+
+def test_the_version_is_said_alike() -> None:
+    """Packages of one checkout are released together."""
+    import rlx_core
+
+    said = {
+        p: tomllib.loads(p.read_text())["project"]["version"]
+        for p in [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
+    }
+    assert set(said.values()) == {rlx_core.__version__}
 
 
 def test_every_part_has_its_layer() -> None:

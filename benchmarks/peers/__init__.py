@@ -1,4 +1,4 @@
-"""The peers that are installed here. A module a system: `make(kind, data)` gives its programs for a case by name.
+"""The peers that are installed here. A module a system: `make(kind, data, threads)` gives its programs for a case by name.
 
 A peer is asked for every case and answers with nothing where it has no such program. That a package is missing is no
 error: the peer is left out, and the run says so.

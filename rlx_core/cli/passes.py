@@ -143,7 +143,9 @@ def layout(found: list[PassRow]) -> Iterator[Any]:
     lines = []
     for row in found:
         about = cell(row.summary, "red" if row.record is None else "")
-        lines.append((entry(row.spec.name, about, facts(details(row), indent=0)), row.stage, row.owner.plugin))
+        told = [(label, content) for label, content in details(row) if content]
+        below = [about, facts(told, indent=0)] if told else [about]  # an empty table would be as wide as the terminal
+        lines.append((entry(row.spec.name, *below), row.stage, row.owner.plugin))
     yield listing(("pass", "stage", "plugin"), lines, whole=0)
     yield f"\n{counted({'passes': len(found)})}."
 

@@ -35,7 +35,7 @@ def fingerprint(graph: Graph, *, context: Mapping[str, object] | None = None) ->
     """
     form = {
         "version": FINGERPRINT_VERSION,
-        "graph": Encoder(_digest, keeps_names=False).graph(graph),
+        "graph": Encoder(literal_digest, keeps_names=False).graph(graph),
         "context": canonical(context or {}),
     }
     return digest_of(form)
@@ -47,7 +47,8 @@ def digest_of(form: Json) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _digest(value: Literal) -> Json:
+def literal_digest(value: Literal) -> str:
+    """What stands for a constant in a form that is hashed."""
     return hashlib.sha256(literal_bytes(value)).hexdigest()
 
 
@@ -68,4 +69,4 @@ def canonical(value: object) -> Json:
         return [canonical(v) for v in value]
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
-    return Encoder(_digest, keeps_names=False).value(value)
+    return Encoder(literal_digest, keeps_names=False).value(value)

@@ -6,15 +6,14 @@ graphs all go through the same encoder, so that constants are stored once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from rlx_core.errors import FormatError
-from rlx_core.ir.attributes import Decoder, Encoder, literal_bytes
-from rlx_core.ir.fingerprint import FINGERPRINT_VERSION, canonical, digest_of
+from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.fingerprint import FINGERPRINT_VERSION, canonical, digest_of, literal_digest
 from rlx_core.ir.forms import Json, items, need, optional
-from rlx_core.ir.graph import Graph, Literal, Value
+from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.lir import Alias, Delivery, Entry, Lir, Manifest, Phase, Slot, Step
 
 __all__ = ["decode_lir", "encode_lir", "fingerprint_lir", "option_form", "option_from"]
@@ -26,13 +25,9 @@ _MAX_DEPTH = 16
 
 def fingerprint_lir(lir: Lir, *, context: Mapping[str, object] | None = None) -> str:
     """The hex digest of a plan: its graph and all that `fingerprint` covers, schedule, kernels, offsets, manifest, options."""
-    form = encode_lir(lir, Encoder(_digest, keeps_names=False))
+    form = encode_lir(lir, Encoder(literal_digest, keeps_names=False))
     del form["fingerprint"]
     return digest_of({"version": FINGERPRINT_VERSION, "lir": form, "context": canonical(context or {})})
-
-
-def _digest(value: Literal) -> Json:
-    return hashlib.sha256(literal_bytes(value)).hexdigest()
 
 
 # -------------------------------------------------------------------------------------------- encoding

@@ -90,6 +90,6 @@ def binding_manifest(graph: Graph, alignment: int = 64) -> BindingManifest:
         if not type.is_static:
             raise ShapeError(f"manifest: param {name} is {type}, whose size is unknown", hint="bind the symbols first")
         offset = -(-end // alignment) * alignment
-        places.append(WeightPlace(name, type, offset, type.nbytes.__index__()))
+        places.append(WeightPlace(name, type, offset, type.static_nbytes))
         end = places[-1].end
     return BindingManifest(tuple(places), end)

@@ -24,6 +24,7 @@ __all__ = [
     "expect_dtype_of",
     "expect_rank",
     "expect_shape",
+    "listed",
     "normalize_axes",
     "normalize_axis",
     "same_dim",
@@ -89,6 +90,15 @@ class TensorType:
         return total
 
     @property
+    def static_nbytes(self) -> int:
+        """The number of bytes as an integer.
+
+        Raises:
+            ShapeError: A dim is still symbolic, or there are more bytes than 2**63 - 1.
+        """
+        return self.nbytes.__index__()
+
+    @property
     def static_shape(self) -> tuple[int, ...]:
         """The dims as integers.
 
@@ -134,6 +144,11 @@ def spec(text: str | TensorType) -> TensorType:
     name, dims = match.groups()
     sizes = [parse_dim(d) for d in dims.split(",")] if dims.strip() else []
     return TensorType(dtype(name), sizes)
+
+
+def listed(types: Iterable[object]) -> str:
+    """Types side by side, as messages say them: `f32[4], i64[]`."""
+    return ", ".join(map(str, types))
 
 
 # ------------------------------------------------------------------- what inference rules check with

@@ -22,7 +22,7 @@ from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Fault", "Stage", "check", "raise_faults", "verify"]
+__all__ = ["Fault", "Stage", "check", "fault_at", "raise_faults", "verify"]
 
 
 class Stage(Enum):
@@ -95,7 +95,8 @@ def verify(graph: Graph, stage: Stage) -> list[Fault]:
     ]
 
 
-def _fault(node: Node, message: str) -> Fault:
+def fault_at(node: Node, message: str) -> Fault:
+    """A fault of one node."""
     return Fault(f"{node.label} = {node.op.name}", message, node.origin.source)
 
 
@@ -108,12 +109,12 @@ def _structure(graph: Graph) -> Iterator[Fault]:
     seen: set[Value] = set()
     for place, node in enumerate(graph.nodes):
         if node.index != place:
-            yield _fault(node, f"its number is {node.index}, and it stands at {place}")
+            yield fault_at(node, f"its number is {node.index}, and it stands at {place}")
         for number, value in enumerate(node.operands):
             problem = None if value is None else _reference(value, members, seen)
             if problem:
                 name = operand_names(node.op, len(node.operands))[number]
-                yield _fault(node, f"operand {name} ({value!r}) {problem}")
+                yield fault_at(node, f"operand {name} ({value!r}) {problem}")
         seen.update(node.results)
     for i, value in enumerate(graph.outputs):
         problem = _reference(value, members, seen)
@@ -135,7 +136,7 @@ def _names(graph: Graph) -> Iterator[Fault]:
     for node in leaves:
         assert isinstance(node.op, Argument)
         if counts[node.op.label] > 1:
-            yield _fault(node, f"{counts[node.op.label]} inputs or params are called {node.op.label!r}")
+            yield fault_at(node, f"{counts[node.op.label]} inputs or params are called {node.op.label!r}")
 
 
 # ----------------------------------------------------------------------------------------------- nodes
@@ -158,7 +159,7 @@ def _node(node: Node, stage: Stage) -> Iterator[Fault]:
 
 def _faults(node: Node, stage: Stage) -> Iterator[Fault]:
     if stage is not Stage.HIR and isinstance(node.op, Block):
-        yield _fault(node, f"it is a block, which {stage.name} does not have; lower the module first")
+        yield fault_at(node, f"it is a block, which {stage.name} does not have; lower the module first")
     wrong = list(_attributes(node))
     if wrong:  # rules may trip over attributes of another kind, which would only repeat the fault
         yield from wrong
@@ -173,19 +174,19 @@ def _attributes(node: Node) -> Iterator[Fault]:
     try:
         Encoder(blob=lambda _: None, keeps_names=False).op(node.op)
     except RlxError as error:
-        yield _fault(node, error.message)
+        yield fault_at(node, error.message)
         return
     for problem in kind_faults(node.op):
-        yield _fault(node, problem)
+        yield fault_at(node, problem)
 
 
 def _operand_kinds(node: Node) -> Iterator[Fault]:
     try:
         check_operand_count(node.op, node.operands)
     except RlxError as error:
-        yield _fault(node, error.message)
+        yield fault_at(node, error.message)
     if node.operands and node.operands[-1] is None:
-        yield _fault(node, "its last operand is absent; absent operands at the end are left out")
+        yield fault_at(node, "its last operand is absent; absent operands at the end are left out")
 
 
 def _types(node: Node) -> Iterator[Fault]:
@@ -194,18 +195,18 @@ def _types(node: Node) -> Iterator[Fault]:
         with collecting_guards():
             inferred = infer(node.op, node.operand_types)
     except RlxError as error:
-        yield _fault(node, error.message)
+        yield fault_at(node, error.message)
         return
     except (TypeError, ValueError, IndexError, AttributeError, KeyError, AssertionError) as error:
         # An inference rule that cannot even look at these operands: the fault is the node's, not the verifier's.
-        yield _fault(node, f"its inference fails ({type(error).__name__}: {error})")
+        yield fault_at(node, f"its inference fails ({type(error).__name__}: {error})")
         return
     if len(inferred) != len(node.types):
-        yield _fault(node, f"it declares {len(node.types)} results, and {len(inferred)} are inferred")
+        yield fault_at(node, f"it declares {len(node.types)} results, and {len(inferred)} are inferred")
     for i, (declared, found) in enumerate(zip(node.types, inferred, strict=False)):
         if declared != found:
             which = f" of result {i}" if len(inferred) > 1 else ""
-            yield _fault(node, f"the declared type{which} is {declared}, the inferred one {found}")
+            yield fault_at(node, f"the declared type{which} is {declared}, the inferred one {found}")
 
 
 def _nested(node: Node, name: str, body: Graph, stage: Stage) -> Iterator[Fault]:

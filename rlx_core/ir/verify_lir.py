@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name, nested_graphs
 from rlx_core.ir.lir import Alias, Entry, Lir, Slot, Step
 from rlx_core.ir.strides import Strides, dense_strides, extent
-from rlx_core.ir.verify import Fault, Stage, raise_faults, verify
-from rlx_core.ir.verify_memory import delivery_faults, fault_at, memory_faults, nbytes_of, place_of
+from rlx_core.ir.verify import Fault, Stage, fault_at, raise_faults, verify
+from rlx_core.ir.verify_memory import delivery_faults, memory_faults, nbytes_of, place_of
 
 __all__ = ["check_lir", "verify_lir"]
 

@@ -16,19 +16,14 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Argument, Constant, Node, Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides, extent, is_dense
-from rlx_core.ir.verify import Fault
+from rlx_core.ir.verify import Fault, fault_at
 
-__all__ = ["delivery_faults", "fault_at", "memory_faults", "nbytes_of", "place_of"]
+__all__ = ["delivery_faults", "memory_faults", "nbytes_of", "place_of"]
 
 
 def memory_faults(lir: Lir) -> list[Fault]:
     """Every rule about bytes that a planned program breaks while it runs; its schedule, slots and deliveries are in order."""
     return [*_written(lir), *_Story(lir).faults()]
-
-
-def fault_at(node: Node, message: str) -> Fault:
-    """A fault at a node."""
-    return Fault(f"{node.label} = {node.op.name}", message, node.origin.source)
 
 
 def nbytes_of(value: Value) -> int:

@@ -22,7 +22,7 @@ from rlx_core.ir.op import ZERO, Op, Rule, Zero, define_op
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.rules import CustomDerivative, nested
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, spec
+from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, listed, spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.structural import expand, sum_axes
@@ -232,10 +232,6 @@ def expect_signature(
         raise FormatError(f"{op.name}: {attribute} takes ({listed(found)}), not ({listed(wanted)})")
     if graph.output_types != tuple(outputs):
         raise FormatError(f"{op.name}: {attribute} gives ({listed(graph.output_types)}), not ({listed(outputs)})")
-
-
-def listed(types: Sequence[TensorType]) -> str:
-    return ", ".join(map(str, types))
 
 
 def with_batched_outputs(body: Graph, size: Dim, flags: Sequence[bool]) -> Graph:

@@ -21,7 +21,7 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import as_shape, cast, expand, reshape, sum_axes
+from rlx_core.ops.structural import as_shape, cast, expand, linear_jvp, reshape, sum_axes
 
 
 def static(shape: Sequence[Dim]) -> tuple[int, ...]:
@@ -134,8 +134,7 @@ class Full(Op):
     def vjp(self, g: Value, value: Value, *, y: Value) -> tuple[Value, ...]:
         return (sum_axes(g, axes=tuple(range(g.ndim))),)
 
-    def jvp(self, t: Sequence[Any], value: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return expand(reshape(x[0], (size, *(1,) * len(self.shape))), (size, *self.shape))

@@ -26,7 +26,7 @@ from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.selection import stop_gradient, where
-from rlx_core.ops.structural import along_axis_batch, rounded, widened
+from rlx_core.ops.structural import along_axis_batch, as_dtype, linear_jvp, widened
 
 _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 
@@ -99,8 +99,7 @@ class Cumsum(Cumulative):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (evolve(self, reverse=not self.reverse)(g),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
 
 cumsum = op_function(Cumsum)
@@ -297,7 +296,7 @@ class CumLogSumExp(Cumulative):
         decay = where(before == -float("inf"), 0, exp(where(before == -float("inf"), 0, before) - safe))
         total = LinearRecurrence(axis, self.reverse)(decay, exp(wide - safe))
         y = log_or_minus_infinity(total) + safe
-        return rounded(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
+        return as_dtype(shifted(y, axis, entering, scalar(-float("inf"), y.dtype)) if self.exclusive else y, x.dtype)
 
 
 cum_log_sum_exp = op_function(CumLogSumExp)

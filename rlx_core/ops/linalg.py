@@ -32,7 +32,7 @@ from rlx_core.ir.types import (
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
 from rlx_core.ops.operators import install
-from rlx_core.ops.structural import cast, conjugate, reshape, sum_axes, sum_to, transpose
+from rlx_core.ops.structural import as_dtype, conjugate, reshape, sum_axes, sum_to, transpose
 from rlx_core.ops.validators import optional_dtype
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
@@ -49,11 +49,6 @@ def product_dtype(a: TensorType, b: TensorType, acc_dtype: DType | None) -> DTyp
     if not is_wider or acc_dtype.is_complex != a.dtype.is_complex or not acc_dtype.is_numeric:
         raise DtypeError(f"acc_dtype {acc_dtype} cannot hold products of {a.dtype}")
     return acc_dtype
-
-
-def as_dtype(x: Value, to: DType) -> Value:
-    """`x` in the dtype `to`; no node where it has it already."""
-    return x if x.dtype is to else cast(x, to=to)
 
 
 def swap_last(x: Value) -> Value:

@@ -35,7 +35,7 @@ from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_ze
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, reshape, sum_axes
+from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, linear_jvp, reshape, sum_axes
 
 
 class Movement(Op):
@@ -43,8 +43,7 @@ class Movement(Op):
 
     category: ClassVar = "movement"
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
 
 @define_op

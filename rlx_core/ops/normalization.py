@@ -18,7 +18,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
-from rlx_core.ops.linalg import as_dtype, reshaped
+from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
     group_norm_backward_beta,
@@ -36,13 +36,14 @@ from rlx_core.ops.statistics import (
     affine,
     affine_prepare,
     as_axes,
-    batch_norm_like,
+    batched_norm,
     dims_at,
     expect_affine,
     operands_of,
     standardize,
     wide,
 )
+from rlx_core.ops.structural import as_dtype
 from rlx_core.ops.validators import number, whole
 
 
@@ -79,7 +80,7 @@ class AxesNorm(Norm):
 
     def batch(self, size: Dim, x: Sequence[Any], is_batched: Sequence[bool]) -> Value:
         axes = normalize_axes(self.axes, x[0].ndim - is_batched[0])
-        return batch_norm_like(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
+        return batched_norm(evolve(self, axes=tuple(a + 1 for a in axes)), axes, size, x, is_batched)
 
 
 class ChannelNorm(Norm):
@@ -90,7 +91,7 @@ class ChannelNorm(Norm):
             images = reshaped(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
             return reshaped(self(images, *affine_operands), data.shape)
 
-        return batch_norm_like(folded, (1,), size, x, is_batched)
+        return batched_norm(folded, (1,), size, x, is_batched)
 
 
 @define_op

@@ -16,9 +16,9 @@ from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shap
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.kinds import promoted
-from rlx_core.ops.linalg import adjoint, as_dtype, mat_mul, merge_leading, product_dtype
+from rlx_core.ops.linalg import adjoint, mat_mul, merge_leading, product_dtype
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import all_batched, reshape
+from rlx_core.ops.structural import all_batched, as_dtype, reshape
 
 
 @define_op(name="lora_matmul")

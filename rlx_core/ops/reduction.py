@@ -28,10 +28,11 @@ from rlx_core.ops.kinds import conjugate_if_complex
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import (
     Reduction,
+    as_dtype,
     cast,
     expand_reduced,
+    linear_jvp,
     reshape,
-    rounded,
     sum_axes,
     transpose,
     widened,
@@ -94,11 +95,10 @@ class Mean(Reduction):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         # The count is held wide: 100 000 elements are infinitely many in f16.
         wide = widened(g)
-        share = rounded(wide / size_scalar(product(self.sizes(x.type)), wide.dtype), g.dtype)
+        share = as_dtype(wide / size_scalar(product(self.sizes(x.type)), wide.dtype), g.dtype)
         return (expand_reduced(share, x.type, self.axes),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -129,7 +129,7 @@ class Extreme(Reduction):
         if not x.dtype.is_differentiable:
             return (ZERO,)
         is_extreme, count = self._shares(x, y)
-        share = rounded(widened(g) / count, g.dtype)
+        share = as_dtype(widened(g) / count, g.dtype)
         return (where(is_extreme, expand_reduced(share, x.type, self.axes), 0),)
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
@@ -137,7 +137,7 @@ class Extreme(Reduction):
             return ZERO
         is_extreme, count = self._shares(x, y)
         total = sum_axes(widened(where(is_extreme, t[0], 0)), axes=self.axes, keep_dim=self.keep_dim)
-        return rounded(total / count, t[0].dtype)
+        return as_dtype(total / count, t[0].dtype)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -226,7 +226,7 @@ class LogSumExp(Reduction):
         peak = stop_gradient(Max(self.axes, keep_dim=True)(wide))
         safe = where(abs(peak) == float("inf"), 0, peak)
         total = log_or_minus_infinity(sum_axes(exp(wide - safe), axes=self.axes, keep_dim=True)) + safe
-        return rounded(reshape(total, self.reduced(x.type).shape), x.dtype)
+        return as_dtype(reshape(total, self.reduced(x.type).shape), x.dtype)
 
     def _softmax(self, x: Value, y: Value) -> Value:
         # Where y is -inf all weights are 0; subtracting it would give NaN, here and in the derivative of this rule.
@@ -294,14 +294,14 @@ class Var(Moment):
         wide = widened(x)
         centred = wide - Mean(self.axes, keep_dim=True)(wide)
         total = sum_axes(centred * centred, axes=self.axes, keep_dim=self.keep_dim)
-        return rounded(total / self.divisor(wide), x.dtype)
+        return as_dtype(total / self.divisor(wide), x.dtype)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         # The term through the mean vanishes: the centred elements sum to 0.
         wide = widened(x)
         centred = wide - Mean(self.axes, keep_dim=True)(wide)
         share = widened(g) * 2.0 / self.divisor(wide)
-        return (rounded(centred * expand_reduced(share, x.type, self.axes), x.dtype),)
+        return (as_dtype(centred * expand_reduced(share, x.type, self.axes), x.dtype),)
 
 
 @define_op
@@ -314,7 +314,7 @@ class Std(Moment):
 
     def decompose(self, x: Value) -> Value:
         variance = Var(self.axes, self.keep_dim, self.correction)(widened(x))
-        return rounded(sqrt(variance), x.dtype)
+        return as_dtype(sqrt(variance), x.dtype)
 
 
 var_axes, std_axes = op_function(Var), op_function(Std)

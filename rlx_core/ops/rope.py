@@ -20,10 +20,10 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
-from rlx_core.ops.linalg import as_dtype, reshaped
+from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.movement import concat, narrow, pad_axis
 from rlx_core.ops.statistics import operands_of, wide
-from rlx_core.ops.structural import expand, reshape, sum_axes
+from rlx_core.ops.structural import as_dtype, expand, reshape, sum_axes
 from rlx_core.ops.validators import one_of, whole
 
 RopeLayout = Literal["bsd", "bshd", "bhsd"]

@@ -14,9 +14,9 @@ from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
-from rlx_core.ops.linalg import as_dtype, pick, reshaped
+from rlx_core.ops.linalg import pick, reshaped
 from rlx_core.ops.reduction import mean_axes
-from rlx_core.ops.structural import expand, sum_axes
+from rlx_core.ops.structural import as_dtype, expand, sum_axes
 
 
 def wide(x: Value) -> Value:
@@ -86,7 +86,7 @@ def operands_of(given: Sequence[Any], count: int) -> list[Any]:
     return [*given, *(None,) * (count - len(given))]
 
 
-def batch_norm_like(
+def batched_norm(
     shifted: Any, axes: Sequence[int], size: Dim, x: Sequence[Value | None], is_batched: Sequence[bool]
 ) -> Value:
     """Batch a norm with operands `(x, gamma?, beta?)`, where gamma and beta lie along `axes`, counted without the batch axis.

@@ -45,6 +45,11 @@ def as_axes(axes: Iterable[int]) -> tuple[int, ...]:
     return tuple(axes)
 
 
+def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
+    """The JVP of a linear op of one operand: the op itself, of the tangent."""
+    return ZERO if isinstance(t[0], Zero) else op(t[0])
+
+
 @define_op
 class Reshape(Op):
     """The same elements in row-major order with other dims; one dim may be -1.
@@ -192,8 +197,7 @@ class Transpose(Op):
         axes = [normalize_axis(p, x.ndim) for p in self.perm]
         return (transpose(g, tuple(axes.index(i) for i in range(len(axes)))),)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         rank = x[0].ndim - 1
@@ -338,8 +342,7 @@ class Sum(Reduction):
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         return (expand_reduced(g, x.type, self.axes),) if x.dtype.is_differentiable else (ZERO,)
 
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else self(t[0])
+    jvp = linear_jvp
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -364,8 +367,8 @@ def widened(x: Value) -> Value:
     return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
 
 
-def rounded(x: Value, to: DType) -> Value:
-    """A widened result, rounded once."""
+def as_dtype(x: Value, to: DType) -> Value:
+    """`x` in the dtype `to`; no node where it has it already. A widened result is so rounded once."""
     return x if x.dtype is to else cast(x, to=to)
 
 
@@ -421,8 +424,7 @@ class Conjugate(Op):
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (conjugate(g),)
 
-    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else conjugate(t[0])
+    jvp = linear_jvp
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return conjugate(x[0])
@@ -453,8 +455,7 @@ class Real(Op):
     def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
         return (cast(g * 0.5, to=z.dtype),)
 
-    def jvp(self, t: Sequence[Any], z: Value, *, y: Value) -> Value | Zero:
-        return ZERO if isinstance(t[0], Zero) else real(t[0])
+    jvp = linear_jvp
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
         return real(x[0])

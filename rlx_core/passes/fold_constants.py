@@ -70,7 +70,7 @@ def literal_of(value: Value) -> Literal | None:
 def may_fold(node: Node, limit: int) -> bool:
     if node.is_leaf or not node.op.is_pure or node.op.is_barrier or nested_graphs(node.op):
         return False
-    return all(t.is_static and t.nbytes.__index__() <= limit for t in node.types)
+    return all(t.is_static and t.static_nbytes <= limit for t in node.types)
 
 
 def evaluate(node: Node, literals: Sequence[Literal | None]) -> list[Literal] | None:

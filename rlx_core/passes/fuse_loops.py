@@ -8,11 +8,11 @@ is computed more often than before, and no wide work is left to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import Factory, frozen
 from attrs.validators import ge
 
 from rlx_core.codegen import Formula, formula_of
@@ -21,6 +21,7 @@ from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.bound_values import bound_nodes
 from rlx_core.passes.fusion import claims, refusal_of
 from rlx_core.passes.mark_elementwise_regions import inputs_of, is_read_around, sorted_nodes
 from rlx_core.passes.regroup import Group, Grouping, regroup
@@ -83,6 +84,11 @@ class Search:
     graph: Graph
     context: Context
     limits: FuseLoops
+    bound: Collection[Node] = field(init=False, default=Factory(lambda self: bound_nodes(self.graph), takes_self=True))
+
+    def may_be_one(self, first: Node, second: Node) -> bool:
+        """Whether both run, or both are done when parameters are bound: a loop of both kinds would repeat that in every run."""
+        return (first in self.bound) == (second in self.bound)
 
     def is_loop(self, node: Node) -> bool:
         """Whether a node runs as a loop nest that is made from what it means."""
@@ -105,8 +111,8 @@ class Search:
         if len(inputs) > self.limits.inputs:
             return None
         group = group_of(self.graph, members)
-        assert isinstance(group.make, Made), "several nodes become a fused loop"
-        formula = formula_of(group.make.op, tuple(v.type for v in inputs))
+        assert isinstance(group.make, FusedLoop), "several nodes become a fused loop"
+        formula = formula_of(group.make, tuple(v.type for v in inputs))
         return None if formula is None else Loop(tuple(members), group, formula)
 
     def joined(self, parts: Sequence[Loop], members: Sequence[Node]) -> Loop | None:
@@ -156,7 +162,7 @@ class Chains(Search):
                 return loop
             node = max(waiting, key=lambda n: n.index)
             tried.add(node)
-            if node in grouping.group_of or not self.is_loop(node):
+            if node in grouping.group_of or not self.may_be_one(node, last) or not self.is_loop(node):
                 continue
             inside = {*loop.members, *waiting[node]}
             outside = [u for n in waiting[node] for r in n.results for u in self.graph.uses[r] if u not in inside]
@@ -199,7 +205,7 @@ class Siblings(Search):
     def join(self, grouping: Grouping, value: Value, first: Node, second: Node) -> None:
         if first in grouping.group_of or second in grouping.group_of or not self.may_meet(value, first, second):
             return
-        if grouping.depends(second.present(), {first}):
+        if not self.may_be_one(first, second) or grouping.depends(second.present(), {first}):
             return
         parts = [self.loop([first]), self.loop([second])]
         known = [p for p in parts if p is not None]
@@ -234,16 +240,6 @@ def steps_in(node: Node) -> int:
 # ------------------------------------------------------------------------------------ the replacement
 
 
-@frozen(eq=False)
-class Made:
-    """How nodes become a fused loop: the op, and what it is applied to."""
-
-    op: FusedLoop
-
-    def __call__(self, *inputs: Value) -> Value | tuple[Value, ...]:
-        return self.op(*inputs)
-
-
 def group_of(graph: Graph, members: Sequence[Node]) -> Group:
     """The group that turns `members` into a fused loop whose results are what is read outside of it."""
     inside, inputs = set(members), inputs_of(members)
@@ -256,7 +252,7 @@ def group_of(graph: Graph, members: Sequence[Node]) -> Group:
         v for n in members for v in n.results if v in graph.output_set or any(u not in inside for u in graph.uses[v])
     )
     op = FusedLoop(inputs=len(inputs), steps=tuple(steps), results=tuple(numbers[v] for v in outputs))
-    return Group(tuple(members), inputs, outputs, Made(op), "loop")
+    return Group(tuple(members), inputs, outputs, op, "loop")
 
 
 def probed(group: Group) -> Node:

@@ -22,7 +22,7 @@ from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
 from rlx_core.passes.fusion import claims, declined_if_kept, refusal_of
-from rlx_core.passes.mark_elementwise_regions import Region, is_step, probed, region_of
+from rlx_core.passes.mark_elementwise_regions import is_step, probed, region_of
 from rlx_core.passes.regroup import Group, Grouping, regroup
 
 __all__ = ["FuseMatMulEpilogue"]
@@ -80,8 +80,8 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
     if not is_needed or not is_step(node):
         return None, ()
     alone = region_of(graph, [node])
-    assert isinstance(alone.make, Region), "a region's group makes it"
-    return alone.make.op, alone.inputs
+    assert isinstance(alone.make, ElementwiseRegion), "a region's group makes it"
+    return alone.make, alone.inputs
 
 
 def is_product(node: Node) -> bool:

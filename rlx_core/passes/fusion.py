@@ -15,8 +15,9 @@ from attrs.validators import ge
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.op import Op
+from rlx_core.passes.apply_rules import ROUNDS, apply_rules
 from rlx_core.passes.base import LOWERED, Context, Pass, Result, define_pass, each_graph, field
-from rlx_core.passes.rules import ROUNDS, Declined, RuleSet, apply_rules
+from rlx_core.passes.rules import Declined, RuleSet
 from rlx_core.passes.splice import Draft
 
 __all__ = ["Accepted", "claims", "declined_if_kept", "fusion_of", "refusal_of", "users_outside"]

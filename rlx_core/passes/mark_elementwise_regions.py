@@ -7,21 +7,21 @@ is taken apart again are the chain's, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
-from attrs import frozen
 from attrs.validators import ge, optional
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.types import Shape
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.bound_values import bound_nodes
 from rlx_core.passes.fusion import claims, refusal_of
 from rlx_core.passes.regroup import Group, Grouping, regroup
 from rlx_core.passes.splice import draft
 
-__all__ = ["MarkElementwiseRegions", "Region", "is_step", "region_of"]
+__all__ = ["MarkElementwiseRegions", "is_step", "region_of"]
 
 
 @define_pass("mark-elementwise-regions")
@@ -48,11 +48,11 @@ class MarkElementwiseRegions(Pass):
         return each_graph(graph, lambda g: self.mark(g, limits, context))
 
     def mark(self, graph: Graph, limits: tuple[int | None, int | None], context: Context) -> Result:
-        grouping, misses = Grouping(graph), []
+        grouping, misses, bound = Grouping(graph), [], bound_nodes(graph)
         for node in reversed(graph.nodes):
             if not is_step(node) or node in grouping.group_of:
                 continue
-            members = grown(grouping, node, limits, self.shares)
+            members = grown(grouping, node, limits, self.shares, bound)
             if len(members) < 2:
                 continue
             group = region_of(graph, members)
@@ -78,8 +78,10 @@ def may_be_read(shape: Shape, region: Shape) -> bool:
     return all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
-def grown(grouping: Grouping, last: Node, limits: tuple[int | None, int | None], shares: bool) -> list[Node]:
-    """The largest region that ends in `last` within the limits, in program order."""
+def grown(
+    grouping: Grouping, last: Node, limits: tuple[int | None, int | None], shares: bool, bound: Collection[Node]
+) -> list[Node]:
+    """The largest region that ends in `last` within the limits, in program order; of bound nodes alone, or without any."""
     graph, shape = grouping.graph, last.type.shape
     inside = {last}
     most_steps, most_inputs = limits
@@ -89,6 +91,8 @@ def grown(grouping: Grouping, last: Node, limits: tuple[int | None, int | None],
         node = max(waiting, key=lambda n: n.index)
         waiting.discard(node)
         if not is_step(node) or node.type.shape != shape or node in grouping.group_of:
+            continue
+        if (node in bound) != (last in bound):
             continue
         if most_steps is not None and len(inside) == most_steps:
             break
@@ -129,16 +133,6 @@ def inputs_of(members: Sequence[Node]) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(v for n in members for v in n.present() if v.node not in inside))
 
 
-@frozen(eq=False)
-class Region:
-    """How nodes become a region op: the op, and what it is applied to."""
-
-    op: ElementwiseRegion
-
-    def __call__(self, *inputs: Value) -> Value | tuple[Value, ...]:
-        return self.op(*inputs)
-
-
 def region_of(graph: Graph, members: Sequence[Node]) -> Group:
     """The group that turns `members` into a region whose results are what is read outside of it."""
     inside, inputs = set(members), inputs_of(members)
@@ -153,7 +147,7 @@ def region_of(graph: Graph, members: Sequence[Node]) -> Group:
         access=tuple(access_of(v.shape, shape) for v in inputs),
         results=tuple(numbers[v] - len(inputs) for v in outputs),
     )
-    return Group(tuple(members), inputs, outputs, Region(op), "region")
+    return Group(tuple(members), inputs, outputs, op, "region")
 
 
 def read_outside(graph: Graph, members: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

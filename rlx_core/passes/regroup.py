@@ -29,7 +29,7 @@ class Group:
         members: In program order.
         inputs: The values from outside that the replacement reads.
         outputs: The members' values that the replacement provides.
-        make: The replacement's results from the inputs in the new graph.
+        make: The replacement's results from the inputs in the new graph; an op is such a function.
         rule: What is stamped on the new nodes.
     """
 

@@ -17,7 +17,8 @@ from rlx_core.ir.dtypes import ALL, DType
 from rlx_core.ir.graph import Builder, Graph, Input, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import TensorType, spec
-from rlx_core.passes.rules import Rule, RuleSet, apply_rules, instantiate
+from rlx_core.passes.apply_rules import apply_rules
+from rlx_core.passes.rules import Rule, RuleSet, instantiate
 
 __all__ = ["Checked", "check_rule"]
 

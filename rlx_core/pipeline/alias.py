@@ -63,7 +63,7 @@ class Views:
             return None
         pairs = (found,) if len(node.types) == 1 else found
         # A value without elements lies anywhere, so it lies at the start: its offset may be past the end of an empty root.
-        offsets = (offset if _nbytes(v) else 0 for v, (offset, _) in zip(node.results, pairs, strict=True))
+        offsets = (offset if v.type.static_nbytes else 0 for v, (offset, _) in zip(node.results, pairs, strict=True))
         return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
 
     def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD) -> bool:
@@ -101,7 +101,7 @@ def place_views(
             aliases.update(zip(node.results, found, strict=True))
     for value, alias in aliases.items():
         first, end = extent(value.type, alias.strides)
-        inside = alias.byte_offset + first >= 0 and alias.byte_offset + end <= _nbytes(alias.root)
+        inside = alias.byte_offset + first >= 0 and alias.byte_offset + end <= alias.root.type.static_nbytes
         assert inside, f"view inside its root: {value!r} at {alias}"
     return aliases
 
@@ -127,7 +127,7 @@ def place_parts(
             continue
         parts: dict[Value, Alias] = {}
         for value, (offset, strides) in zip(node.operands, places, strict=True):
-            if value is None or not _nbytes(value):
+            if value is None or not value.type.static_nbytes:
                 continue
             root = placement(value, aliases).root
             is_movable = (
@@ -159,7 +159,3 @@ def with_parts(aliases: Mapping[Value, Alias], parts: Mapping[Value, Alias]) -> 
         return alias
 
     return {value: resolve(alias) for value, alias in final.items()}
-
-
-def _nbytes(value: Value) -> int:
-    return value.type.nbytes.__index__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from attrs import field, frozen
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
-__all__ = ["Backend", "Level", "Listing", "ObjectStore", "Program", "Target"]
+__all__ = ["Backend", "Bindings", "Level", "Listing", "ObjectStore", "Program", "Target"]
 
 
 @frozen(eq=False)
@@ -25,7 +25,6 @@ class Target:
         alignment: Bytes that every arena slot's offset must be a multiple of.
         accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
         region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
-        epilogues: Op names that may follow a product in one kernel.
         properties: Device properties that change generated code; part of the fingerprint.
         tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
             nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
@@ -37,7 +36,6 @@ class Target:
     alignment: int = 64
     accepts_views: bool = True
     region_limits: tuple[int, int] | None = None
-    epilogues: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(factory=dict)
     tiers: tuple[str, ...] = ()
 
@@ -82,6 +80,18 @@ class Listing:
     note: str = ""
 
 
+class Bindings(dict[str, np.ndarray]):
+    """What parameters are bound to, by name, and what programs made of it.
+
+    Several programs may be bound to the same object, one for each combination of sizes. What one makes of a value alone (another
+    arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
+    """
+
+    def __init__(self, values: Mapping[str, np.ndarray]) -> None:
+        super().__init__(values)
+        self.made: dict[Hashable, Any] = {}
+
+
 class Program(ABC):
     """A compiled LIR on a device. It holds no parameters of its own until they are bound.
 
@@ -90,7 +100,10 @@ class Program(ABC):
 
     @abstractmethod
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
-        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is."""
+        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is.
+
+        They are `Bindings` where other programs may be bound to the same ones.
+        """
 
     @abstractmethod
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -367,7 +367,7 @@ def settled(job: Job) -> dict[str, Any]:
     """What decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
     config, target = job.configuration, job.target
     said = as_tables({k: v for k, v in attrs.asdict(config, recurse=False).items() if k not in SILENT})
-    device = [target.name, target.alignment, target.accepts_views, target.region_limits, target.epilogues]
+    device = [target.name, target.alignment, target.accepts_views, target.region_limits]
     return {"configuration": said, "device": device, "properties": target.properties}
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError
-from rlx_core.ir.bind import bind
+from rlx_core.ir.bind import bind, bind_op
 from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
-from rlx_core.ir.graph import leaf_name
+from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.lower import ChooseKernel, PlanOptions, make_lir
@@ -79,7 +79,7 @@ def specialize(
     if not symbols:
         return template
     graph, _ = bind(template.graph, binding)
-    prepare = None if template.prepare is None else bind(template.prepare, binding)[0]
+    prepare = None if template.prepare is None else _sized(template.prepare, binding)
     key = binding_key(binding, symbols)
     return make_lir(
         graph,
@@ -92,6 +92,12 @@ def specialize(
         resolved=template.options,
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
+
+
+def _sized(graph: Graph, binding: DimBinding) -> Graph:
+    """The graph with its sizes bound; itself where it has none, so that what it computes is known to be the same for all."""
+    has_none = not graph.symbols and not graph.guards and all(bind_op(n.op, binding) is n.op for n in graph.nodes)
+    return graph if has_none else bind(graph, binding)[0]
 
 
 def _donations(template: Lir) -> dict[str, int | None]:

@@ -17,6 +17,7 @@ from rlx_core.errors import Fact, LegalizeError, MissingRuleError, VerifyError
 from rlx_core.ir.graph import Graph, Node, Value, nested_graphs
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import listed
 from rlx_core.passes.base import LEGAL, LOWERED, Context, Pass, Result, define_pass, emit_like, with_bodies
 from rlx_core.passes.dead_code import sweep
 from rlx_core.passes.splice import Draft, draft
@@ -142,10 +143,6 @@ def place(made: Draft, node: Node, by: str) -> tuple[Value, ...]:
             Fact("node", node.label, node.origin.source),
         )
     return made.place(node)
-
-
-def listed(types: Sequence[object]) -> str:
-    return ", ".join(map(str, types))
 
 
 # --------------------------------------------------------------------------------------- nested graphs

@@ -82,8 +82,10 @@ def live_ranges(lir: Lir, held: frozenset[Value] = frozenset()) -> tuple[LiveRan
         chain.append(root)
         chains[root] = chain
     kept = {id(chain): tuple(chain) for chain in chains.values()}.values()
-    ranges = [LiveRange(_nbytes(c[0]), births[c[0]], deaths[c[-1]], c) for c in kept]
-    ranges += [LiveRange(_nbytes(v), 0, len(lir.steps), (v,)) for v in _leaves(lir) if v in held and v.type.nbytes]
+    ranges = [LiveRange(c[0].type.static_nbytes, births[c[0]], deaths[c[-1]], c) for c in kept]
+    ranges += [
+        LiveRange(v.type.static_nbytes, 0, len(lir.steps), (v,)) for v in _leaves(lir) if v in held and v.type.nbytes
+    ]
     return (*ranges, *workspaces)
 
 
@@ -240,7 +242,3 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
 
 def _leaves(lir: Lir) -> list[Value]:
     return [n.result for n in lir.graph.nodes if n.is_leaf]
-
-
-def _nbytes(value: Value) -> int:
-    return value.type.nbytes.__index__()

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 
 from attrs import frozen
 
-from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Input, Node, Param, Value
+from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
+from rlx_core.passes.bound_values import bound_nodes
 from rlx_core.pipeline.backend import Target
 
 __all__ = ["Moved", "Prepared", "split_prepare"]
@@ -78,32 +79,9 @@ def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) ->
             if value in names:
                 values[value] = main.param(names[value], value.type, origin=node.origin)
                 feeds.append(value)
-    moved = tuple(Moved(names[v], v.node.op.name, v.type, v.type.nbytes.__index__()) for v in feeds if v in names)
+    moved = tuple(Moved(names[v], v.node.op.name, v.type, v.type.static_nbytes) for v in feeds if v in names)
     finished = main.finish(values[v] for v in graph.outputs)
     return Prepared(finished, prepare_graph(graph, feeds), values, moved)
-
-
-def bound_nodes(graph: Graph, pinned: frozenset[str]) -> set[Node]:
-    """The nodes whose results are known once parameters are bound.
-
-    A node without operands (a range, a fill) costs nothing to make and nothing to keep away: it is bound only together with
-    something that is.
-    """
-    known: set[Node] = set()
-    free: set[Node] = set()
-    for node in graph.nodes:
-        op = node.op
-        if isinstance(op, Constant) or (isinstance(op, Param) and op.label not in pinned and op.type.is_static):
-            known.add(node)
-        elif isinstance(op, Argument) or not op.is_pure or op.is_barrier or not all(t.is_static for t in node.types):
-            continue
-        elif not node.operands:
-            free.add(node)
-        else:
-            sources = {v.node for v in node.present()}
-            if sources <= known | free:
-                (known if sources & known else free).add(node)
-    return known
 
 
 def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node], set[Value]]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.strides import is_dense
-from rlx_core.ir.verify import Fault
-from rlx_core.ir.verify_memory import fault_at, place_of
+from rlx_core.ir.verify import Fault, fault_at
+from rlx_core.ir.verify_memory import place_of
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 __all__ = ["step_faults"]

@@ -88,6 +88,8 @@ def unknown_suffix(verb: str, suffix: str, known: Iterable[str]) -> UnknownNameE
 def mending(entry: PluginEntry, failure: Failure) -> str:
     """What to do about a plugin that failed."""
     switch_off = f"switch it off: RLX_PLUGINS_BLOCK={entry.name}"
+    if entry.fault is not None:
+        return "install it, or name the file or the module that it is in"
     if entry.origin is Origin.BUILTIN:
         return f"python -m pip install --force-reinstall {entry.distribution}"
     if entry.origin is not Origin.INSTALLED:

@@ -22,7 +22,7 @@ from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.backend import Bindings, Program
 from rlx_core.pipeline.compile import Compiled
 from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
@@ -40,10 +40,17 @@ _PROGRAMS_KEPT: Final = 64
 
 @frozen(eq=False)
 class Weights:
-    """One state of the bound parameters: the arrays by name, and a count that tells programs to bind again."""
+    """One state of the bound parameters.
+
+    Attributes:
+        arrays: By name.
+        version: A count that tells programs to bind again.
+        prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
+    """
 
     arrays: Mapping[str, np.ndarray] = field(factory=dict)
     version: int = 0
+    prepared: list[Bindings] = field(factory=list)
 
 
 @define(eq=False)
@@ -323,12 +330,21 @@ class Executable:
                 shared.programs.put(binding, bound)
             if bound.version != weights.version:
                 bound.entry, bound.runs = None, 0
-                prepared = _prepared(bound.lir, weights)
+                prepared = self._prepared(bound.lir, weights)
                 bound.program.bind(prepared)
                 bound.held = Held.of(prepared, self._donated) if self._has_donations else Held()
                 bound.version = weights.version
             shared.latest = bound
             return bound
+
+    def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
+        """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
+        if lir.prepare is not self._compiled.lir.prepare:
+            return prepared(lir, weights)
+        if not weights.prepared:
+            weights.prepared.append(prepared(lir, weights))
+        (found,) = weights.prepared
+        return found
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
         if not self._compiled.is_template:
@@ -377,12 +393,12 @@ def _declared(entry: Entry, compiled: Compiled) -> Declared:
     return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
-def _prepared(lir: Lir, weights: Weights) -> Mapping[str, np.ndarray]:
-    """The values of the planned graph's params: the weights, or what its prepare program makes of them."""
+def prepared(lir: Lir, weights: Weights) -> Bindings:
+    """The parameters, or what the prepare program of a plan makes of them."""
     if lir.prepare is None:
-        return weights.arrays
-    values = interpret(lir.prepare, {}, {n: weights.arrays[n] for n in lir.prepare.param_types})
-    return dict(zip(lir.graph.param_types, values, strict=True))
+        return Bindings(weights.arrays)
+    values = interpret(lir.prepare, {}, {name: weights.arrays[name] for name in lir.prepare.param_types})
+    return Bindings(dict(zip(lir.graph.param_types, values, strict=True)))
 
 
 def _successors(lir: Lir) -> Iterator[tuple[str, int]]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Graph, as_results
 from rlx_core.ir.interpret import stored
 from rlx_core.ir.op import Op
@@ -22,6 +22,7 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.types import TensorType
 from rlx_core.testing.cases import Program, refusal, typed, wide
 from rlx_core.testing.differences import directional, pairing, random_like
+from rlx_core.testing.yardstick import precision
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.jvp import jvp_graph
@@ -304,11 +305,6 @@ def near_oracle(
         np.testing.assert_allclose(
             widened(a), b, rtol=roundings * epsilon, atol=roundings * epsilon * scale * float(np.sqrt(terms))
         )
-
-
-def precision(kind: DType) -> float:
-    bits = {"f16": 10, "bf16": 7, "f32": 23, "c64": 23}.get(kind.name, 52)
-    return float(2.0**-bits)
 
 
 def largest(arrays: Sequence[np.ndarray]) -> float:

@@ -14,9 +14,9 @@ from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import cast, cast_array, expand, reshape, transpose
 from rlx_core.passes.algebra import algebra, holds_all_values
+from rlx_core.passes.apply_rules import apply_rules
 from rlx_core.passes.fast_math import fast_math
 from rlx_core.passes.rule_checks import check_rule
-from rlx_core.passes.rules import apply_rules
 
 
 @pytest.mark.parametrize("rule", list(algebra), ids=lambda r: r.name)

@@ -11,7 +11,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core.codegen import formula_of
 from rlx_core.codegen.cost import STEP, cost_of, units
-from rlx_core.ir.graph import Graph
+from rlx_core.ir.graph import Graph, ops_inside
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, rsqrt, tanh
 from rlx_core.ops.arithmetic import multiply
@@ -23,7 +23,9 @@ from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.softmax import softmax
 from rlx_core.ops.structural import Sum, sum_axes, transpose
 from rlx_core.passes.base import Context
+from rlx_core.passes.bound_values import bound_nodes
 from rlx_core.passes.fuse_loops import FuseLoops
+from rlx_core.passes.mark_elementwise_regions import MarkElementwiseRegions
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
 
@@ -102,6 +104,18 @@ def test_wide_work_is_not_left_to_one_thread() -> None:
     assert ops(run(FuseLoops(), program(lambda x: sum_axes(tanh(x), axes=(0, 1)), x="f32[8, 8]")).graph) == [
         "fused_loop"
     ]
+
+
+def test_what_is_known_once_parameters_are_bound_stays_out_of_loops_that_run() -> None:
+    """`exp w` is computed when `w` is bound; inside the loop it would be computed in every run, at every row."""
+    before = program(lambda x, w: rms_norm(x * exp(w) + tanh(w * 2.0), w), params={"w": W}, x=X)
+    after = run(FuseLoops(), run(MarkElementwiseRegions(), before).graph).graph
+
+    assert_equal_numbers(before, after)
+    waiting = [n for n in after.nodes if n not in bound_nodes(after) and not n.is_leaf]
+    assert [type(n.op) for n in waiting] == [FusedLoop]
+    (loop,) = waiting
+    assert not {type(op) for op in ops_inside(loop.op)} & {exp.op, tanh.op}
 
 
 def test_limits_and_siblings_are_options() -> None:

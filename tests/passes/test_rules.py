@@ -12,12 +12,12 @@ from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, log, tanh
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.structural import Cast, Transpose, cast, sum_axes, transpose
-from rlx_core.passes.apply_rules import pass_of
+from rlx_core.passes.apply_rules import apply_rules, explain, pass_of
 from rlx_core.passes.base import Context
 from rlx_core.passes.patterns import some
 from rlx_core.passes.predicates import is_integer, only_use
 from rlx_core.passes.rule_checks import check_rule
-from rlx_core.passes.rules import RuleSet, apply_rules, explain, predicate, rewrite, ruleset
+from rlx_core.passes.rules import RuleSet, predicate, rewrite, ruleset
 
 X = spec("f32[2, 3]")
 

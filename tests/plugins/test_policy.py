@@ -72,6 +72,7 @@ def test_enabling_what_is_not_installed_is_shown_and_stops_nothing(three):
 
     assert row.state is State.FAILED
     assert "--plugin enables it, and no plugin of this name is installed; did you mean `acme`?" in row.reason
+    assert row.mend == "install it, or name the file or the module that it is in"
     assert host.require("ops", "acme.op")
 
 

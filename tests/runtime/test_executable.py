@@ -21,7 +21,7 @@ from rlx_core.errors import (
     UnknownNameError,
 )
 from rlx_core.runtime import executable
-from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.executable import Executable, prepared
 
 X = np.float32([[1, 2, 3]])
 W = np.float32([[1, 0], [0, 1], [1, 1]])
@@ -333,7 +333,22 @@ def test_work_on_parameters_is_done_when_they_are_bound():
         program.set_param("w", np.float32(w))
         for _ in range(2):
             np.testing.assert_allclose(program.run({"x": np.zeros(2, np.float32)})[0], np.exp(np.float32(w)), rtol=1e-6)
-    assert not [node for node in program.report.graph.nodes if node.op.name.endswith(".exp")]
+    prepare = program.lir.prepare
+    assert prepare is not None
+    assert [node.op.name for node in prepare.nodes if not node.is_leaf] == ["rlx.exp"]
+    assert [node.op.name for node in program.lir.graph.nodes if not node.is_leaf] == ["rlx.add"]
+
+
+def test_work_on_parameters_is_done_once_for_all_sizes(monkeypatch):
+    program = executable_of(lambda g: g.input("x", "f32[n, 2]") + g.exp(g.param("w", "f32[2]")))
+    ran = []
+    monkeypatch.setattr(executable, "prepared", lambda *given: ran.append(prepared(*given)) or ran[-1])
+    for w in (np.float32([0, 1]), np.float32([2, 3])):
+        program.set_param("w", w)
+        for size in (1, 2, 1, 3):
+            x = np.ones((size, 2), np.float32)
+            np.testing.assert_allclose(program.run({"x": x})[0], x + np.exp(w), rtol=1e-6)
+    assert len(ran) == 2, "once a binding of parameters"
 
 
 def test_bound_weights_are_used_where_they_lie():

@@ -7,7 +7,7 @@ and views of them are filled in per run, everything else once; a frame made befo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,25 @@ from attrs import define, field, frozen
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.backend import Bindings
 from rlx_cpu.arena import allocate, empty
 
 __all__ = ["Frame", "Frames", "Params", "Shared", "view"]
+
+
+@frozen(eq=False)
+class Params:
+    """One binding of the parameters.
+
+    Attributes:
+        arrays: By place.
+        version: A count that tells bindings apart.
+        made: What programs made of the arrays; see `rlx_core.pipeline.backend.Bindings`.
+    """
+
+    arrays: Mapping[int, np.ndarray] = field(factory=dict)
+    version: int = 0
+    made: dict[Hashable, Any] = field(factory=dict)
 
 
 @define(eq=False)
@@ -27,22 +43,14 @@ class Frame:
     Attributes:
         arrays: Value by value, then the workspaces of steps.
         arena: The bytes that most of them lie in.
-        version: Which binding of the parameters it holds.
+        params: Which binding of the parameters it holds.
         own: Whatever else a program keeps for a run.
     """
 
     arrays: list[Any]
     arena: np.ndarray
-    version: int
+    params: Params
     own: Any = None
-
-
-@frozen(eq=False)
-class Params:
-    """One binding of the parameters: the arrays by place, and a count that tells bindings apart."""
-
-    arrays: Mapping[int, np.ndarray] = field(factory=dict)
-    version: int = 0
 
 
 @define(eq=False)
@@ -98,7 +106,9 @@ class Frames:
         """Bind parameters; contiguous arrays are used where they are."""
         before = self.shared.params
         bound = {self.params[name]: usable(array) for name, array in params.items()}
-        self.shared.params = Params({**before.arrays, **bound}, before.version + 1)
+        # What others made of these values is true of this program's parameters where they are all of them.
+        made = params.made if isinstance(params, Bindings) and len(bound) == len(self.params) else {}
+        self.shared.params = Params({**before.arrays, **bound}, before.version + 1, made)
 
     def fill(self, frame: Frame, inputs: Sequence[np.ndarray]) -> None:
         """Put a run's inputs and fresh outputs into a frame."""
@@ -133,7 +143,7 @@ class Frames:
         with self._lock:
             while self._frames:
                 frame = self._frames.pop()
-                if frame.version == params.version:
+                if frame.params is params:
                     return frame
         return self._new(params)
 
@@ -179,7 +189,7 @@ class Frames:
         for step in lir.steps:
             if step.workspace is not None:
                 arrays[self.workspaces[id(step)]] = arena[step.workspace.offset : step.workspace.end]
-        return Frame(arrays, arena, params.version)
+        return Frame(arrays, arena, params)
 
 
 def usable(array: np.ndarray) -> np.ndarray:

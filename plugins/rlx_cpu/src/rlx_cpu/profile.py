@@ -25,7 +25,12 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 
-__all__ = ["Profile", "StepTime", "active", "profiled", "watchers"]
+__all__ = ["Profile", "StepTime", "active", "bytes_of", "profiled", "watchers"]
+
+
+def bytes_of(node: Node) -> int:
+    """Bytes of all operands and results of a node with known sizes, each counted once."""
+    return sum(v.type.static_nbytes for v in {*node.present(), *node.results})
 
 
 @frozen(eq=False)
@@ -52,8 +57,7 @@ class StepTime:
     @property
     def nbytes(self) -> int:
         """Bytes of all operands and results, each counted once."""
-        values = {v for v in (*self.step.node.operands, *self.step.node.results) if v is not None}
-        return sum(int(v.type.nbytes) for v in values)
+        return bytes_of(self.step.node)
 
 
 @define(eq=False)

@@ -10,6 +10,7 @@ import pytest
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
+from rlx_cpu.native.contract import Pack
 from rlx_cpu.native.program import NativeProgram
 
 HOST = PluginHost([rlx_cpu.plugin])
@@ -51,3 +52,21 @@ def test_a_run_keeps_its_packed_weights_until_it_is_over(monkeypatch: pytest.Mon
 
     np.testing.assert_allclose(fast(X), X @ OLD, atol=1e-4)
     np.testing.assert_allclose(fast(X), X @ NEW, atol=1e-4)
+
+
+def test_weights_are_packed_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program for one more size takes the panels that another one made; other weights, or changed ones, are packed anew."""
+    fast: Any = rlx.compile(lambda w, x: x @ w, OLD.copy(), rlx.spec("f32[n, 96]"), host=HOST, target="cpu")
+    pack, packed = Pack.pack, []
+    monkeypatch.setattr(Pack, "pack", lambda *given: packed.append(pack(*given)) or packed[-1])
+    for size in (40, 41, 42, 40):
+        np.testing.assert_allclose(fast(X[:1].repeat(size, 0)), X[:1].repeat(size, 0) @ OLD, atol=1e-4)
+    assert len(packed) == 1
+
+    w = NEW.copy()
+    for factor in (1, 2):
+        w *= factor
+        fast.rebind(w=w)  # the same array the second time, with other numbers
+        for size in (40, 41):
+            np.testing.assert_allclose(fast(X[:1].repeat(size, 0)), X[:1].repeat(size, 0) @ w, atol=1e-4)
+    assert len(packed) == 3

@@ -9,19 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.graph import Node
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.solve import BatchedDenseSolve, DenseSolve
-from rlx_core.pipeline.kernels import condition
-from rlx_cpu.kernels.table import BLAS, LIBRARY, kernels
+from rlx_cpu.kernels.table import BLAS, LIBRARY, kernels, one_dtype
 
 
-@condition("a result of the operands' dtype")
-def keeps_dtype(node: Node) -> bool:
-    return all(v.dtype is node.type.dtype for v in node.present())
-
-
-@kernels.register(MatMul, dtypes=BLAS, when=keeps_dtype, accepts_strides=True, tier=LIBRARY)
+@kernels.register(MatMul, dtypes=BLAS, when=one_dtype, accepts_strides=True, tier=LIBRARY)
 def matmul(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, workspace: Any) -> None:
     """BLAS on the last two axes, NumPy's loop over the others."""
     product(a, b, out)

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.graph import Node
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
 from rlx_core.ops.softmax import LogSoftmax, Softmax
-from rlx_core.pipeline.kernels import condition
-from rlx_cpu.kernels.table import FLOAT, kernels, last_axis
+from rlx_cpu.kernels.table import FLOAT, kernels, last_axis, one_dtype
 
 
 def softmax_rows(x: np.ndarray, *, is_empty_zero: bool) -> None:
@@ -45,11 +43,6 @@ def log_softmax(op: LogSoftmax, x: np.ndarray, *, out: np.ndarray, workspace: An
     np.exp(out, out=out)
     peak += np.log(out.sum(axis=-1, keepdims=True))
     np.subtract(x, peak, out=out)
-
-
-@condition("operands of one dtype")
-def one_dtype(node: Node) -> bool:
-    return all(v.dtype is node.type.dtype for v in node.present())
 
 
 def scaled_and_shifted(out: np.ndarray, gamma: np.ndarray | None, beta: np.ndarray | None) -> None:

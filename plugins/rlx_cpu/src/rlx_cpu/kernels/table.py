@@ -8,7 +8,7 @@ from rlx_core.ir.graph import Node
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.pipeline.kernels import Condition, KernelTable, condition
 
-__all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis"]
+__all__ = ["BLAS", "FLOAT", "LIBRARY", "has_reference", "has_ufunc", "kernels", "last_axis", "one_dtype"]
 
 kernels = KernelTable("cpu", plugin="cpu")
 
@@ -27,6 +27,11 @@ NATIVE = f"{WHOLE} {FLOAT} c64 c128"
 @condition("a NumPy meaning")
 def has_reference(node: Node) -> bool:
     return node.op.reference is not None
+
+
+@condition("operands and results of one dtype")
+def one_dtype(node: Node) -> bool:
+    return all(v.dtype is node.type.dtype for v in node.present())
 
 
 @condition("a NumPy ufunc as its meaning")

@@ -6,14 +6,14 @@ from attrs import frozen
 
 from rlx_cpu.native import ir
 from rlx_cpu.native.attention_problem import HeadStrides
-from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.cuts import start_of
 from rlx_cpu.native.gemm_tiles import Cut
 from rlx_cpu.native.packing import copy_row, pack_panel
 from rlx_cpu.native.simd import Simd, counting, index, offset, times
 from rlx_cpu.native.words import Words
 
-__all__ = ["ByPosition", "aligned", "copy_rows", "pack_head"]
+__all__ = ["ByPosition", "copy_rows", "pack_head"]
 
 
 @frozen(eq=False)
@@ -118,7 +118,3 @@ def copy_rows(
     with counting(b, 0, rows) as row:
         left, line = offset(b, source, (row, at.position)), offset(b, place, (row, features * words.itemsize))
         copy_row(b, words, left, line, index(0), index(features), by_k=at.feature)
-
-
-def aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

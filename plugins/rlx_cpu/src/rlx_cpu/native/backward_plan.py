@@ -5,11 +5,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlx_cpu.native import ir
-from rlx_cpu.native.attention_operands import ByPosition, aligned
+from rlx_cpu.native.attention_operands import ByPosition
 from rlx_cpu.native.attention_parts import Logits
 from rlx_cpu.native.attention_plan import DY, AttentionPlan, K, Q, V
 from rlx_cpu.native.attention_problem import FEWEST_PARTS, TILES
-from rlx_cpu.native.contract import Place
+from rlx_cpu.native.contract import Place, aligned
 from rlx_cpu.native.gemm_tiles import Cut, cut
 
 __all__ = ["BIAS", "DBIAS", "MASK", "BackwardPlan", "Head"]

@@ -39,13 +39,18 @@ if TYPE_CHECKING:
     from rlx_cpu.native import ir
     from rlx_cpu.native.isa import Isa
 
-__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place", "aligned"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
 
 MOST_PARTS = 64
 """Parts of a step, and so threads of a program: what is claimed is a bit of one word."""
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes`, rounded up so that what follows is aligned too."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @frozen
@@ -112,7 +117,7 @@ class Pack:
     @property
     def room(self) -> int:
         """Bytes to set aside, so that what follows is aligned too."""
-        return -(-self.nbytes // ALIGNMENT) * ALIGNMENT
+        return aligned(self.nbytes)
 
     def pack(self, array: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
         """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`.
@@ -182,12 +187,12 @@ class Emitted:
     @property
     def workspace_stride(self) -> int:
         """Bytes from one thread's workspace to the next."""
-        return -(-self.workspace // ALIGNMENT) * ALIGNMENT
+        return aligned(self.workspace)
 
     @property
     def shared_stride(self) -> int:
         """Bytes in front of the threads' workspaces."""
-        return -(-self.shared_workspace // ALIGNMENT) * ALIGNMENT
+        return aligned(self.shared_workspace)
 
 
 class Emit(Protocol):

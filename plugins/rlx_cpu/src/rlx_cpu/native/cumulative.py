@@ -192,7 +192,7 @@ def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
     else:
         units = _below(line, outer, min(lanes, SQUARE), tid, nthreads)
     builder.ret_void()
-    work = result.nbytes.__index__() * (8 if isinstance(op, CumLogSumExp) else 1)
+    work = result.static_nbytes * (8 if isinstance(op, CumLogSumExp) else 1)
     return Emitted(name, uses_threads=units > 1 and work >= WORTH_THREADS)
 
 

@@ -169,7 +169,7 @@ def _words(numbers: Iterable[int]) -> np.ndarray:
 
 def _input_record(given: Given) -> list[int]:
     flags = _DENSE | interpreter.WRITEABLE if given.is_donated else _DENSE
-    head = [_descriptor(given.type.dtype), given.type.rank, flags, int(given.type.nbytes), len(given.places)]
+    head = [_descriptor(given.type.dtype), given.type.rank, flags, given.type.static_nbytes, len(given.places)]
     return [*head, *given.type.static_shape, *(word for place in given.places for word in place)]
 
 

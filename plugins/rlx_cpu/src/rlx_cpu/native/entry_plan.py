@@ -91,7 +91,7 @@ def ends(lir: Lir, per_run: Mapping[Value, list[tuple[int, int]]], fixed: Mappin
         if delivery.kind == "own" or place.root is delivery.donor or not value.type.size:
             continue
         into = made if delivery.donor is None else at[delivery.donor]
-        found.copies.append(_copy(found, place, at.get(place.root), fixed, into, int(value.type.nbytes)))
+        found.copies.append(_copy(found, place, at.get(place.root), fixed, into, value.type.static_nbytes))
     return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from attrs import frozen
 
 from rlx_cpu.native import ir
-from rlx_cpu.native.attention_operands import ByPosition, aligned
+from rlx_cpu.native.attention_operands import ByPosition
 from rlx_cpu.native.attention_parts import Rows
 from rlx_cpu.native.attention_plan import AttentionPlan, K, Q, V
+from rlx_cpu.native.contract import aligned
 
 __all__ = ["ForwardPlan", "Tile"]
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.gemm_tiles import PACKED_GROUP, Blocks, Cut, blocks, tiles_of
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.problem import Product
@@ -162,7 +162,7 @@ class Plan:
         """Bytes of a thread's own packed panels: the widest group, over all of K."""
         if self.panels != "packed":
             return 0
-        return _aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
+        return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
 
     @property
     def own_rows(self) -> int:
@@ -170,7 +170,7 @@ class Plan:
         if not self.owns_rows:
             return 0
         tiles = self.blocks
-        return _aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
+        return aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
 
     @property
     def parks_sums(self) -> bool:
@@ -196,12 +196,12 @@ class Plan:
     @property
     def shared_panels(self) -> int:
         """Bytes of all matrices B in panels, where they are packed together."""
-        return _aligned(self.product.b_entries * self.packed_nbytes) if self.panels == "shared" else 0
+        return aligned(self.product.b_entries * self.packed_nbytes) if self.panels == "shared" else 0
 
     @property
     def entry_rows(self) -> int:
         """Bytes of one packed A."""
-        return _aligned(self.product.m * self.k * self.words.itemsize + self.blocks.rows.pieces * TILE_GAP)
+        return aligned(self.product.m * self.k * self.words.itemsize + self.blocks.rows.pieces * TILE_GAP)
 
     @property
     def shared_rows(self) -> int:
@@ -229,7 +229,3 @@ class Plan:
     def parts(self) -> int:
         """Into how many parts a product is cut."""
         return max(1, min(MOST_PARTS, self.items, self.products // PART_PRODUCTS))
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -17,8 +17,9 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from rlx_core.ir.attributes import Encoder, literal_bytes
-from rlx_core.ir.graph import Literal, Node, ops_inside
+from rlx_core.ir.attributes import Encoder
+from rlx_core.ir.fingerprint import literal_digest
+from rlx_core.ir.graph import Node, ops_inside
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_cpu.native.background import Later, later, yielding
@@ -92,7 +93,7 @@ def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
     stamp = stamp_of({*CORE, *(package_of(type(op)) for each in functions for op in ops_inside(each.node.op))})
     if stamp is None:
         return None
-    encoder = Encoder(_digest, keeps_names=False)
+    encoder = Encoder(literal_digest, keeps_names=False)
     rows = [
         [
             each.kernel,
@@ -103,10 +104,6 @@ def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
         for each in functions
     ]
     return hashlib.sha256(json.dumps([stamp, machine_words(isa), rows]).encode()).hexdigest()
-
-
-def _digest(value: Literal) -> str:
-    return hashlib.sha256(literal_bytes(value)).hexdigest()
 
 
 def _place(place: Place) -> list[Any]:

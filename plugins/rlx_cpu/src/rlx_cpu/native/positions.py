@@ -189,7 +189,7 @@ def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
         else:
             _lines(search, own, place, lanes, b.icmp_unsigned("==", block, index(blocks - 1)))
     b.ret_void()
-    return Emitted(name, uses_threads=outer * blocks > 1 and x.type.nbytes.__index__() >= WORTH_THREADS)
+    return Emitted(name, uses_threads=outer * blocks > 1 and x.type.static_nbytes >= WORTH_THREADS)
 
 
 def _lines(search: Search, source: ir.Value, to: ir.Value, lanes: int, is_last: ir.Value) -> None:

@@ -6,7 +6,7 @@ the addresses of inputs and outputs, which each run writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import define, frozen
 
+from rlx_core.ir.graph import Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
@@ -23,7 +24,7 @@ from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.background import share_out
-from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.contract import ALIGNMENT, Pack
 from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import (
@@ -36,7 +37,7 @@ from rlx_cpu.native.pool import (
     runtime,
     state_words,
 )
-from rlx_cpu.native.steps import Compiled, NativeStep, Packed, Settings, compile_steps
+from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
 from rlx_cpu.native.table import NativeTable
 from rlx_cpu.native.work import ALONE_US, AWAKE_US, HELD_US, takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
@@ -318,38 +319,37 @@ class NativeProgram(Program):
         return table
 
     def _packed(self, frame: Frame) -> Mapping[tuple[int, int], np.ndarray]:
-        """The packed parameters of a frame's binding; equal packs of one operand are made once."""
-        frames, latest = self._frames, self.compiled.packed.latest
-        if latest.version == frame.version:
-            return latest.arrays
-        needed = {
-            (frames.places[value], each.emitted.function, i): pack
-            for each in self.compiled.steps.values()
+        """The packed parameters of a frame's binding by step and pack: each is made once for all programs that need it."""
+        packs = {
+            (number, i): (pack, each.step.node.operands[pack.operand])
+            for number, each in self.compiled.steps.items()
             for i, pack in enumerate(each.emitted.packs)
-            if (value := each.step.node.operands[pack.operand]) is not None
         }
+        kept = {key: self._kept(frame, pack, value) for key, (pack, value) in packs.items() if value is not None}
+        missing: dict[tuple[int, Hashable], tuple[int, int]] = {}
+        for key, (made, name) in kept.items():
+            if name not in made:
+                missing.setdefault((id(made), name), key)
         # One allocation for all: large ones get large pages, and touching small ones for the first time takes longer
         # than packing into them.
-        room = allocate(sum(pack.room for pack in needed.values()), ALIGNMENT)
-        starts = accumulate((pack.room for pack in needed.values()), initial=0)
-        rooms = {
-            key: room[start : start + pack.room] for (key, pack), start in zip(needed.items(), starts, strict=False)
-        }
-        made: dict[tuple[int, str, int], np.ndarray] = {}
+        rooms = [packs[key][0].room for key in missing.values()]
+        room = allocate(sum(rooms), ALIGNMENT)
+        starts = dict(zip(missing.values(), accumulate(rooms, initial=0), strict=False))
 
-        def pack_one(key: tuple[int, str, int]) -> None:
-            made[key] = needed[key].pack(frame.arrays[key[0]], rooms[key])
+        def pack_one(key: tuple[int, int]) -> None:
+            (pack, value), (made, name) = packs[key], kept[key]
+            assert value is not None, "a pack is of an operand that is there"
+            made[name] = pack.pack(frame.arrays[self._frames.places[value]], room[starts[key] :][: pack.room])
 
-        share_out(pack_one, needed, self.compiled.settings.threads if room.nbytes >= PACKED_TOGETHER else 1)
-        arrays: dict[tuple[int, int], np.ndarray] = {}
-        for number, each in self.compiled.steps.items():
-            for i, pack in enumerate(each.emitted.packs):
-                value = each.step.node.operands[pack.operand]
-                assert value is not None, "a pack is of an operand that is there"
-                arrays[number, i] = made[frames.places[value], each.emitted.function, i]
-        if latest.version < frame.version:  # a run that began before parameters were bound anew keeps its own
-            self.compiled.packed.latest = Packed(frame.version, arrays)
-        return arrays
+        share_out(pack_one, starts, self.compiled.settings.threads if room.nbytes >= PACKED_TOGETHER else 1)
+        return {key: made[name] for key, (made, name) in kept.items()}
+
+    def _kept(self, frame: Frame, pack: Pack, value: Value) -> tuple[dict[Hashable, Any], Hashable]:
+        """Where a packed operand is kept, and under which name: with the binding, or for a constant with the program."""
+        at, arrangement = placement(value, self._frames.lir.aliases), (pack.form, pack.sizes, pack.nbytes)
+        if isinstance(at.root.node.op, Param):
+            return frame.params.made, (at.root.node.op.label, at.byte_offset, at.strides, value.type, *arrangement)
+        return self.compiled.packed_constants, (self._frames.places[value], *arrangement)
 
     def _native(self, run: Run, table: Table, profile: Profile | None) -> None:
         self._steps(run, table, profile)

@@ -180,7 +180,7 @@ def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
             with_index(b, problem, where, index(0), status, turn)
     b.ret_void()
     fault = None if problem is None else fault_of(problem, node.op.name.rpartition(".")[2])
-    return Emitted(name, fault=fault, uses_threads=batch * seq > 1 and result.type.nbytes.__index__() >= WORTH_THREADS)
+    return Emitted(name, fault=fault, uses_threads=batch * seq > 1 and result.type.static_nbytes >= WORTH_THREADS)
 
 
 native.register(Rope, RopeBackward, in_place=(X,), name="rope")(emit_rope)

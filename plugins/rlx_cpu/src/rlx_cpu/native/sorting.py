@@ -22,7 +22,7 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import ir
 from rlx_cpu.native.boxes import Axis
 from rlx_cpu.native.build import I64, KERNEL, memory_type
-from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, Layout
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, Layout, aligned
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS
 from rlx_cpu.native.mover import Mover
@@ -198,7 +198,7 @@ class Staging:
 
     def pitch(self, number: int) -> int:
         """Bytes from one row of the operand, or of a result, to the next; no power of 2, which caches would keep in one place."""
-        return _aligned(self.problem.lengths[number] * self.problem.sizes[number]) + ALIGNMENT
+        return aligned(self.problem.lengths[number] * self.problem.sizes[number]) + ALIGNMENT
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -231,10 +231,6 @@ class Staging:
             mover.move(to, source, tuple(Axis(a.count, a.source, a.to) for a in (along, beside)))
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
 def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Units of neighbouring lines shared out, or the slices of a few long rows."""
     problem = Problem.of(node.op, layout, isa)
@@ -245,9 +241,9 @@ def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
         return Emitted(name, uses_threads=False)
     buffers, part, parts, thread = function.args
     room, one_line = way_of(module, problem, name)
-    staging = Staging(problem, _aligned(room))
+    staging = Staging(problem, aligned(room))
     room = room if problem.inner == 1 else staging.offsets[-1]
-    scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, _aligned(room)))
+    scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(room)))
 
     def pointers(outer: ir.Value, block: ir.Value) -> tuple[ir.Value, ...]:
         shapes = zip(problem.sizes, problem.lengths, strict=True)

@@ -5,11 +5,11 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
@@ -24,7 +24,7 @@ from rlx_cpu.native.table import PREFIX, NativeTable
 if TYPE_CHECKING:
     from rlx_cpu.native import ir
 
-__all__ = ["Compiled", "NativeStep", "Packed", "Settings", "compile_steps", "functions_of", "layouts"]
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "functions_of", "layouts"]
 
 
 @frozen
@@ -55,30 +55,19 @@ class NativeStep:
 
 
 @frozen(eq=False)
-class Packed:
-    """The packed parameters of one binding, by step and pack."""
-
-    version: int = -1
-    arrays: Mapping[tuple[int, int], np.ndarray] = field(factory=dict)
-
-
-@define(eq=False)
-class Packs:
-    """The packed parameters that were made last, shared by clones. Replaced as a whole, so that a run sees one binding's."""
-
-    latest: Packed = field(factory=Packed)
-
-
-@frozen(eq=False)
 class Compiled:
-    """The code of a program and its steps: everything that clones share."""
+    """The code of a program and its steps: everything that clones share.
+
+    Attributes:
+        packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
+    """
 
     code: Code | None
     steps: Mapping[int, NativeStep]
     table_words: int
     workspace: int
     settings: Settings
-    packed: Packs = field(factory=Packs)
+    packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
 
     def settle(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""

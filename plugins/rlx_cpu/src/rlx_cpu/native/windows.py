@@ -62,7 +62,7 @@ def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: st
     to = pointer_at(builder, buffers, len(layout.operands))
     units = emit_boxes(builder, isa, [(box, y.type.dtype.itemsize, to, shift)], tid, nthreads)
     builder.ret_void()
-    return Emitted(name, uses_threads=units > 1 and y.type.nbytes.__index__() >= WORTH_THREADS)
+    return Emitted(name, uses_threads=units > 1 and y.type.static_nbytes >= WORTH_THREADS)
 
 
 def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
@@ -101,7 +101,7 @@ def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: s
             place = offset(builder, to, (i, step), *others)
             slab(window, new, place, offset(builder, update, (inside, 0 if axis is None else new.strides[axis])))
     builder.ret_void()
-    return Emitted(name, uses_threads=count > 1 and y.type.nbytes.__index__() >= WORTH_THREADS)
+    return Emitted(name, uses_threads=count > 1 and y.type.static_nbytes >= WORTH_THREADS)
 
 
 native.register(DynamicSlice, name="window")(emit_slice)

@@ -15,6 +15,7 @@ from rlx_core.ir.lir import Step
 from rlx_core.ir.op import Op
 from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
 from rlx_cpu.native import functions
+from rlx_cpu.profile import bytes_of
 
 __all__ = ["ALONE_US", "AWAKE_US", "HELD_US", "estimated_us", "takes_longer"]
 
@@ -50,10 +51,7 @@ def takes_longer(steps: Iterable[Step], microseconds: float) -> bool:
 
 def estimated_us(step: Step) -> float:
     """Microseconds of a step on one thread."""
-    node = step.node
-    values = {v for v in (*node.operands, *node.results) if v is not None}
-    nbytes = sum(int(v.type.nbytes) for v in values)
-    return max(flops(node) / FLOPS_PER_US, nbytes / BYTES_PER_US)
+    return max(flops(step.node) / FLOPS_PER_US, bytes_of(step.node) / BYTES_PER_US)
 
 
 def flops(node: Node) -> int:
