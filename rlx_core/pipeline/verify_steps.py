@@ -48,7 +48,7 @@ def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
         if strided:
             yield f"reads densely, and {strided[0]!r} is strided"
     for result, operand in step.in_place.items():
-        if operand not in kernel.in_place or (result and not kernel.is_generated):
+        if operand not in kernel.in_place or (result and not kernel.is_each_in_place):
             yield f"does not say that result {result} may take over operand {operand}"
         elif any(k not in kernel.in_place for k in _others_there(lir, step, node.operands[operand], operand)):
             yield f"reads what result {result} takes over as another operand too, in an order of its own"

@@ -63,10 +63,11 @@ def test_what_a_kernel_lacks_is_said(kernels, make, says):
     assert says in "\n".join(map(repr, step_faults(lir, kernels)))
 
 
-def test_only_generated_kernels_take_over_with_a_second_result():
+def test_only_a_kernel_that_says_so_takes_over_with_a_second_result():
     lir = plan(table(**ABLE), add)
     second = evolve(lir, steps=(evolve(lir.steps[0], in_place={1: 0}),))
 
+    assert step_faults(second, table(**ABLE, is_each_in_place=True)) == []
     assert step_faults(second, table(**ABLE, is_generated=True)) == []
     assert "does not say that result 1 may" in repr(step_faults(second, table(**ABLE)))
 

@@ -7,7 +7,6 @@ of a kernel run first to last and last to first: a part that reads what another 
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,11 +28,12 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.samples import draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
-from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.activation import gelu
+from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.cumulative import Cumsum, LinearRecurrence
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
-from rlx_core.ops.region import ElementwiseRegion, RegionStep
+from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of
 from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import Cast
 from rlx_core.pipeline import kernels as table
@@ -63,7 +63,7 @@ def row_of(node: Node) -> table.Kernel | None:
 
 def choices(row: table.Kernel, node: Node) -> list[Choice]:
     """What the planner may let results take over: each alone, then together, then operands that are one value."""
-    results = node.types if row.is_generated else node.types[:1]
+    results = node.types if row.is_each_in_place else node.types[:1]
     types = node.operand_types
 
     def fits(position: int, result: int) -> bool:
@@ -283,14 +283,19 @@ def test_a_product_reads_what_it_is_added_to_before_it_is_overwritten(shapes: An
     a, b = (rng.standard_normal(shape).astype(dtype(name).numpy) for shape in shapes)
     residual = rng.standard_normal((*a.shape[:-1], b.shape[-1])).astype(a.dtype)
     turned = a.swapaxes(-1, -2).copy().swapaxes(-1, -2)
-    shape = residual.shape
-    whole = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    for number, (left, combine) in enumerate([(a, add), (turned, multiply)]):
-        region = ElementwiseRegion(shape, (RegionStep(combine.op(), (1, 0)),), (whole, whole), (0,))
+    for number, (left, factor) in enumerate([(a, 1.0), (turned, 0.5)]):
+        op = FusedMatMulEpilogue(region_behind(residual.shape, is_long=bool(number)))
+        operands = [left, b, residual, residual[..., ::-1].copy(), np.full((), factor, a.dtype)]
         for isa in SETS[number::2]:
-            assert not list(
-                changed_bits(FusedMatMulEpilogue(region), [left, b, residual], isa, (1,) if is_bound else ())
-            )
+            assert not list(changed_bits(op, operands, isa, (1,) if is_bound else ()))
+
+
+def region_behind(shape: tuple[int, ...], *, is_long: bool) -> ElementwiseRegion:
+    """`s = r + f·p` and `q - s` (or its GELU) of a product p, two tensors and a factor: two results, two to take over."""
+    whole, one = access_of(shape, shape), (0,) * len(shape)
+    steps = [RegionStep(multiply.op(), (0, 3)), RegionStep(add.op(), (1, 4)), RegionStep(subtract.op(), (2, 5))]
+    steps += [RegionStep(gelu.op(), (6,))] if is_long else []
+    return ElementwiseRegion(shape, steps, (whole, whole, whole, one), (len(steps) - 1, 1))
 
 
 @pytest.mark.parametrize("mode", ["set", "add", "max", "min"])
