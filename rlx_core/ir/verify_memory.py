@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from attrs import frozen
 
@@ -79,12 +80,12 @@ def delivery_faults(lir: Lir) -> Iterator[Fault]:
 
 
 def _written(lir: Lir) -> Iterator[Fault]:
-    """Results lie densely, and where a step takes over an operand's bytes it reads them as it writes them."""
+    """Results lie densely or in rows, and where a step takes over an operand's bytes it reads them as it writes them."""
     for step in lir.steps:
         for value in step.node.results:
             place = place_of(lir, value)
-            if nbytes_of(value) and not is_dense(value.type, place.strides):
-                yield fault_at(step.node, f"{value!r} is written with strides {place.strides}, which are not dense")
+            if nbytes_of(value) and not is_dense(value.type, place.strides) and _Rows.of(lir, value) is None:
+                yield fault_at(step.node, f"{value!r} is written with strides {place.strides}, which are not rows")
         for result, operand in step.in_place.items():
             yield from _taken(lir, step, step.node.results[result], step.node.operands[operand])
 
@@ -122,9 +123,38 @@ class _Life:
     birth: int
     death: int
     value: Value | None = None
+    rows: _Rows | None = None
 
     def clashes_with(self, other: _Life) -> bool:
-        return _meet(self.place, other.place)
+        is_apart = self.rows is not None and other.rows is not None and self.rows.lie_between(other.rows)
+        return _meet(self.place, other.place) and not is_apart
+
+
+@frozen
+class _Rows:
+    """The bytes of a value with gaps: `width` of every `period`, from byte `start` of a buffer on."""
+
+    period: int
+    start: int
+    width: int
+
+    @classmethod
+    def of(cls, lir: Lir, value: Value) -> _Rows | None:
+        """The rows of a strided value; `None` if it is dense, or if its rows do not follow at one distance."""
+        place, width = place_of(lir, value), value.type.dtype.itemsize
+        axes = [(d, s) for d, s in zip(value.type.static_shape, place.strides, strict=True) if d != 1]
+        while axes and axes[-1][1] == width:
+            width *= axes.pop()[0]
+        period = axes[-1][1] if axes else 0
+        is_nested = all(outer >= d * inner for (_, outer), (d, inner) in pairwise(axes))
+        if period < width or not is_nested or any(s % period for _, s in axes):
+            return None
+        return cls(period, _bytes_of(lir, value)[1], width)
+
+    def lie_between(self, other: _Rows) -> bool:
+        """Whether these rows lie in the other's gaps."""
+        ahead = (other.start - self.start) % self.period
+        return self.period == other.period and self.width <= ahead <= self.period - other.width
 
 
 def _meet(x: _Place, y: _Place) -> bool:
@@ -184,7 +214,8 @@ class _Story:
                 yield _Life(node, _bytes_of(self.lir, value), -1, death, value)
         for index, step in enumerate(self.lir.steps):
             for value in step.node.results:
-                yield _Life(step.node, _bytes_of(self.lir, value), index, self.deaths[value], value)
+                rows = _Rows.of(self.lir, value)
+                yield _Life(step.node, _bytes_of(self.lir, value), index, self.deaths[value], value, rows)
             if step.workspace is not None:
                 yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
 

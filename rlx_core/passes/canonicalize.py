@@ -24,7 +24,6 @@ COUNTS_AXES: Final[dict[type[Op], str]] = {
     Concat: "axis",
     Flip: "axes",
     Gather: "axis",
-    ScatterAdd: "axis",
     Sum: "axes",
     Transpose: "perm",
     Softmax: "axis",
@@ -33,6 +32,9 @@ COUNTS_AXES: Final[dict[type[Op], str]] = {
     RmsNorm: "axes",
 }
 """Ops whose attribute counts the axes of their first operand, from either end."""
+
+COUNTS_OWN_AXES: Final[dict[type[Op], str]] = {ScatterAdd: "axis"}
+"""The same, of their result: one update a row is `[n]`, and the table that it goes to `[n, size]`."""
 
 
 @define_pass("canonicalize")
@@ -73,11 +75,12 @@ def canonical_op(node: Node) -> Op:
         return Reshape(node.types[0].shape)
     if isinstance(op, Expand) and -1 in op.target:
         return Expand(node.types[0].shape)
-    name = COUNTS_AXES.get(type(op))
+    own = COUNTS_OWN_AXES.get(type(op))
+    name, rank = (COUNTS_AXES.get(type(op)), first.ndim) if own is None else (own, node.types[0].rank)
     if name is None:
         return op
     spelt = op.attributes()[name]
-    return op if spelt is None else evolve(op, **{name: from_the_front(spelt, first.ndim)})
+    return op if spelt is None else evolve(op, **{name: from_the_front(spelt, rank)})
 
 
 def from_the_front(axes: Any, rank: int) -> Any:

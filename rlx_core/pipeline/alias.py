@@ -2,7 +2,8 @@
 
 Both are facts that ops state about themselves (`Op.view`, `Op.parts`); this module decides where they may be used. A view
 that is dense is always taken. A strided one is taken when everyone who would read it can: a kernel that accepts strides, or
-another view. Every alias that leaves this module names its final root, with offsets summed.
+another view; a strided part when its writer can as well. Every alias that leaves this module names its final root, with
+offsets summed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from attrs import frozen
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.lir import Alias
-from rlx_core.ir.strides import dense_strides, extent, is_dense
+from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
+from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.kernels import Kernel
 
-__all__ = ["FindKernel", "Views", "place_parts", "place_views", "placement", "with_parts"]
+__all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_parts"]
 
 FindKernel = Callable[[Node], Kernel | None]
 
@@ -106,46 +108,90 @@ def place_views(
     return aliases
 
 
-def place_parts(
-    nodes: Iterable[Node], aliases: Mapping[Value, Alias], *, alignment: int, kept: frozenset[Value]
-) -> dict[Node, dict[Value, Alias]]:
-    """Node → the roots of its operands as parts of its result, for nodes whose operands can all be computed in place.
+LEAST_RUN: Final = 64
+"""Bytes that must lie together in a strided part: a kernel that wrote less than a line at a time would lose what a copy costs."""
 
-    Args:
-        nodes: The schedule.
+
+@frozen
+class Parts:
+    """Which concatenations own their operands' bytes: nothing runs then, because the operands are computed in place.
+
+    Attributes:
+        graph: The program, with static types.
         aliases: Views, by which operands are traced to their roots.
+        find_kernel: The kernel that would run a node.
         alignment: Bytes; a part that would lie elsewhere is refused, because kernels may write results with aligned stores.
-        kept: Roots that must stay where they are.
+        are_strided: Whether the target has strided views at all.
     """
-    owned: dict[Node, dict[Value, Alias]] = {}
-    moved: set[Value] = set(kept)
-    for node in nodes:
-        if node.op.parts is None or any(v in aliases for v in node.results):
-            continue
-        places = node.op.parts(*node.operand_types)
-        if places is None:
-            continue
-        parts: dict[Value, Alias] = {}
-        for value, (offset, strides) in zip(node.operands, places, strict=True):
-            if value is None or not value.type.static_nbytes:
+
+    graph: Graph
+    aliases: Mapping[Value, Alias]
+    find_kernel: FindKernel
+    alignment: int
+    are_strided: bool
+
+    def of(self, nodes: Iterable[Node], kept: frozenset[Value]) -> dict[Node, dict[Value, Alias]]:
+        """Node → the roots of its operands as parts of its result, for nodes whose operands can all be computed in place.
+
+        Args:
+            nodes: The schedule.
+            kept: Roots that must stay where they are.
+        """
+        viewed = frozenset(alias.root for alias in self.aliases.values())
+        owned: dict[Node, dict[Value, Alias]] = {}
+        moved: set[Value] = set(kept)
+        for node in nodes:
+            if node.op.parts is None or any(v in self.aliases for v in node.results):
                 continue
-            root = placement(value, aliases).root
-            is_movable = (
-                not root.node.is_leaf
-                and root not in moved
-                and root not in parts
-                and offset % alignment == 0
-                and is_dense(value.type, strides)
-                and covers_root(value, aliases)
-            )
-            if not is_movable:
-                break
-            parts[root] = Alias(node.result, offset, dense_strides(root.type))
-        else:
-            if parts:
-                owned[node] = parts
-                moved.update(parts)
-    return owned
+            places = node.op.parts(*node.operand_types)
+            if places is None:
+                continue
+            parts: dict[Value, Alias] = {}
+            for value, (offset, strides) in zip(node.operands, places, strict=True):
+                if value is None or not value.type.static_nbytes:
+                    continue
+                root = placement(value, self.aliases).root
+                is_movable = (
+                    not root.node.is_leaf
+                    and root not in moved
+                    and root not in parts
+                    and offset % self.alignment == 0
+                    and covers_root(value, self.aliases)
+                )
+                is_dense_part = is_dense(value.type, strides)
+                fits = is_dense_part or (
+                    value is root and root not in viewed and self._fits(node, root, strides, owned)
+                )
+                if not (is_movable and fits):
+                    break
+                parts[root] = Alias(node.result, offset, dense_strides(root.type) if is_dense_part else tuple(strides))
+            else:
+                if parts:
+                    owned[node] = parts
+                    moved.update(parts)
+        return owned
+
+    def _fits(self, node: Node, root: Value, strides: Strides, owned: Mapping[Node, object]) -> bool:
+        """Whether `root` can lie with gaps: who writes it can, and so can whoever reads it besides `node`."""
+        if not self.are_strided or root.node in owned or _run(root.type, strides) < LEAST_RUN:
+            return False
+        kernels = [self.find_kernel(user) for user in self.graph.uses[root] if user is not node]
+        writer = self.find_kernel(root.node)
+        return (
+            writer is not None
+            and writer.writes_strides
+            and all(reader is not None and reader.accepts_strides for reader in kernels)
+        )
+
+
+def _run(type: TensorType, strides: Strides) -> int:
+    """Bytes that lie together, where axes are laid out in order."""
+    nbytes = type.dtype.itemsize
+    for size, stride in zip(reversed(type.static_shape), reversed(strides), strict=True):
+        if stride != nbytes and size != 1:
+            break
+        nbytes *= size
+    return nbytes
 
 
 def with_parts(aliases: Mapping[Value, Alias], parts: Mapping[Value, Alias]) -> dict[Value, Alias]:

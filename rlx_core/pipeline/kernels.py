@@ -63,7 +63,8 @@ class Kernel:
         accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
         writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
         runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
-        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+            of its results may take over an operand or lie with gaps.
         plugin: Who contributed it.
         tier: Which of the target's tiers it runs on; `None` is the last of them.
     """
@@ -170,7 +171,7 @@ class KernelTable:
                     Kernel(
                         unique, op, run, accepted, conditions, workspace, in_place,
                         accepts_strides, priority, self.plugin, doc, runs_nested, is_generated,
-                        is_each_in_place or is_generated, writes_strides, tier,
+                        is_each_in_place or is_generated, writes_strides or is_generated, tier,
                     )
                 )  # fmt: skip
             return run

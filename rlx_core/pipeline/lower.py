@@ -15,7 +15,7 @@ from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
 from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step
 from rlx_core.ir.op import Op
-from rlx_core.pipeline.alias import place_parts, place_views, with_parts
+from rlx_core.pipeline.alias import Parts, place_views, with_parts
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.manifest import donated_leaves, make_manifest
@@ -197,11 +197,8 @@ def _draft(
 
     views = place_views(graph, order, find, strided=target.accepts_views) if plan.views else {}
     outs = outlets(graph, views, donated, are_own=not is_nested)
-    owned = (
-        place_parts(order, views, alignment=plan.alignment or target.alignment, kept=outs.lasting)
-        if plan.in_place
-        else {}
-    )
+    parts = Parts(graph, views, find, plan.alignment or target.alignment, target.accepts_views)
+    owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
     aliases = with_parts(views, {root: alias for parts in owned.values() for root, alias in parts.items()})
     runs = [n for n in order if n not in owned and n.results[0] not in views]
     kernels = find.for_all(runs)

@@ -206,7 +206,7 @@ BREAKS = {
     "it is another graph's": (lambda p: evolve(p, graph=graph()), "another graph"),
     "in place, and elsewhere": (apart, "does not lie where it does"),
     "a view lies the other way round": (lambda p: turned(p, is_step=False), "and by its op at"),
-    "a result lies the other way round": (lambda p: turned(p, is_step=True), "which are not dense"),
+    "a result lies the other way round": (lambda p: turned(p, is_step=True), "which are not rows"),
     "an own buffer is in the arena": (in_arena, "which lies in the arena"),
     "a buffer comes back that nobody gave": (
         lambda p: delivered(p, Delivery("donor", p.graph.find("w")), p.deliveries[1]),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.errors import DtypeError, IndexRangeError, RlxError, ShapeError
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.interpret import interpret
@@ -92,6 +93,14 @@ def test_an_array_that_counts_the_rows_makes_them_a_batch() -> None:
     table, places = np.arange(12.0).reshape(3, 4), np.array([1, -1, 3], np.int32)
     for found in interpret(graph, {"x": table, "labels": places}):
         np.testing.assert_array_equal(found, table[np.arange(3), places])
+
+
+def test_what_is_read_at_one_place_of_each_row_is_differentiated_there() -> None:
+    table, places = np.arange(12.0).reshape(3, 4), np.array([1, 0, 3])
+    slope = rlx.jit(rlx.grad(lambda x, i: (x[np.arange(3), i] ** 2.0).sum()))(table, places)
+    wanted = np.zeros((3, 4))
+    wanted[np.arange(3), places] = 2 * table[np.arange(3), places]
+    np.testing.assert_array_equal(slope, wanted)
 
 
 def test_a_computed_index_outside_is_refused_when_the_program_runs() -> None:

@@ -11,11 +11,12 @@ from rlx_core.ir.types import spec
 from rlx_core.ir.verify import Stage, check
 from rlx_core.ops.activation import exp
 from rlx_core.ops.call import Call
+from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import Expand, Reshape, Transpose, expand, reshape, sum_axes, transpose
 from rlx_core.passes.base import Context
-from rlx_core.passes.canonicalize import Canonicalize
+from rlx_core.passes.canonicalize import Canonicalize, canonicalize
 from rlx_core.passes.inline_calls import InlineCalls
 from rlx_core.passes.inline_into import inline_into
 from rlx_core.passes.legalize_broadcast import LegalizeBroadcast
@@ -104,6 +105,15 @@ class TestCanonicalize:
             Transpose((1, 0)), Reshape((6, 1)), Expand((6, 4)), Narrow(1, 0, 2),
         ]  # fmt: skip
         assert after.nodes[-1].op.axes == (1,)
+
+    @pytest.mark.parametrize("axis", [1, -1])
+    def test_the_axis_of_a_scatter_is_one_of_its_result(self, axis):
+        """One update a row has an axis less than the table that it goes to."""
+        scatter = ScatterAdd(size=4, axis=axis, batch_dims=1)
+        graph = program(scatter, types=("f32[3]", "i64[3]"))
+        after = canonicalize(graph).graph
+        assert after.nodes[-1].op.axis == 1
+        assert after.output_types == graph.output_types
 
     def test_constants_stand_on_the_right_of_commutative_ops(self):
         after = run(Canonicalize(), program(lambda x, y: (2 * x) - (1 - x))).graph

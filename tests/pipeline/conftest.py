@@ -29,6 +29,7 @@ POISON = 0xA5
 def make_target(
     *,
     accepts_strides: bool = True,
+    writes_strides: bool = False,
     in_place: bool = True,
     workspace: int = 0,
     accepts_views: bool = True,
@@ -44,11 +45,16 @@ def make_target(
         Op,
         name="generic",
         accepts_strides=accepts_strides,
+        writes_strides=writes_strides,
         workspace=None if not workspace else lambda node: workspace,
     )(_spoiling)
     elementwise = (add.op, subtract.op, multiply.op, negative.op)
     table.register(
-        *elementwise, name="elementwise", in_place=(0, 1) if in_place else (), accepts_strides=accepts_strides
+        *elementwise,
+        name="elementwise",
+        in_place=(0, 1) if in_place else (),
+        accepts_strides=accepts_strides,
+        writes_strides=writes_strides,
     )(_by_halves if in_place else _spoiling)
     return Target("fake", table, alignment=alignment, accepts_views=accepts_views)
 
@@ -105,10 +111,11 @@ class Execution:
             operands = [self.array(v) for v in step.node.present()]
             if not kernel.accepts_strides:
                 assert all(x.flags.c_contiguous for x in operands), f"{kernel.name} was given a strided view"
+            results = tuple(self.array(v, True) for v in step.node.results)
+            if not kernel.writes_strides:
+                assert all(x.flags.c_contiguous for x in results), f"{kernel.name} was to write with gaps"
             space = None if step.workspace is None else self.arena[step.workspace.offset : step.workspace.end]
-            kernel.run(
-                step.node.op, *operands, out=tuple(self.array(v, True) for v in step.node.results), workspace=space
-            )
+            kernel.run(step.node.op, *operands, out=results, workspace=space)
             for slot in ends[index]:
                 self.arena[slot.offset : slot.end] = POISON
         return self.deliver()

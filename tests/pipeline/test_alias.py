@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from rlx_core.ir.dtypes import f32
 from rlx_core.ir.graph import Builder, Value
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.strides import extent, is_dense
 from rlx_core.ir.types import spec
+from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, negative, subtract
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import cast, expand, reshape, transpose
@@ -142,6 +144,66 @@ def test_a_concatenation_with_a_conflicting_operand_runs(fake_target, axis, oper
     lir, _, _ = joined(fake_target(), axis, *operands, extra=extra)
 
     assert "rlx.concat" in [s.node.op.name for s in lir.steps]
+
+
+def test_operands_are_computed_between_one_anothers_rows_where_their_kernels_can(fake_target):
+    lir, made, y = joined(fake_target(writes_strides=True), 1, 0, 1, 2)
+
+    assert all(lir.root_of(v) is lir.root_of(y) for v in made)
+    assert [(lir.aliases[v].byte_offset, lir.aliases[v].strides) for v in made] == [
+        (i * 64, (192, 4)) for i in range(3)
+    ]
+    assert "rlx.concat" not in [s.node.op.name for s in lir.steps]
+    assert verify_lir(lir) == []
+    clashing = evolve(lir.aliases[made[1]], byte_offset=32)
+    (fault, *_) = verify_lir(evolve(lir, aliases={**lir.aliases, made[1]: clashing}))
+    assert "lies at" in fault.message
+
+
+HALF = spec("f32[4, 8]")
+UNFIT = {
+    "rows are shorter than a line": lambda x: concat(
+        [add(narrow(x, axis=1, start=i, length=8), 1.0) for i in (0, 8)], axis=1
+    ),
+    "a row begins inside a line": lambda x: concat([add(x[:, :8], 1.0), add(x, 1.0)], axis=1),
+    "an operand is read through a view": lambda x: (
+        lambda a, b: add(concat([a, b], axis=1), add(reshape(a, (64,)), 1.0)[0])
+    )(add(x, 1.0), add(x, 2.0)),
+    "an operand is a view": lambda x: concat(
+        [reshape(add(reshape(x, (64,)), float(i)), (4, 16)) for i in (0, 1)], axis=1
+    ),
+    "an operand is joined itself": lambda x: concat([add(x, 1.0), concat([add(x, 2.0), add(x, 3.0)], axis=1)], axis=1),
+}
+
+
+@pytest.mark.parametrize("make", UNFIT.values(), ids=UNFIT)
+def test_rows_that_would_not_fit_are_joined_by_a_step(fake_target, make):
+    builder = Builder()
+    x = builder.input("x", X)
+    lir = make_lir(builder.finish([negative(make(x))]), fake_target(writes_strides=True))
+
+    assert "rlx.concat" in [s.node.op.name for s in lir.steps]
+    assert verify_lir(lir) == []
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [{"writes_strides": False}, {"writes_strides": True, "accepts_views": False}],
+    ids=["the writer cannot", "the target has no strided views"],
+)
+def test_rows_stay_together_where_the_target_needs_them_to(fake_target, refusal):
+    lir, _, _ = joined(fake_target(**refusal), 1, 0, 1)
+
+    assert "rlx.concat" in [s.node.op.name for s in lir.steps]
+
+
+@pytest.mark.parametrize("accepts_strides", [True, False])
+def test_another_reader_of_a_part_has_to_read_it_with_gaps(fake_target, accepts_strides):
+    target = fake_target(writes_strides=True, accepts_strides=accepts_strides)
+    lir, made, y = joined(target, 1, 0, 1, extra=lambda made, x: negative(made[0]))
+
+    assert ("rlx.concat" in [s.node.op.name for s in lir.steps]) is not accepts_strides
+    assert (lir.root_of(made[0]) is lir.root_of(y)) is accepts_strides
 
 
 def test_a_concatenation_of_concatenations_has_one_root(fake_target):

@@ -11,13 +11,17 @@ from rlx_core.errors import ConfigError, NoKernelError, UnknownNameError
 from rlx_core.ir.graph import Builder, Graph
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify_lir import verify_lir
+from rlx_core.ir.verify_memory import place_of
 from rlx_core.ops.arithmetic import add, multiply, subtract
+from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.structural import reshape, transpose
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.lower import PlanOptions, make_lir
+from rlx_core.pipeline.verify_steps import step_faults
 
 SEEDS = range(60)
 VARIANTS = [dict(zip(("accepts_strides", "in_place"), v, strict=True)) for v in product((True, False), repeat=2)]
@@ -35,6 +39,41 @@ def test_a_planned_program_computes_what_the_graph_means(generated, fake_target,
 
         for found, expected in zip(results, interpret(graph, feeds), strict=True):
             np.testing.assert_array_equal(found, expected, strict=True, err_msg=f"seed {seed}")
+
+
+def joining(seed: int) -> tuple[Graph, dict[str, np.ndarray]]:
+    """Concatenations of what was just computed, along any axis, whose operands others read as well now and then."""
+    rng = np.random.default_rng(seed)
+    builder = Builder(f"joining{seed}")
+    values = [builder.input("x", spec("f32[2, 4, 8]"))]
+    outputs = []
+    for _ in range(int(rng.integers(1, 5))):
+        fresh = [add(*(values[int(i)] for i in rng.integers(len(values), size=2))) for _ in range(rng.integers(1, 4))]
+        axis = int(rng.integers(3))
+        joined = concat(fresh, axis=axis)
+        start = int(rng.integers(joined.shape[axis] - values[0].shape[axis] + 1))
+        values += [narrow(joined, axis=axis, start=start, length=values[0].shape[axis]), *fresh[: rng.integers(2)]]
+        outputs += [joined] if rng.random() < 0.3 else []
+    graph = builder.finish([*outputs, subtract(values[-1], values[0])])
+    return graph, {"x": rng.integers(-8, 8, (2, 4, 8)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_operands_may_be_computed_between_the_rows_of_others(fake_target, execute, monkeypatch, in_place):
+    """Rows of any length here, at any place, so that small programs have many of them."""
+    monkeypatch.setattr("rlx_core.pipeline.alias.LEAST_RUN", 1)
+    target = fake_target(workspace=24, writes_strides=True, alignment=1, in_place=in_place)
+    strided = 0
+    for seed in range(150):
+        graph, feeds = joining(seed)
+        lir = make_lir(graph, target)
+        assert verify_lir(lir) == []
+        assert step_faults(lir, target.kernels) == []
+        results = execute(lir, target, feeds)
+        for found, expected in zip(results, interpret(graph, feeds), strict=True):
+            np.testing.assert_array_equal(found, expected, strict=True, err_msg=f"seed {seed}")
+        strided += sum(not is_dense(v.type, place_of(lir, v).strides) for s in lir.steps for v in s.node.results)
+    assert strided > 50
 
 
 def test_donated_leaves_come_back_with_their_next_value(generated, fake_target, execute):

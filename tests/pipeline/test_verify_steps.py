@@ -8,6 +8,7 @@ from attrs import evolve
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import add
+from rlx_core.ops.movement import concat
 from rlx_core.ops.structural import transpose
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
@@ -25,12 +26,12 @@ def table(name="add", **row) -> KernelTable:
 def plan(kernels: KernelTable, make):
     """`make(x, y)` of two donated inputs, as planned for these kernels."""
     builder = Builder()
-    x, y = builder.input("x", spec("f32[4, 4]")), builder.input("y", spec("f32[4, 4]"))
+    x, y = builder.input("x", spec("f32[16, 16]")), builder.input("y", spec("f32[16, 16]"))
     target = Target("test", kernels, alignment=64)
     return make_lir(builder.finish([make(x, y)]), target, donations={"x": None, "y": None})
 
 
-ABLE = {"in_place": (0, 1), "accepts_strides": True, "workspace": lambda node: 24}
+ABLE = {"in_place": (0, 1), "accepts_strides": True, "writes_strides": True, "workspace": lambda node: 24}
 
 
 def turned_sum(x, y):
@@ -46,6 +47,11 @@ LACKING = {
         "needs 100 bytes of workspace, and has 24",
     ),
     "strides": (table(**{**ABLE, "accepts_strides": False}), turned_sum, "reads densely, and %2 is strided"),
+    "gaps": (
+        table(**{**ABLE, "writes_strides": False}),
+        lambda x, y: concat([add(x, y), add(y, y)], axis=1),
+        "writes densely, and %2 is strided",
+    ),
     "taking over": (table(**{**ABLE, "in_place": ()}), add, "does not say that result 0 may take over operand 0"),
     "reading both alike": (
         table(**{**ABLE, "in_place": (0,)}),

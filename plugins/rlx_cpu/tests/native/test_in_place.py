@@ -7,7 +7,6 @@ of a kernel run first to last and last to first: a part that reads what another 
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.cumulative import Cumsum, LinearRecurrence
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
-from rlx_core.ops.region import ElementwiseRegion, RegionStep
+from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of
 from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import Cast
 from rlx_core.pipeline import kernels as table
@@ -302,7 +301,7 @@ def test_a_product_reads_what_its_region_reads_before_it_is_overwritten(
     turned = a.swapaxes(-1, -2).copy().swapaxes(-1, -2)
     shape = (*a.shape[:-1], b.shape[-1])
     others = [rng.standard_normal(shape).astype(a.dtype) for _ in range(2)]
-    whole = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    whole = access_of(shape, shape)
     steps, results = REGIONS[kind]
     op = FusedMatMulEpilogue(ElementwiseRegion(shape, steps, (whole,) * 3, results))
     number = list(REGIONS).index(kind) + is_bound

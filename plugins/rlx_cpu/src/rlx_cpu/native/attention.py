@@ -32,7 +32,7 @@ MASK = 3
 """The operand after q, k and v."""
 
 
-@native.register(Attention, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes)
+@native.register(Attention, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True)
 def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of keys with an online softmax."""
     op = node.op

@@ -32,7 +32,7 @@ from rlx_cpu.native.table import native
 __all__ = ["attention_backward"]
 
 
-@native.register(AttentionBackward, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes)
+@native.register(AttentionBackward, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True)
 def attention_backward(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Weights recomputed by blocks of queries; key heads, or segments of their queries, shared out."""
     op = node.op

@@ -35,7 +35,7 @@ def sums_dtype(result: DType) -> DType:
     return result.accumulator
 
 
-@native.register(MatMul, dtypes=HALVES_AND_FLOATS)
+@native.register(MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True)
 def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels."""
     return emit_product(module, layout, isa, name, nothing_follows)
@@ -52,7 +52,7 @@ def has_vector_activation(node: Node) -> bool:
     return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None
 
 
-@native.register(FusedMatMulBiasAct, dtypes=HALVES_AND_FLOATS, when=has_vector_activation)
+@native.register(FusedMatMulBiasAct, dtypes=HALVES_AND_FLOATS, when=has_vector_activation, writes_strides=True)
 def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, bias and activation on the sums."""
     op, bias_place = node.op, layout.operands[2]

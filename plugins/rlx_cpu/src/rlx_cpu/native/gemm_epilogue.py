@@ -75,7 +75,12 @@ is_product = Condition(
 
 
 @native.register(
-    FusedMatMulEpilogue, dtypes="f16 bf16 f32 f64 bool", when=is_product, in_place=OTHERS, is_each_in_place=True
+    FusedMatMulEpilogue,
+    dtypes="f16 bf16 f32 f64 bool",
+    when=is_product,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    writes_strides=True,
 )
 def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, the region on the sums."""

@@ -1,0 +1,92 @@
+"""Operands of a concatenation, each written between the rows of the others by the kernel that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+import rlx_cpu.plugin
+from rlx_core import nn
+from rlx_core.ir.strides import is_dense
+from rlx_core.ir.verify_lir import verify_lir
+from rlx_core.ir.verify_memory import place_of
+from rlx_core.plugins import PluginHost
+
+HOST = PluginHost([rlx_cpu.plugin])
+RNG = np.random.default_rng(0)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return nn.attention(q, k, v, num_heads=2, causal=True)
+
+
+def gradients(x: Any, w: Any, g: Any) -> Any:
+    """The gradient of a shared projection: dq, dk and dv side by side before one product."""
+    _, pull = rlx.vjp(lambda x: attention(*rlx.split(x @ w, 3, axis=-1)), x)
+    return pull(g)[0]
+
+
+def rotated(x: Any, cos: Any, sin: Any) -> Any:
+    first, second = x[..., :32], x[..., 32:]
+    turned = rlx.concat([first * cos - second * sin, first * sin + second * cos], axis=-1)
+    return turned @ rlx.permute_dims(turned, (0, 2, 1))
+
+
+def shape(*sizes: int) -> np.ndarray:
+    return (RNG.standard_normal(sizes) / 8).astype(np.float32)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
+    "attention backward": (gradients, (shape(2, 9, 48), shape(48, 96), shape(2, 9, 32))),
+    "attention": (
+        lambda q, k, v, g: rlx.exp(rlx.concat([attention(q, k, v), attention(v, q, k)], axis=-1)) @ g,
+        (*(shape(2, 9, 32) for _ in range(3)), shape(64, 3)),
+    ),
+    "products": (
+        lambda x, a, b, c, r: rlx.exp(
+            rlx.concat([x @ a, rlx.where(r > 0, x @ b, r), nn.linear(x, c, c[0], activation="gelu")], axis=-1)
+        ).sum(axis=-1),
+        (shape(3, 7, 20), shape(20, 32), shape(20, 64), shape(20, 96), shape(3, 7, 64)),
+    ),
+    "a product in blocks": (
+        lambda x, a, b: rlx.exp(rlx.concat([x @ a, x @ b], axis=1)).sum(axis=0),
+        (shape(5, 2300), shape(2300, 32), shape(2300, 64)),
+    ),
+    "loops": (rotated, (shape(2, 5, 64), shape(5, 32), shape(5, 32))),
+    "norms and softmax": (
+        lambda x, g: rlx.concat([nn.rms_norm(x, g), nn.softmax(x), nn.layer_norm(x)], axis=1) @ g,
+        (shape(4, 3, 32), shape(32)),
+    ),
+    "sums": (
+        lambda x: rlx.exp(rlx.concat([x.sum(axis=1), x.max(axis=1) - 1.0], axis=1)).sum(axis=-1),
+        (shape(4, 50, 96),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("of", ["f32", "bf16", "f64"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_is_joined_is_written_where_it_belongs(name: str, of: str, threads: int) -> None:
+    function, arrays = PROGRAMS[name]
+    data = [rlx.astype(a, of) for a in arrays]
+    options = {"cpu.threads": threads}
+    fast = rlx.jit(function, host=HOST, target="cpu", config={"options": options})
+    guarded = rlx.jit(function, host=HOST, target="cpu", config={"options": {**options, "cpu.poison": True}})
+    apart = rlx.jit(
+        lambda *x: function(*x), host=HOST, target="cpu", config={"options": {**options, "cpu.tier": "numpy"}}
+    )
+    found = fast(*data)
+    lir = fast.executables[0].lir
+    assert verify_lir(lir) == []
+    assert "rlx.concat" not in [s.node.op.name for s in lir.steps]
+    assert any(not is_dense(v.type, place_of(lir, v).strides) for s in lir.steps for v in s.node.results)
+    np.testing.assert_array_equal(found, guarded(*data))
+    unit = {"f32": 2.0**-24, "bf16": 2.0**-8, "f64": 2.0**-53}[of]
+    wanted = np.asarray(apart(*data), np.float64)
+    # Another order of sums of at most 2300 products, and roundings of 16 bits in between.
+    np.testing.assert_allclose(np.asarray(found, np.float64), wanted, rtol=0, atol=64 * unit * np.abs(wanted).max())
