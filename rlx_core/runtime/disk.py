@@ -35,6 +35,8 @@ _TEMPORARY: Final = ".tmp"
 _ABANDONED_AFTER: Final = 3600.0
 """Seconds after which a temporary file is taken to be a killed writer's."""
 _FAULTS_KEPT: Final = 32
+_UNLISTED: Final = 16
+"""The share of its limit, as one part in so many, that is written before the directory is listed again."""
 
 
 @define
@@ -56,6 +58,10 @@ class DiskCounts:
 class DiskCache:
     """Bytes by hex digest, in files; at most `max_nbytes` in all, the ones unused for longest go first.
 
+    To list the files takes longer the more there are, so it is done for the first entry, before the limit is exceeded as far
+    as this object knows, and after each `_UNLISTED`-th of the limit: what other processes write meanwhile may exceed it by
+    that much for each of them.
+
     Neither `get` nor `put` raises for anything that the file system does: what cannot be read is a miss, what cannot be
     written is not kept, and `counts` has the reason.
 
@@ -67,6 +73,8 @@ class DiskCache:
         self.directory = Path(cache_directory() if directory is None else directory)
         self.max_nbytes = max_nbytes
         self.counts = DiskCounts()
+        self._listed: int | None = None  # bytes that entries took when they were listed last
+        self._written = 0  # bytes since then
         _own(self.directory)
 
     def get(self, key: str) -> bytes | None:
@@ -108,7 +116,9 @@ class DiskCache:
                 temporary.unlink()
             return False
         self.counts.stored += 1
-        self._evict(keep=path)
+        self._written += _HEADER.size + len(payload)
+        if self._is_to_be_listed():
+            self._evict(keep=path)
         return True
 
     def drop(self, key: str, reason: str) -> None:
@@ -163,7 +173,17 @@ class DiskCache:
             with contextlib.suppress(FileNotFoundError):  # another process evicts too
                 yield Path(name), os.lstat(name)
 
+    def _is_to_be_listed(self) -> bool:
+        return (
+            self._listed is None
+            or self._written > self.max_nbytes // _UNLISTED
+            or self._listed + self._written > self.max_nbytes
+        )
+
     def _evict(self, keep: Path) -> None:
+        self._written = (
+            0  # before listing: what another thread writes meanwhile may be counted twice, and is not forgotten
+        )
         entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
         total = sum(found.st_size for _, found in entries)
         for path, found in entries:
@@ -175,6 +195,7 @@ class DiskCache:
                 path.unlink()
                 self.counts.evicted += 1
             total -= found.st_size
+        self._listed = total
         self._sweep()
 
     def _sweep(self) -> None:

@@ -126,6 +126,32 @@ def test_the_entries_unused_for_longest_go_first(tmp_path):
     assert disk.counts.evicted == 1
 
 
+def test_entries_are_listed_for_a_share_of_the_limit_and_not_for_each(tmp_path, monkeypatch):
+    """Otherwise an entry would take the longer to write, the more there are."""
+    listings = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listings.append(path) or scandir(path))
+    disk = DiskCache(tmp_path / "cache", max_nbytes=100 * 1080)
+
+    for i in range(100):
+        disk.put(hashlib.sha256(bytes([i])).hexdigest(), bytes(1000))
+
+    # The first, and one for every seven entries, which are more than a sixteenth of the limit; each looks for what was left
+    # by killed writers as well.
+    assert len(listings) == 2 * (1 + 99 // 7)
+
+
+def test_what_another_process_wrote_is_found_before_the_share_is_exceeded_twice(tmp_path):
+    mine, other = (DiskCache(tmp_path / "cache", max_nbytes=100 * 1080) for _ in range(2))
+    keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(200)]
+    for own, foreign in zip(keys[:100], keys[100:], strict=True):
+        mine.put(own, bytes(1000))
+        other.put(foreign, bytes(1000))
+
+    assert mine.nbytes <= mine.max_nbytes * (1 + 2 / 16)
+    assert mine.counts.evicted + other.counts.evicted >= 200 - 112
+
+
 def test_a_payload_larger_than_the_cache_is_not_kept(tmp_path):
     disk = DiskCache(tmp_path / "cache", max_nbytes=500)
 

@@ -19,7 +19,7 @@ from rlx_cpu.native import ir
 from rlx_cpu.native.codegen import assembly, new_module
 from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa, available
-from rlx_cpu.native.jit import Code, compile_module
+from rlx_cpu.native.jit import Code, compile_module, keeping
 
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 CANARY = 0xA5
@@ -147,7 +147,9 @@ def kernel(
     layout = Layout(places, tuple(results or (Place.dense(t) for t in node.types)))
     module = new_module("kernel")
     emitted = emit(module, node, layout, isa, "kernel")
-    return Kernel(compile_module(module, isa), emitted, layout, module, isa)
+    with keeping(None):  # nobody asks for it again
+        code = compile_module(module, isa)
+    return Kernel(code, emitted, layout, module, isa)
 
 
 def _present(operand: np.ndarray | None) -> np.ndarray:
