@@ -110,21 +110,35 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
         if (each / "rlx.toml").is_file():
             return each / "rlx.toml"
         project = each / "pyproject.toml"
-        if project.is_file() and _MAY_HAVE_TABLE.search(text_of(project)) and "rlx" in parse(project).get("tool", {}):
+        if project.is_file() and section_of(project) is not None:
             return project
     return None
 
 
-_MAY_HAVE_TABLE: Final = re.compile(r"""^\s*(\[\s*)?["']?tool["']?\s*(\.\s*["']?rlx|\]|=)""", re.MULTILINE)
-"""Whether a `pyproject.toml` can have `[tool.rlx]` at all: most have not, and need not be parsed to know it."""
-
-
 def read_file(path: Path) -> Mapping[str, Any]:
     """The tables of a configuration file: the whole of an `rlx.toml`, `[tool.rlx]` of a `pyproject.toml`."""
-    table = parse(path)
-    if path.name == "pyproject.toml":
-        table = table.get("tool", {}).get("rlx", {})
-    return table
+    if path.name != "pyproject.toml":
+        return parse(path)
+    section = section_of(path)
+    if section is None:
+        return {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"configuration: {path}: tool.rlx is {section!r}, not a table", Fact("file", path))
+    return section
+
+
+def section_of(path: Path) -> Any:
+    """What a `pyproject.toml` has as `tool.rlx`, or `None`."""
+    tool = parse(path).get("tool") if _MAY_HAVE_SECTION.search(text_of(path)) else None
+    return tool.get("rlx") if isinstance(tool, Mapping) else None
+
+
+_MAY_HAVE_SECTION: Final = re.compile(r"""^\s*\[{0,2}\s*["']?tool["']?\s*(\.\s*["']?rlx|\]|=)|\\[uUx]""", re.MULTILINE)
+"""Whether a `pyproject.toml` can have `tool.rlx` at all: most have not, and need not be parsed to know it.
+
+Keys begin on a line of their own, as `tool.rlx`, or as `tool` with `rlx` below it, bare or quoted; quoted ones may have
+their letters as numbers. What looks like that in a comment or a string is parsed for nothing.
+"""
 
 
 def parse(path: Path) -> Mapping[str, Any]:

@@ -1,12 +1,16 @@
 """Configuration is read strictly, merged by precedence, and says where each fault is."""
 
+import hashlib
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlx_core.errors import ConfigError
 from rlx_core.pipeline.config import Configuration
-from rlx_core.pipeline.config_reading import find_config, load_config, read_table
+from rlx_core.pipeline.config_reading import find_config, load_config, read_table, section_of
 
 FILE = """
 target = "cpu"
@@ -71,6 +75,8 @@ def test_pyproject_is_read_where_it_has_a_section(written, tmp_path):
         '[ "tool" . rlx ]\ntarget = "cuda"',
         "[other]\nx = 1\n\n  [tool.'rlx']\n  target = 'cuda'",
         '[tool.rlx.cache]\ndisk = false\n[tool.rlx]\ntarget = "cuda"',
+        '["to\\u006fl"."\\U00000072lx"]\ntarget = "cuda"',
+        'text = """\n[tool]\n"""\r\n\t[\ttool\t.\t"rlx"\t] # [tool.other]\r\ntarget = "cuda"',
     ],
 )
 def test_the_section_is_found_however_it_is_written(written, tmp_path, text):
@@ -79,10 +85,64 @@ def test_the_section_is_found_however_it_is_written(written, tmp_path, text):
     assert load_config(path, environ={}).target == "cuda"
 
 
-@pytest.mark.parametrize("text", ["[tool.other]\n", "[tool]\nother = 1\n", '[project]\nname = "tool.rlx"\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.other]\n",
+        "[tool]\nother = 1\n",
+        '[project]\nname = "tool.rlx"\n',
+        '"tool.rlx" = 1\n',
+        "# [tool.rlx]\n",
+        'text = """\n[tool.rlx]\n"""\n',
+        "[a]\ntool.rlx = 1\n",
+        "tool = 3\n",
+        'tool = "rlx"\n',
+        'tool = ["rlx"]\n',
+    ],
+)
 def test_a_pyproject_without_the_section_is_passed_by(written, tmp_path, text):
     written(text, "pyproject.toml")
     assert find_config(tmp_path) != tmp_path / "pyproject.toml"
+
+
+@pytest.mark.parametrize("text", ["[tool]\nrlx = 3\n", "[[tool.rlx]]\n"])
+def test_a_section_that_is_no_table_is_named(written, tmp_path, text):
+    path = written(text, "pyproject.toml")
+    with pytest.raises(ConfigError, match=r"tool\.rlx is .*, not a table") as found:
+        load_config(start=tmp_path, environ={})
+    assert str(path) in str(found.value)
+
+
+QUOTES = ("{}", '"{}"', "'{}'")
+PLAIN = st.sampled_from(["tool", "rlx", "tool", "rlx", "tool.rlx", "other"])
+ESCAPED = PLAIN.map(lambda key: '"' + "".join(f"\\u{ord(letter):04x}" for letter in key) + '"')
+SPACE = st.sampled_from(["", " ", "\t "])
+KEY = st.one_of(st.builds(lambda quotes, key: quotes.format(key), st.sampled_from(QUOTES), PLAIN), ESCAPED)
+PATH = st.builds(str.join, st.sampled_from([".", " . ", "\t."]), st.lists(KEY, min_size=1, max_size=3))
+VALUE = st.one_of(
+    PATH.map("{{ {} = 1 }}".format), st.sampled_from(["1", '"""\n[tool.rlx]\ntool = """', "'''\n[tool]\n'''"])
+)
+LINE = st.one_of(
+    st.builds("{}{} = {}".format, SPACE, PATH, VALUE),
+    st.builds("{}[{}]".format, SPACE, PATH),
+    st.builds("{}[[{}]]".format, SPACE, PATH),
+    st.builds("# {} = 1".format, PATH),
+)
+
+
+@settings(max_examples=600)
+@given(st.lists(LINE, max_size=3), st.sampled_from(["\n", "\r\n"]))
+def test_whether_there_is_a_section_is_what_parsing_says(tmp_path_factory, lines, end):
+    """A file that need not be parsed to know it is one that has none."""
+    text = end.join(lines)
+    try:
+        tool = tomllib.loads(text).get("tool")
+    except tomllib.TOMLDecodeError:
+        return
+    # Files are read anew when they changed: each text has its own.
+    path = tmp_path_factory.getbasetemp() / f"{hashlib.sha256(text.encode()).hexdigest()}.toml"
+    path.write_bytes(text.encode())
+    assert section_of(path) == (tool.get("rlx") if isinstance(tool, dict) else None)
 
 
 def test_the_program_beats_the_environment_and_the_environment_beats_the_file(written):
