@@ -84,7 +84,7 @@ class Program:
         """The names of the operands that carry derivatives."""
         return [name for name, type in self.graph.input_types.items() if type.dtype.is_differentiable]
 
-    @property
+    @cached_property
     def is_static(self) -> bool:
         return all(t.is_static for t in self.graph.input_types.values())
 

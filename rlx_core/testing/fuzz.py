@@ -34,7 +34,7 @@ from rlx_core.testing.kept import text_of, write_case
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["CPU_WAYS", "Way", "apart", "complaint", "plan_complaint", "reduced"]
+__all__ = ["CPU_WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "reduced"]
 
 CHUNK = 40  # programs a process: one that dies takes no more with it
 
@@ -74,7 +74,7 @@ CPU_WAYS = (
 
 
 class Objects:
-    """Machine code by key while one program is tried, so that ways which differ only in running share it."""
+    """Machine code by key, so that ways of a program which differ only in running share it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, bytes] = {}
@@ -97,11 +97,11 @@ def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
     return list(executable.run({name: array.copy() for name, array in program.inputs.items()}))
 
 
-def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None) -> Compiled:
+def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None, objects: Objects) -> Compiled:
     """A program compiled one way; the configuration file is read once for all programs."""
     plugins, configuration = configured(way, host)
     made = compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
-    return evolve(made, objects=Objects())
+    return evolve(made, objects=objects)
 
 
 def repeated(compiled: Compiled, way: Way, program: Generated) -> Compiled:
@@ -144,18 +144,28 @@ def configured(way: Way, host: PluginHost | None) -> tuple[PluginHost, Configura
 
 
 def complaint(
-    program: Generated, ways: Sequence[Way] = CPU_WAYS, *, target: str = "cpu", host: PluginHost | None = None
+    program: Generated,
+    ways: Sequence[Way] = CPU_WAYS,
+    *,
+    target: str = "cpu",
+    host: PluginHost | None = None,
+    objects: Objects | None = None,
 ) -> str | None:
-    """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is."""
+    """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is.
+
+    Args:
+        objects: Where machine code is kept for programs that have much of it in common; for this one alone if not given.
+    """
     wanted = yardstick(program.graph, program.fed)
     results: dict[str, list[np.ndarray]] = {}
     plans: dict[str, Compiled] = {}
+    kept = Objects() if objects is None else objects
     for way in ways:
         if program.seed >= 0 and program.seed % way.every:
             continue
         try:
             if way.repeats is None:
-                plans[way.name] = compiled_for(program, way, target, host)
+                plans[way.name] = compiled_for(program, way, target, host, kept)
             else:
                 plans[way.name] = repeated(plans[way.repeats], way, program)
             wrong = plan_complaint(plans[way.name])

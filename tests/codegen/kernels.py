@@ -11,8 +11,10 @@ from rlx_core.ir.graph import infer
 from rlx_core.ir.op import Op
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.ops import standard_ops
+from rlx_core.testing.cases import Program, programs
 
-__all__ = ["SOFTMAX", "dense", "dense_kernel", "kernel"]
+__all__ = ["SAMPLES", "SOFTMAX", "dense", "dense_kernel", "kernel"]
 
 SOFTMAX = """\
 kernel softmax grid [3] row [5]
@@ -40,6 +42,14 @@ def dense_kernel(op: Op, types: Sequence[TensorType | None]) -> Kernel | None:
         return None
     memory = [None if t is None else dense(t) for t in types]
     return check_kernel(kernel_of(formula, memory, [dense(t) for t in infer(op, types)]))
+
+
+SAMPLES: dict[Program, Kernel] = {
+    p: made
+    for p in programs(standard_ops())
+    if p.is_static and (made := dense_kernel(p.node.op, p.node.operand_types)) is not None
+}
+"""The samples of standard ops that are kernels, in memory without gaps."""
 
 
 def kernel(op: Op, *specs: str) -> Kernel:

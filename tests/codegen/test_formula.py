@@ -13,7 +13,6 @@ from rlx_core.codegen.loops import Kernel, Load, Reduce
 from rlx_core.codegen.schedule import schedule
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.types import spec
-from rlx_core.ops import standard_ops
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.fused_loop import FusedLoop, LoopStep
@@ -25,10 +24,10 @@ from rlx_core.ops.normalization import GroupNorm, LayerNorm
 from rlx_core.ops.reduction import Max
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Reshape, Sum, Transpose
-from rlx_core.testing.cases import Program, programs, wide
+from rlx_core.testing.cases import Program, wide
 from rlx_core.testing.laws import near_oracle
 
-from .kernels import SOFTMAX, dense, dense_kernel, kernel
+from .kernels import SAMPLES, SOFTMAX, dense, kernel
 
 
 def run(made: Kernel, operands: Sequence[np.ndarray | None], results: Sequence[np.ndarray]) -> None:
@@ -36,21 +35,13 @@ def run(made: Kernel, operands: Sequence[np.ndarray | None], results: Sequence[n
     run_kernel(made, data)
 
 
-KERNELS = [
-    p
-    for p in programs(standard_ops())
-    # Programs whose node is the whole graph: no casts before it, so that its operands are the arrays that are drawn.
-    if p.is_static
-    and len(p.graph.nodes) == len(p.graph.inputs) + 1
-    and formula_of(p.node.op, p.node.operand_types) is not None
-]
+# Programs whose node is the whole graph: no casts before it, so that its operands are the arrays that are drawn.
+WHOLE = [p for p in SAMPLES if len(p.graph.nodes) == len(p.graph.inputs) + 1]
 
 
-@pytest.mark.parametrize("program", KERNELS, ids=str)
+@pytest.mark.parametrize("program", WHOLE, ids=str)
 def test_a_kernel_computes_what_its_op_means(program: Program) -> None:
-    node, arrays = program.node, program.draw()
-    made = dense_kernel(node.op, node.operand_types)
-    assert made is not None
+    node, arrays, made = program.node, program.draw(), SAMPLES[program]
     given = iter(arrays)
     results = [np.empty(t.static_shape, t.dtype.numpy) for t in node.types]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rlx_core.codegen import parse_kernel, print_kernel
+from rlx_core.codegen.loops import Kernel
 from rlx_core.errors import FormatError
 from rlx_core.ops import standard_ops
-from rlx_core.testing.cases import programs
 
-from .kernels import SOFTMAX, dense_kernel
+from .kernels import SAMPLES, SOFTMAX
 
 OPS = {op.name: op for op in standard_ops()}
 
@@ -30,20 +30,12 @@ kernel "of a table" grid [6, 2] row []
 """
 
 
-KERNELS = {
-    str(p): k
-    for p in programs(standard_ops())
-    if p.is_static and (k := dense_kernel(p.node.op, p.node.operand_types)) is not None
-}
-
-
 def test_the_samples_of_many_ops_are_kernels() -> None:
-    assert len(KERNELS) > 200
+    assert len(SAMPLES) > 1000
 
 
-@pytest.mark.parametrize("sample", KERNELS)
-def test_a_kernel_prints_and_parses_back(sample: str) -> None:
-    made = KERNELS[sample]
+@pytest.mark.parametrize("made", SAMPLES.values(), ids=map(str, SAMPLES))
+def test_a_kernel_prints_and_parses_back(made: Kernel) -> None:
     text = print_kernel(made)
 
     read = parse_kernel(text, OPS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def poisoned(tier: str, **more: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- the suite
 
 # Two samples an op, the first and the last: generated programs bring other sizes and dtypes.
-BY_OP = [[p for p in programs(standard_ops()) if p.is_static and p.op is op] for op in standard_ops()]
+BY_OP = [list(found) for _, found in groupby((p for p in programs(standard_ops()) if p.is_static), lambda p: p.op)]
 CASES = [p for found in BY_OP for p in dict.fromkeys([found[0], found[-1]])]
 WAYS = (
     Way("poisoned", poisoned("native")),

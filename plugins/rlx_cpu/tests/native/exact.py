@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from harness import kernel
+from harness import Kernel, kernel, place_of
 
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import as_results
@@ -15,7 +15,7 @@ from rlx_core.testing.cases import Program
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.isa import Isa, available
 
-__all__ = ["agrees", "drawn"]
+__all__ = ["agrees", "all_agree", "drawn"]
 
 
 def drawn(program: Program) -> list[np.ndarray | None]:
@@ -39,11 +39,22 @@ def bits(x: np.ndarray) -> bytes:
 
 def agrees(emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa | None = None) -> None:
     """One, two and three threads give the very bits that the op's reference gives, or its decomposition where it has none."""
+    all_agree(emit, op, [operands], isa)
+
+
+def all_agree(emit: Emit, op: Op, calls: Sequence[Sequence[np.ndarray | None]], isa: Isa | None = None) -> None:
+    """The same for operands of several calls, which lie alike: one kernel serves all of them."""
+    made = kernel(emit, op, calls[0], isa or available()[0])
+    for operands in calls:
+        assert [None if x is None else place_of(x) for x in operands] == list(made.layout.operands)
+        _agrees(made, op, operands)
+
+
+def _agrees(made: Kernel, op: Op, operands: Sequence[np.ndarray | None]) -> None:
     meaning: Any = op if op.reference is None else op.reference
     with np.errstate(all="ignore"):
         # As the interpreter does it: references never see two-byte floats, and results are rounded once.
         expected = as_results(meaning(*(None if x is None else wide(x) for x in operands)))
-    made = kernel(emit, op, operands, isa or available()[0])
     with np.errstate(invalid="ignore"):  # to look at a signalling NaN is already an invalid operation
         wanted = [
             bits(_declared(result, place.type.dtype))

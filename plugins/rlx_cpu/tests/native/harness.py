@@ -21,7 +21,19 @@ from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
 from rlx_cpu.native.isa import Isa, available
 from rlx_cpu.native.jit import Code, compile_module, keeping
 
+WIDTHS = tuple({isa.vector_bytes: isa for isa in reversed(available())}.values())[::-1]
+"""One instruction set of each width: what those of one width print differs in products of bf16 alone (`test_widths.py`)."""
+
 EVERY_ISA = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
+EVERY_WIDTH = pytest.mark.parametrize("isa", WIDTHS, ids=lambda isa: isa.name)
+
+
+def products_of(*dtypes: str) -> pytest.MarkDecorator:
+    """Each dtype on every instruction set that prints products of it in a way of its own."""
+    pairs = [(isa, of) for of in dtypes for isa in (available() if of == "bf16" else WIDTHS)]
+    return pytest.mark.parametrize(("isa", "of"), pairs, ids=[f"{of}-{isa.name}" for isa, of in pairs])
+
+
 CANARY = 0xA5
 GUARD = 256  # bytes on either side
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import EVERY_ISA, kernel
+from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import as_results
@@ -104,7 +104,7 @@ def operands(
 # ------------------------------------------------------------------------------------- in either direction
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 @pytest.mark.parametrize("layout", ["bsd", "bshd", "bhsd"])
 @EVERY_FLOAT
@@ -113,7 +113,7 @@ def test_every_layout_agrees_with_float64(isa: Isa, direction: Direction, layout
     direction(isa, op, *operands(op, 2, 17, 33, of=of))
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 @pytest.mark.parametrize(
     ("queries", "keys", "head_dim", "width"),
@@ -142,7 +142,7 @@ MASKS: dict[str, dict[str, Any]] = {
 }
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (40, 7), (100, 7), (130, 150), (30, 1100)])
@@ -154,7 +154,7 @@ def test_positional_masks_hide_keys(isa: Isa, direction: Direction, mask: str, q
         assert (rows[:, : queries - keys] == 0).all()
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 @pytest.mark.parametrize("kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("more", [{"layout": "bhsd"}, {"attn_logit_softcap": 1.5}], ids=str)
@@ -163,7 +163,7 @@ def test_heads_share_keys_in_groups(isa: Isa, direction: Direction, kv_heads: in
     direction(isa, op, *operands(op, 2, 12, 12))
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 @pytest.mark.parametrize("sizes", [(0, 2, 3), (1, 0, 3), (1, 3, 0)], ids=str)
 @pytest.mark.parametrize("is_biased", [False, True], ids=["plain", "biased"])
@@ -175,7 +175,7 @@ def test_nothing_to_attend_to_is_zero(
     assert all((x == 0).all() for x in direction(isa, op, *operands(op, *sizes), *bias))
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 def test_slices_of_one_projection_are_read_where_they_lie(isa: Isa, direction: Direction) -> None:
     """What a fused QKV product leaves: three strided views; and values whose features are not contiguous."""
@@ -201,7 +201,7 @@ def broadcasts(batch: int, heads: int, queries: int, keys: int) -> list[tuple[in
     ]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("shape", [*broadcasts(2, 2, 9, 21), (2, 21)], ids=str)
 @pytest.mark.parametrize("of", [bool, np.float32])
 def test_a_mask_hides_what_it_does_not_show(isa: Isa, shape: tuple[int, ...], of: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_mask_hides_what_it_does_not_show(isa: Isa, shape: tuple[int, ...], of
     forward(isa, op, *operands(op, 2, 9, 21), given)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("shape", broadcasts(2, 2, 9, 32), ids=str)
 def test_a_bias_is_added_after_scale_and_cap(isa: Isa, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(2)
@@ -224,7 +224,7 @@ def test_a_bias_is_added_after_scale_and_cap(isa: Isa, shape: tuple[int, ...]) -
     forward(isa, op, *operands(op, 2, 9, 32), None, bias)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("empty_row", ["zero", "uniform", "nan"])
 @pytest.mark.parametrize("keys", [20, 37, 1200])
 @pytest.mark.parametrize("is_apart", [False, True])
@@ -239,7 +239,7 @@ def test_rows_without_keys_are_what_the_attribute_says(isa: Isa, empty_row: str,
     np.testing.assert_allclose(found[0, 2], expected, atol=1e-5)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("queries", [1, 2])
 @pytest.mark.parametrize("features", [3, 16, 40])
 @pytest.mark.parametrize("kv_heads", [1, 4])
@@ -251,7 +251,7 @@ def test_a_few_queries_read_keys_where_they_lie(isa: Isa, queries: int, features
     forward(isa, op, q, packed[..., : kv_heads * features], packed[..., kv_heads * features :])
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("of", [np.float16, BF16], ids=["f16", "bf16"])
 @pytest.mark.parametrize("queries", [1, 12, 70])
 def test_halves_are_widened_masked_and_rounded_once(isa: Isa, of: Any, queries: int) -> None:
@@ -290,7 +290,7 @@ def test_an_infinite_or_nan_score_spoils_its_row_alone() -> None:
 # ----------------------------------------------------------------------------------------------- backward
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("empty_row", ["zero", "uniform", "nan"])
 @pytest.mark.parametrize("of", [bool, np.float32])
 def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
@@ -300,7 +300,7 @@ def test_cotangents_under_a_mask(isa: Isa, empty_row: str, of: Any) -> None:
     backward(isa, op, *operands(op, 2, 5, 20), mask.astype(of))
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("shape", broadcasts(2, 4, 9, 37), ids=str)
 @pytest.mark.parametrize("of", [np.float32, BF16], ids=["f32", "bf16"])
 def test_the_cotangent_of_a_bias_is_summed_where_it_was_broadcast(isa: Isa, shape: tuple[int, ...], of: Any) -> None:
@@ -311,7 +311,7 @@ def test_the_cotangent_of_a_bias_is_summed_where_it_was_broadcast(isa: Isa, shap
     backward(isa, op, *operands(op, 2, 9, 37, of=of), mask, bias)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("of", [np.float16, BF16], ids=["f16", "bf16"])
 def test_cotangents_of_halves_in_segments_and_in_bits_apart(isa: Isa, of: Any) -> None:
     """Few key heads, so that segments add up dk and dv apart; a wide bias of halves' accumulator; strided operands."""

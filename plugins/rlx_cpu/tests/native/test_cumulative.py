@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import EVERY_ISA, kernel
+from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import c64, dtype
 from rlx_core.ops.cumulative import CumLogSumExp, Cummax, Cummin, Cumprod, Cumsum, LinearRecurrence
@@ -19,7 +19,7 @@ EXACT = (Cumsum, Cumprod, Cummax, Cummin, LinearRecurrence)
 SAMPLES = [p for p in programs(EXACT) if p.is_static and is_running.holds(p.node)]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_runs_as_numpy_runs_it(program: Program, isa: Isa) -> None:
     agrees(emit_running, program.node.op, drawn(program), isa)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import EVERY_ISA, kernel
+from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ops.indexing import Gather
@@ -18,7 +18,7 @@ from rlx_cpu.native.isa import Isa, available
 SAMPLES = [p for p in programs((Gather,)) if p.is_static]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_read_as_numpy_reads_it(program: Program, isa: Isa) -> None:
     agrees(emit_gather, program.node.op, drawn(program), isa)

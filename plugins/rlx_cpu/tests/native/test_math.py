@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from harness import WIDTHS
 from scipy import special
 from ulp import CANCELLING, FUNCTIONS, GELU, HOST, bound, compiled, errors, largest_error, long_erf, long_erfc
 
 import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as rlx_dtype
 from rlx_core.ops import activation, arithmetic
-from rlx_cpu.native.isa import available
 
 COUNT = 10_000_000
 EDGES = [
@@ -30,7 +30,7 @@ EDGES = [
     1.0,
     -1.0,
 ]
-ISAS = [i.name for i in available()]
+ISAS = [i.name for i in WIDTHS]
 
 
 def singles(count: int) -> np.ndarray:

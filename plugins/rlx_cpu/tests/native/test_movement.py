@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import EVERY_ISA
+from harness import EVERY_WIDTH
 
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ir.op import Op
@@ -26,7 +26,7 @@ from rlx_cpu.native.tilings import TILINGS
 SAMPLES = [p for p in programs(tuple(TILINGS)) if p.is_static]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_moved_as_numpy_moves_it(program: Program, isa: Isa) -> None:
     agrees(emit_move, program.node.op, drawn(program), isa)
@@ -85,7 +85,7 @@ def extents() -> Iterator[tuple[int, int]]:
             yield n, sides[(i + step) % len(sides)]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 def test_transpositions_reach_the_edges_of_squares(isa: Isa) -> None:
     for shape in extents():
         agrees(emit_move, Transpose((2, 1, 0)), [filled((*shape, 5))], isa)
@@ -103,7 +103,7 @@ def test_pads_of_any_width_agree_with_numpy(mode: Any, lo: int, hi: int) -> None
                 agrees(emit_move, Pad((lo,), (hi + 2 * n,), (2,)), [filled((n,)), np.array(7, "f4")])
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("name", ["u8", "f16", "f32", "f64"])
 def test_a_transposition_of_two_axes_is_shared_out_in_bands(name: str, isa: Isa) -> None:
     for shape in ((192, 260), (300, 135), (64, 700), (700, 65)):

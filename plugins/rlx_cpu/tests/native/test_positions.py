@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import EVERY_ISA
+from harness import EVERY_WIDTH
 
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ops.counting import ArgMax, ArgMin
@@ -19,7 +19,7 @@ from rlx_cpu.native.positions import emit_position, is_held
 SAMPLES = [p for p in programs((ArgMax, ArgMin)) if p.is_static and is_held.holds(p.node)]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_found_where_numpy_finds_it(program: Program, isa: Isa) -> None:
     (x,) = drawn(program)

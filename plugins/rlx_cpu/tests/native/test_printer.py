@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import kernel
+from harness import WIDTHS, kernel
 from llvmlite import binding as llvm
 
 import rlx_core as rlx
@@ -23,11 +23,11 @@ from rlx_core.plugins import PluginHost
 from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import Layout, Place
 from rlx_cpu.native.coverage import coverage
-from rlx_cpu.native.isa import ISAS, available
+from rlx_cpu.native.isa import ISAS
 from rlx_cpu.native.loops import emit_loop
 
 HOST = PluginHost([rlx_cpu.plugin])
-SETS = list(available())
+SETS = list(WIDTHS)
 NAMES = [i.name for i in SETS]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import EVERY_ISA
+from harness import EVERY_WIDTH
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -24,7 +24,7 @@ HOST = PluginHost([rlx_cpu.plugin])
 SAMPLES = [p for p in programs((Rope, RopeBackward)) if p.is_static]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_turned_as_its_decomposition_says(program: Program, isa: Isa) -> None:
     agrees(emit_rope, program.node.op, drawn(program), isa)

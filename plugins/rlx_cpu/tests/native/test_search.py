@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import kernel
+from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import dtype, i32
 from rlx_core.ops.sorting import ORDERED, SearchSorted
@@ -14,16 +14,15 @@ from rlx_cpu.native.isa import Isa, available
 from rlx_cpu.native.search import emit_search
 
 SAMPLES = [p for p in programs((SearchSorted,)) if p.is_static]
-ISAS = pytest.mark.parametrize("isa", available(), ids=lambda isa: isa.name)
 
 
-@ISAS
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_found_where_numpy_finds_it(program: Program, isa: Isa) -> None:
     agrees(emit_search, program.node.op, drawn(program), isa)
 
 
-@ISAS
+@EVERY_WIDTH
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", [d.name for d in ORDERED])
 def test_few_different_numbers_and_nan(name: str, side: str, isa: Isa) -> None:
@@ -35,7 +34,7 @@ def test_few_different_numbers_and_nan(name: str, side: str, isa: Isa) -> None:
     agrees(emit_search, SearchSorted(side, i32), [row, rng.choice(numbers, (3, 55))], isa)  # type: ignore[arg-type]
 
 
-@ISAS
+@EVERY_WIDTH
 def test_rows_of_any_length(isa: Isa) -> None:
     rng = np.random.default_rng(2)
     for n in (1, 2, 3, 4, 7, 8, 9, 100, 1000):

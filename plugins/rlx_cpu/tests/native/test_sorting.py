@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from exact import agrees, drawn
-from harness import EVERY_ISA, kernel
+from exact import agrees, all_agree, drawn
+from harness import EVERY_WIDTH, kernel
 
 from rlx_core.ir.dtypes import dtype, i32
 from rlx_core.ops.sorting import ORDERED, ArgSort, Sort, TopK
@@ -24,7 +24,7 @@ SHORT, MIDDLE, LONG = 37, 300, 4500
 """Elements of rows that are ordered by counting, by digits of 8 bits and by digits of 11."""
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_is_sorted_as_numpy_sorts_it(program: Program, isa: Isa) -> None:
     agrees(emit_sort, program.node.op, drawn(program), isa)
@@ -51,7 +51,7 @@ def patterns(name: str, n: int) -> Iterator[np.ndarray]:
             yield rng.choice(np.array([np.iinfo(kind.numpy).min, -1 & np.iinfo(kind.numpy).max, 0], kind.numpy), n)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @DTYPES
 @pytest.mark.parametrize("n", [SHORT, MIDDLE, LONG])
 def test_rows_of_any_kind_and_length(n: int, name: str, isa: Isa) -> None:
@@ -61,7 +61,7 @@ def test_rows_of_any_kind_and_length(n: int, name: str, isa: Isa) -> None:
     agrees(emit_sort, ArgSort(descending=True, index_dtype=i32), [x], isa)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("name", ["f32", "f64", "bf16", "i64", "u8"])
 @pytest.mark.parametrize("n", [SHORT, MIDDLE])
 def test_rows_along_an_axis_that_is_not_the_last(n: int, name: str, isa: Isa) -> None:
@@ -71,7 +71,7 @@ def test_rows_along_an_axis_that_is_not_the_last(n: int, name: str, isa: Isa) ->
     agrees(emit_sort, Sort(1, descending=True), [np.stack([x, x])], isa)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @DTYPES
 @pytest.mark.parametrize(("k", "largest"), [(1, True), (90, False)])
 def test_the_first_few_of_long_rows(k: int, largest: bool, name: str, isa: Isa) -> None:
@@ -89,9 +89,9 @@ def test_every_length_of_a_short_row() -> None:
 def test_threads_share_a_long_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "LONG", MIDDLE)
     for n in (MIDDLE, 1111):
-        for x in patterns(name, n):
-            agrees(emit_sort, Sort(), [x])
-            agrees(emit_sort, ArgSort(0, descending=True), [np.stack([x, x[::-1]], -1)])
+        rows = list(patterns(name, n))
+        all_agree(emit_sort, Sort(), [[x] for x in rows])
+        all_agree(emit_sort, ArgSort(0, descending=True), [[np.stack([x, x[::-1]], -1)] for x in rows])
 
 
 def test_slices_of_ordinary_rows_are_about_equal() -> None:

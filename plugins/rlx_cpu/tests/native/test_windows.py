@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exact import agrees, drawn
-from harness import EVERY_ISA
+from harness import EVERY_WIDTH
 
 import rlx_core as rlx
 import rlx_cpu.plugin
@@ -22,7 +22,7 @@ EMITTERS = {DynamicSlice: emit_slice, DynamicUpdateSlice: emit_update}
 SAMPLES = [p for p in programs(tuple(EMITTERS)) if p.is_static]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.parametrize("program", SAMPLES, ids=str)
 def test_every_sample_agrees_with_numpy(program: Program, isa: Isa) -> None:
     agrees(EMITTERS[program.op], program.node.op, drawn(program), isa)
