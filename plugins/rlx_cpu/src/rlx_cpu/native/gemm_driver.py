@@ -140,6 +140,7 @@ class Driver:
                     and (tiles.depth >= plan.k or tiles.depth % UNROLL == 0),
                     sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                     sharers=plan.sharers,
+                    asks_result=plan.asks_result,
                     epilogue=self.epilogue,
                 ).emit(f"{self.name}.tile{rows}x{vectors}")
         return found

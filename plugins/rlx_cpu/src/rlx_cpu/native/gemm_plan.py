@@ -42,6 +42,9 @@ PART_PRODUCTS = 1 << 19
 MOST_SHARERS = 12
 """Tiles that share the prefetching of a panel at most: a round of the inner loop then asks for one line, and none twice."""
 
+FAR_NBYTES = 1 << 21
+"""Bytes of a result that does not stay in a near cache."""
+
 SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""
 
@@ -154,6 +157,13 @@ class Plan:
     def sharers(self) -> int:
         """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
         return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in ("ahead", "shared") else 0
+
+    @property
+    def asks_result(self) -> bool:
+        """Whether stores to the result would wait for its lines: it is large, and tiles are written line by line."""
+        p = self.product
+        is_far = p.entries * p.m * p.n * p.dtype.itemsize >= FAR_NBYTES
+        return is_far and p.c.by_column == p.dtype.itemsize
 
     # -------------------------------------------------------------------------------------- memory
 
