@@ -230,6 +230,17 @@ class Plan:
         return self.product.entries * self.blocks.panel_items * self.blocks.row_items
 
     @property
+    def goes_by_panels(self) -> bool:
+        """Whether a thread gets panels that are whole, and not rows.
+
+        Rows are what it gets in the steps before and after: what it reads, it wrote. But panels that it packs for itself serve
+        all rows before the next ones are packed. And of a B that is larger than A and not bound, an update has written parts
+        into the caches of all threads: a thread reads its share, and not all of it.
+        """
+        p = self.product
+        return bool(self.own_panels) or (not self.is_bound and self.rows == "direct" and p.n > p.m)
+
+    @property
     def products(self) -> int:
         """Fused products in all."""
         p = self.product
