@@ -16,7 +16,8 @@ from rlx_core.ir.bind import named_binding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module, Stage
-from rlx_core.pipeline.compile import Compiled, compile_graph
+from rlx_core.pipeline.compile import compile_graph
+from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels

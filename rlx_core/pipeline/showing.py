@@ -11,7 +11,7 @@ from rlx_core.pipeline.events import Events
 
 if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` imports this module
     from rlx_core.passes.runner import Watch
-    from rlx_core.pipeline.compile import Compiled
+    from rlx_core.pipeline.compiled import Compiled
 
 __all__ = ["show", "watch_for"]
 

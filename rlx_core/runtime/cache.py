@@ -1,6 +1,6 @@
 """Compiled programs kept for the next call and the next process.
 
-Two layers under one key: a cache of the last used in memory, and files on disk. The key (`pipeline.compile.Job.key`) says
+Two layers under one key: a cache of the last used in memory, and files on disk. The key (`pipeline.job.Job.key`) says
 everything that may change the result, so an entry is never stale; it can only be missing or damaged, and both mean
 "compile again".
 """

@@ -23,7 +23,7 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.backend import Bindings, Program
-from rlx_core.pipeline.compile import Compiled
+from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
 from rlx_core.runtime.arrays import Bytes, Declared, Held, checked, flat_from_bytes, from_bytes, reshaped, separated

@@ -23,7 +23,8 @@ from attrs import evolve, field, frozen
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.compile import Compiled, compile_graph, set_up
+from rlx_core.pipeline.compile import compile_graph, set_up
+from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.verify_steps import step_faults

@@ -14,7 +14,8 @@ import rlx_cpu.plugin
 from rlx_core import nn
 from rlx_core.ir.lir import Slot
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.compile import Compiled, compile_graph, set_up
+from rlx_core.pipeline.compile import compile_graph, set_up
+from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.config import Configuration
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable

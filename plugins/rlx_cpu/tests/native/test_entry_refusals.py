@@ -14,7 +14,8 @@ import rlx_core as rlx
 from rlx_core.errors import DtypeError, RlxError, ShapeError, WrongInputCountError
 from rlx_core.ir.graph import Builder
 from rlx_core.ops.arithmetic import add
-from rlx_core.pipeline.compile import Compiled, compile_graph
+from rlx_core.pipeline.compile import compile_graph
+from rlx_core.pipeline.compiled import Compiled
 from rlx_core.runtime.executable import Executable
 from rlx_cpu.native import interpreter
 from rlx_cpu.profile import profiled

@@ -1,0 +1,92 @@
+"""What a compilation gives, and where such results are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import evolve, field, frozen
+
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.lir import Lir
+from rlx_core.ir.provenance import Source
+from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
+from rlx_core.pipeline.config import MemoryConfig
+from rlx_core.pipeline.report import Report
+
+if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
+    from rlx_core.pipeline.lower import PlanOptions
+
+__all__ = ["Compiled", "ProgramCache", "plan_options"]
+
+
+@frozen(eq=False)
+class Compiled:
+    """A compiled program: one that can run, or a template that becomes one when its sizes are bound.
+
+    Attributes:
+        lir: The plan.
+        backend: The target's compiler.
+        target: The target, with the kernels that plugins contribute.
+        memory: How a template's memory is planned again.
+        report: What the compilation came to.
+        objects: Where its machine code is kept between processes, or `None`.
+        sources: Where the user made each input and parameter. A cached program may have been another function's.
+    """
+
+    lir: Lir
+    backend: Backend
+    target: Target
+    memory: MemoryConfig
+    report: Report
+    objects: ObjectStore | None = None
+    sources: Mapping[str, Source | None] = field(factory=dict)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether sizes are still unknown."""
+        return bool(self.lir.graph.symbols)
+
+    def specialize(self, binding: DimBinding) -> Lir:
+        """The planned program for one binding of the sizes."""
+        if not self.is_template:
+            return self.lir
+        from rlx_core.pipeline.dynamic import specialize
+
+        return specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+
+    def program_for(self, lir: Lir) -> Program:
+        """What the backend makes of a planned program."""
+        return self.backend.build(lir, self.target, lir.options, self.objects)
+
+    def report_for(self, lir: Lir, program: Program | None = None) -> Report:
+        """The report with the memory plan of a specialised program, and where its code came from if there is some."""
+        stages = {**self.report.stages, "LIR steps": len(lir.steps)}
+        if program is None:
+            return evolve(self.report, lir=lir, stages=stages, code=None)
+        checked = program.reason_without_entry
+        return evolve(self.report, lir=lir, stages=stages, code=program.code_origin, checked=checked)
+
+
+class ProgramCache(Protocol):
+    """Where compiled programs are kept; `rlx_core.runtime.cache.CompileCache` is one."""
+
+    @property
+    def objects(self) -> ObjectStore | None:
+        """Where backends keep machine code between processes."""
+
+    def get_or_compile(
+        self,
+        key: str,
+        compile: Callable[[], Compiled],
+        *,
+        to_bytes: Callable[[Compiled], bytes] | None = None,
+        from_bytes: Callable[[bytes], Compiled] | None = None,
+    ) -> Compiled: ...
+
+
+def plan_options(memory: MemoryConfig) -> PlanOptions:
+    """How memory is planned, for a configuration of it."""
+    from rlx_core.pipeline.lower import PlanOptions
+
+    return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)
