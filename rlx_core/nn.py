@@ -18,7 +18,7 @@ from rlx_core.ops import rope as _rope
 from rlx_core.ops.activation import gelu as _gelu
 from rlx_core.ops.activation import gelu_approx, relu, sigmoid, silu, softplus, tanh
 from rlx_core.ops.arithmetic import maximum
-from rlx_core.ops.array_api import shape_of
+from rlx_core.ops.array_shapes import shape_of
 from rlx_core.ops.attention import attention as _attention
 from rlx_core.ops.attention_masks import AttentionLayout, MaskKind
 from rlx_core.ops.attention_scores import EmptyRow

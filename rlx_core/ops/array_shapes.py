@@ -1,0 +1,189 @@
+"""The functions of the Python Array API that move elements about and compute none: shapes, axes, cuts, joins, repetition."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import Dim, Expr, exact_quotient
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import Shape, broadcast_shapes, normalize_axes, normalize_axis
+from rlx_core.ops import indexing, movement, rearrange, structural
+from rlx_core.ops.movement import concat
+
+Axis = int | Sequence[int] | None
+
+
+def shape_of(x: Any) -> Shape:
+    """The dims of a value, an array or a number."""
+    return x.shape if isinstance(x, Value) else as_array(x).shape
+
+
+def numbers_of(n: int | Sequence[int]) -> tuple[int, ...]:
+    """One number, or several, as a tuple."""
+    return tuple(operator.index(i) for i in n) if isinstance(n, Sequence) else (operator.index(n),)
+
+
+def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
+    """The axes that are meant, counted from the front; all of them if none is said."""
+    rank = len(shape_of(x))
+    return tuple(range(rank)) if axis is None else normalize_axes(numbers_of(axis), rank)
+
+
+def reshape(x: Any, shape: Sequence[Dim] | Dim) -> Any:
+    """The same elements in row-major order with other dims, one of which may be -1."""
+    return structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+
+
+def permute_dims(x: Any, axes: Sequence[int]) -> Any:
+    """Axis `i` of the result is axis `axes[i]` of `x`."""
+    rank = len(shape_of(x))
+    return structural.transpose(x, perm=[normalize_axis(a, rank) for a in axes])
+
+
+def matrix_transpose(x: Any) -> Any:
+    """The last two axes exchanged."""
+    rank = len(shape_of(x))
+    if rank < 2:
+        raise ShapeError(f"matrix_transpose: x must have 2 or more axes, not {rank}")
+    return structural.transpose(x, perm=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """Axes moved to other places; the rest keep their order."""
+    rank = len(shape_of(x))
+    origins, targets = ([normalize_axis(a, rank) for a in numbers_of(axes)] for axes in (source, destination))
+    normalize_axes(origins, rank), normalize_axes(targets, rank)
+    if len(origins) != len(targets):
+        raise ShapeError(f"moveaxis: {len(origins)} axes cannot move to {len(targets)} places")
+    order = [a for a in range(rank) if a not in origins]
+    for target, origin in sorted(zip(targets, origins, strict=True)):
+        order.insert(target, origin)
+    return structural.transpose(x, perm=order)
+
+
+def broadcast_to(x: Any, shape: Sequence[Dim]) -> Any:
+    """`x` repeated to `shape`."""
+    return structural.expand(x, target=shape)
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """The operands repeated to their common shape."""
+    shape = broadcast_shapes(*map(shape_of, arrays))
+    return [x if shape_of(x) == shape else broadcast_to(x, shape) for x in arrays]
+
+
+def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Any:
+    """`x` with axes of size 1 at the positions `axis` of the result."""
+    shape, new = list(shape_of(x)), numbers_of(axis)
+    for place in normalize_axes(new, len(shape) + len(new)):
+        shape.insert(place, 1)
+    return structural.reshape(x, new_shape=shape)
+
+
+def squeeze(x: Any, axis: Axis = None) -> Any:
+    """`x` without the listed axes, which must have size 1; without a list, all that are known to."""
+    shape = shape_of(x)
+    if axis is None:
+        return structural.reshape(x, new_shape=[d for d in shape if d != 1])
+    dropped = axes_of(x, axis)
+    for place in dropped:
+        if shape[place] != 1:
+            raise ShapeError(f"squeeze: axis {place} has {shape[place]} elements, not 1")
+    return structural.reshape(x, new_shape=[d for i, d in enumerate(shape) if i not in dropped])
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """Tensors of one shape joined along a new axis."""
+    return concat([expand_dims(x, axis) for x in arrays], axis=_new_axis(arrays, axis))
+
+
+def _new_axis(arrays: Sequence[Any], axis: int) -> int:
+    return normalize_axis(axis, len(shape_of(arrays[0])) + 1) if arrays else 0
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of an axis of known size, each without it."""
+    place = normalize_axis(axis, len(shape_of(x)))
+    return tuple(squeeze(part, place) for part in split(x, shape_of(x)[place].__index__(), place))
+
+
+def split(x: Any, sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
+    """An axis cut into equal parts, or at the positions listed.
+
+    Raises:
+        ShapeError: The parts cannot be equal.
+    """
+    place = normalize_axis(axis, len(shape_of(x)))
+    size = shape_of(x)[place]
+    if isinstance(sections, int):
+        if sections == 0 and size == 0:
+            return []
+        length = exact_quotient(size, sections)
+        cuts: list[Dim] = [length * i for i in range(sections + 1)]
+    else:
+        cuts = [0, *sections, size]
+    return [movement.narrow(x, axis=place, start=start, length=end - start) for start, end in pairwise(cuts)]
+
+
+def flip(x: Any, axis: Axis = None) -> Any:
+    """The elements of the listed axes, or of all, in reverse order."""
+    return movement.flip(x, axes=axes_of(x, axis))
+
+
+def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Any:
+    """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
+    if axis is None:
+        return reshape(roll(reshape(x, -1), shift, 0), shape_of(x))
+    rank = len(shape_of(x))
+    axes = [normalize_axis(a, rank) for a in numbers_of(axis)]
+    shifts = numbers_of(shift)
+    return rearrange.roll_axes(x, shift=shifts * len(axes) if len(shifts) == 1 else shifts, axes=axes)
+
+
+def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
+    """`x` repeated as a whole along its axes."""
+    return rearrange.tile(x, repeats=numbers_of(repetitions))
+
+
+def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None = None) -> Any:
+    """Each element repeated in place along `axis`, all alike or each by its own known number; flat without an axis."""
+    if axis is None:
+        return repeat(reshape(x, -1), repeats, 0)
+    place, counts = normalize_axis(axis, len(shape_of(x))), np.asarray(repeats)
+    if counts.ndim == 0:
+        return rearrange.repeat_each(x, repeats=int(counts), axis=place)
+    size = shape_of(x)[place]
+    if counts.shape != (size,) or (counts < 0).any():
+        raise ShapeError(
+            f"repeat: axis {place} of {size} elements takes {size} numbers of at least 0, not {counts.tolist()}"
+        )
+    return indexing.gather(x, np.repeat(np.arange(len(counts)), counts), axis=place)
+
+
+def pad(
+    x: Any,
+    pad_width: int | Sequence[Any],
+    mode: movement.PadMode = "constant",
+    value: Any = None,
+) -> Any:
+    """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
+    rank = len(shape_of(x))
+    if isinstance(pad_width, int):
+        pairs = [(pad_width, pad_width)] * rank
+    elif all(isinstance(w, int | Expr) for w in pad_width) and len(pad_width) == 2:
+        pairs = [tuple(pad_width)] * rank
+    else:
+        pairs = [tuple(w) for w in pad_width]
+    return movement.pad(x, value, lo=[lo for lo, _ in pairs], hi=[hi for _, hi in pairs], mode=mode)
+
+
+def diag(x: Any, k: int = 0) -> Any:
+    """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
+    return rearrange.diag(x, offset=k) if len(shape_of(x)) == 1 else rearrange.diagonal(x, offset=k)
