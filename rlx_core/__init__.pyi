@@ -133,6 +133,8 @@ from rlx_core.ops.complex import complex_abs as complex_abs
 from rlx_core.ops.complex import complex_norm_sq as complex_norm_sq
 from rlx_core.ops.complex import imag as imag
 from rlx_core.ops.complex import make_complex as make_complex
+from rlx_core.ops.conversion import conjugate as conjugate
+from rlx_core.ops.conversion import real as real
 from rlx_core.ops.creation import full as full
 from rlx_core.ops.creation import full_like as full_like
 from rlx_core.ops.creation import iota as iota
@@ -176,8 +178,6 @@ from rlx_core.ops.selection import where as where
 from rlx_core.ops.softmax import log_softmax as log_softmax
 from rlx_core.ops.softmax import softmax as softmax
 from rlx_core.ops.solve import solve as solve
-from rlx_core.ops.structural import conjugate as conjugate
-from rlx_core.ops.structural import real as real
 from rlx_core.ops.trigonometry import acos as acos
 from rlx_core.ops.trigonometry import acosh as acosh
 from rlx_core.ops.trigonometry import asin as asin

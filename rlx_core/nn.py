@@ -23,6 +23,7 @@ from rlx_core.ops.attention import attention as _attention
 from rlx_core.ops.attention_masks import AttentionLayout, MaskKind
 from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.comparison import equal, not_equal
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import operand
@@ -36,7 +37,7 @@ from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.rope import RopeLayout, RopeStyle
 from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.statistics import as_axes
-from rlx_core.ops.structural import cast, reshape, sum_axes
+from rlx_core.ops.structural import reshape, sum_axes
 
 __all__ = [
     "attention",

@@ -41,7 +41,7 @@ FUNCTIONS = _table(
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
         ),
         "rlx_core.ops.complex": "angle complex_abs complex_norm_sq imag make_complex",
-        "rlx_core.ops.structural": "conjugate real",
+        "rlx_core.ops.conversion": "conjugate real",
         "rlx_core.ops.selection": "clip optimization_barrier stop_gradient straight_through where",
         "rlx_core.ops.array_api": (
             "all any arange argmax argmin argsort astype broadcast_to concat count_nonzero cumulative_prod cumulative_sum "

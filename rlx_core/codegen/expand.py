@@ -10,6 +10,7 @@ from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, as_r
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.creation import Full, Iota
 from rlx_core.ops.floating import NextOnGrid
 from rlx_core.ops.gamma import Polygamma
@@ -19,7 +20,7 @@ from rlx_core.ops.movement import Narrow
 from rlx_core.ops.piecewise import Round
 from rlx_core.ops.reduction import Max, Mean, Min, Prod
 from rlx_core.ops.selection import StopGradient, StraightThrough, Where
-from rlx_core.ops.structural import Cast, Expand, Reshape, Sum, Transpose
+from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
 
 __all__ = ["REDUCTIONS", "SCALARS", "VIEWS", "expanded"]
 

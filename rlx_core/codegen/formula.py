@@ -22,12 +22,13 @@ from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
 from rlx_core.ops.arithmetic import divide
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.creation import Full, Iota
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.reduction import Max, Mean, Min, Prod
 from rlx_core.ops.selection import StopGradient, StraightThrough
-from rlx_core.ops.structural import Cast, Expand, Reduction, Reshape, Sum, Transpose
+from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum, Transpose
 
 __all__ = ["Affine", "Formula", "Read", "Term", "Write", "formula_of"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Kernel, Load, Reduce, Scalar, Store
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.interpret import widened
-from rlx_core.ops.structural import cast_array
+from rlx_core.ops.conversion import cast_array
 
 __all__ = ["run_kernel"]
 

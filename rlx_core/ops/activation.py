@@ -18,10 +18,10 @@ from rlx_core.ir.dtypes import COMPLEXES, FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import define_op, field
 from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ops.conversion import real
 from rlx_core.ops.kinds import Ratio, UnaryFloat, composed, elementwise, indicator, unary_float_samples
 from rlx_core.ops.selection import where
 from rlx_core.ops.special import erf_array, erfc_array, erfinv_array
-from rlx_core.ops.structural import real
 
 FLOATING = (*FLOATS, *COMPLEXES)
 

@@ -15,7 +15,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
-from rlx_core.ops import counting, cumulative, indexing, reduction, sorting, structural
+from rlx_core.ops import conversion, counting, cumulative, indexing, reduction, sorting, structural
 from rlx_core.ops.along_axis import put_along_axis, take_along_axis
 from rlx_core.ops.array_shapes import (
     Axis,
@@ -137,7 +137,7 @@ def _in(x: Any, dtype: DType | str | None) -> Any:
 def astype(x: Any, dtype: DType | str) -> Any:
     """`x` in another dtype; the same value where it has it already."""
     target = _dtype(dtype)
-    return x if isinstance(x, Value) and x.dtype is target else structural.cast(x, to=target)
+    return x if isinstance(x, Value) and x.dtype is target else conversion.cast(x, to=target)
 
 
 def sum(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:

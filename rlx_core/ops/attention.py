@@ -25,11 +25,12 @@ from rlx_core.ops.attention_masks import (
     to_heads,
 )
 from rlx_core.ops.attention_scores import AttentionOp, attention_operands
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import mat_mul, reshaped, swap_last
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_sum
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import as_dtype, expand, reshape, sum_axes, sum_to
+from rlx_core.ops.structural import expand, reshape, sum_axes, sum_to
 
 
 @define_op

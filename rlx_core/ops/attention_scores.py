@@ -27,12 +27,12 @@ from rlx_core.ops.attention_masks import (
     operand_visibility,
     positional_visibility,
 )
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul, reshaped, swap_last
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_max, softmax
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import as_dtype
 from rlx_core.ops.validators import number, one_of, whole
 
 EmptyRow = Literal["zero", "uniform", "nan"]

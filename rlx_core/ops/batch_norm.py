@@ -25,9 +25,10 @@ from rlx_core.ops.batch_norm_backward import (
     batch_norm_inference_backward_var,
     batch_norm_inference_backward_x,
 )
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import size_scalar
 from rlx_core.ops.statistics import affine_prepare, mean_over, wide
-from rlx_core.ops.structural import as_dtype, expand, reshape, transpose
+from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.ops.validators import number
 
 

@@ -15,8 +15,8 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.statistics import along, expect_affine, sum_to_axes, wide
-from rlx_core.ops.structural import as_dtype
 
 POSITIVE = (0.5, 2.0)
 

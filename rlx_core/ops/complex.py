@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, modulus and phase. `Conjugate` and `Real` are among the structural ops.
+"""Complex numbers: their parts, modulus and phase. `Conjugate` and `Real` are in `conversion.py`.
 
 The cotangent of a complex z is ∂L/∂z̄ of a real L (half of ∂L/∂re + i ∂L/∂im), so a factor of 2 or ½ stands wherever a real
 meets a complex value in reverse mode.
@@ -19,9 +19,10 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
+from rlx_core.ops.conversion import cast, conjugate, real
 from rlx_core.ops.kinds import elementwise_batch
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import all_batched, cast, conjugate, expand, real, sum_to
+from rlx_core.ops.structural import all_batched, expand, sum_to
 
 
 class PartOfComplex(Op):

@@ -20,8 +20,9 @@ from rlx_core.ir.graph import Value, ambient_builder, building
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
+from rlx_core.ops.conversion import cast, linear_jvp
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import as_shape, cast, expand, linear_jvp, reshape, sum_axes
+from rlx_core.ops.structural import as_shape, expand, reshape, sum_axes
 
 
 def static(shape: Sequence[Dim]) -> tuple[int, ...]:

@@ -22,11 +22,12 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
+from rlx_core.ops.conversion import as_dtype, linear_jvp, widened
 from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
 from rlx_core.ops.selection import stop_gradient, where
-from rlx_core.ops.structural import along_axis_batch, as_dtype, linear_jvp, widened
+from rlx_core.ops.structural import along_axis_batch
 
 _NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
 

@@ -34,6 +34,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "call": "call custom_fn",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
     "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
+    "conversion": "cast conjugate real",
     "counting": "count_nonzero any all arg_max arg_min",
     "creation": "dim_value iota full eye one_hot linspace",
     "cumulative": "cumsum linear_recurrence cumprod cummax cummin cum_log_sum_exp",
@@ -66,7 +67,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "softmax": "softmax log_softmax",
     "solve": "dense_solve batched_dense_solve",
     "sorting": "sort arg_sort top_k search_sorted",
-    "structural": "reshape expand transpose cast sum conjugate real",
+    "structural": "reshape expand transpose sum",
     "trigonometry": "sin cos tan sinh cosh asin acos atan asinh acosh atanh",
 }
 """Module of `rlx_core.ops` → the names of its ops, without the domain, in the module's own order."""

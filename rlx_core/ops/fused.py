@@ -22,12 +22,12 @@ from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shap
 from rlx_core.ops import activation as activations
 from rlx_core.ops import piecewise
 from rlx_core.ops.activation import silu
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
 from rlx_core.ops.statistics import affine_prepare, expect_affine
-from rlx_core.ops.structural import as_dtype
 from rlx_core.ops.validators import number, optional_dtype
 
 STANDARD: tuple[type[Op], ...] = (*activations.OPS, *piecewise.OPS)

@@ -20,12 +20,13 @@ from rlx_core.ir.dims import Dim, Expr, product
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, same_dim
+from rlx_core.ops.conversion import Cast, cast
 from rlx_core.ops.creation import Iota, dim_value
 from rlx_core.ops.gather_nd import linear_index
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.movement import flip, narrow
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import Cast, Reshape, cast, expand, reshape, transpose
+from rlx_core.ops.structural import Reshape, expand, reshape, transpose
 
 
 @frozen(eq=False)

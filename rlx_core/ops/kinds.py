@@ -21,7 +21,8 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
 from rlx_core.ir.samples import Range, Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
-from rlx_core.ops.structural import cast, conjugate, expand, reshape, sum_to
+from rlx_core.ops.conversion import cast, conjugate
+from rlx_core.ops.structural import expand, reshape, sum_to
 
 __all__ = [
     "Elementwise",

@@ -30,9 +30,10 @@ from rlx_core.ir.types import (
     same_dim,
 )
 from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.conversion import as_dtype, conjugate
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
 from rlx_core.ops.operators import install
-from rlx_core.ops.structural import as_dtype, conjugate, reshape, sum_axes, sum_to, transpose
+from rlx_core.ops.structural import reshape, sum_axes, sum_to, transpose
 from rlx_core.ops.validators import optional_dtype
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)

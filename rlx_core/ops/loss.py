@@ -19,13 +19,14 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.activation import exp, log1p
 from rlx_core.ops.arithmetic import absolute, maximum, square, subtract
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import all_batched, as_dtype, reshape, sum_axes
+from rlx_core.ops.structural import all_batched, reshape, sum_axes
 
 
 def check_logits(logits: TensorType, labels: TensorType) -> None:

@@ -31,11 +31,12 @@ from rlx_core.ir.types import (
     same_dim,
 )
 from rlx_core.ops.arithmetic import maximum, minimum
+from rlx_core.ops.conversion import linear_jvp
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, linear_jvp, reshape, sum_axes
+from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, reshape, sum_axes
 
 
 class Movement(Op):

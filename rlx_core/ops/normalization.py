@@ -18,6 +18,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.normalization_backward import (
     group_axes,
@@ -43,7 +44,6 @@ from rlx_core.ops.statistics import (
     standardize,
     wide,
 )
-from rlx_core.ops.structural import as_dtype
 from rlx_core.ops.validators import number, whole
 
 

@@ -20,6 +20,7 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_rank, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.statistics import (
     affine_prepare,
@@ -32,7 +33,6 @@ from rlx_core.ops.statistics import (
     sum_to_axes,
     wide,
 )
-from rlx_core.ops.structural import as_dtype
 
 
 def group_shape(x: TensorType, groups: int) -> Shape:

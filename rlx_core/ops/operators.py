@@ -12,7 +12,8 @@ from typing import Any
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ops import arithmetic, bitwise, comparison
-from rlx_core.ops.structural import cast, transpose
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.structural import transpose
 
 
 def install(**functions: Callable[..., Any]) -> None:

@@ -13,12 +13,13 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import adjoint, mat_mul, merge_leading, product_dtype
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import all_batched, as_dtype, reshape
+from rlx_core.ops.structural import all_batched, reshape
 
 
 @define_op(name="lora_matmul")

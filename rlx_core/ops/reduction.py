@@ -22,21 +22,12 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
 from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum
+from rlx_core.ops.conversion import as_dtype, cast, linear_jvp, widened
 from rlx_core.ops.creation import full, size_scalar
 from rlx_core.ops.cumulative import cumprod, log_or_minus_infinity
 from rlx_core.ops.kinds import conjugate_if_complex
 from rlx_core.ops.selection import stop_gradient, where
-from rlx_core.ops.structural import (
-    Reduction,
-    as_dtype,
-    cast,
-    expand_reduced,
-    linear_jvp,
-    reshape,
-    sum_axes,
-    transpose,
-    widened,
-)
+from rlx_core.ops.structural import Reduction, expand_reduced, reshape, sum_axes, transpose
 
 _ORDERED = (*INTEGERS, *FLOATS, bool_)
 

@@ -25,9 +25,10 @@ from rlx_core.ir.types import Shape, TensorType, broadcast_shapes, same_dim
 from rlx_core.ops.activation import exp, gelu, relu, tanh
 from rlx_core.ops.arithmetic import add, divide, multiply
 from rlx_core.ops.comparison import greater
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.selection import Where
-from rlx_core.ops.structural import Cast, as_shape, expand
+from rlx_core.ops.structural import as_shape, expand
 
 __all__ = ["OPS", "Access", "ElementwiseRegion", "RegionStep", "access_of", "elementwise_region", "may_be_step"]
 

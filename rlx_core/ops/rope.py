@@ -18,12 +18,13 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.movement import concat, narrow, pad_axis
 from rlx_core.ops.statistics import operands_of, wide
-from rlx_core.ops.structural import as_dtype, expand, reshape, sum_axes
+from rlx_core.ops.structural import expand, reshape, sum_axes
 from rlx_core.ops.validators import one_of, whole
 
 RopeLayout = Literal["bsd", "bshd", "bhsd"]

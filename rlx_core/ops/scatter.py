@@ -19,11 +19,12 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype_of, expect_shape, normalize_axis
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import full, iota, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import Indexed, OutOfBounds, checked_indices, gather, scatter_add, write_cells
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, expand, reshape
+from rlx_core.ops.structural import expand, reshape
 
 ScatterMode = Literal["set", "add", "max", "min"]
 _COMBINE: dict[str, np.ufunc | None] = {"set": None, "add": np.add, "max": np.maximum, "min": np.minimum}

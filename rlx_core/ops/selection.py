@@ -16,8 +16,9 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.kinds import elementwise_batch, promoted, scaled
-from rlx_core.ops.structural import all_batched, cast, expand, reshape, sum_to
+from rlx_core.ops.structural import all_batched, expand, reshape, sum_to
 
 
 def as_condition(c: Value) -> Value:

@@ -21,10 +21,11 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axis
 from rlx_core.ops.activation import exp, log
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.selection import where
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.structural import along_axis_batch, as_dtype, sum_axes
+from rlx_core.ops.structural import along_axis_batch, sum_axes
 from rlx_core.ops.validators import one_of
 
 EmptyRow = Literal["nan", "zero"]

@@ -14,9 +14,10 @@ from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import pick, reshaped
 from rlx_core.ops.reduction import mean_axes
-from rlx_core.ops.structural import as_dtype, expand, sum_axes
+from rlx_core.ops.structural import expand, sum_axes
 
 
 def wide(x: Value) -> Value:

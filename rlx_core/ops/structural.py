@@ -1,7 +1,8 @@
-"""The linear ops that the rules of all others are written in: reshape, transpose, expand, sum, cast, conjugate, real.
+"""The linear ops that the rules of all others are written in: reshape, transpose, expand, sum.
 
 They come before the kinds of ops (`kinds.py`), which use them, and they are one another's transposes: `expand` and `sum`,
-`reshape` and `reshape`, `transpose` and its inverse. So they need no other op.
+`reshape` and `reshape`, `transpose` and its inverse. So they need no other op. Those that make elements another kind of
+number are in `conversion.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, field, frozen
 
-from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.errors import AxisError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
-from rlx_core.ir.dtypes import COMPLEXES, DType, bf16, bool_, c64, dtype, f16, f32, f64, i32, i64, u8
+from rlx_core.ir.dtypes import bf16, bool_, c64, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
@@ -25,10 +26,10 @@ from rlx_core.ir.types import (
     TensorType,
     as_dim,
     broadcast_shapes,
-    expect_dtype,
     normalize_axes,
     normalize_axis,
 )
+from rlx_core.ops.conversion import linear_jvp
 
 
 def as_shape(dims: Iterable[Dim]) -> Shape:
@@ -43,11 +44,6 @@ def as_shape(dims: Iterable[Dim]) -> Shape:
 def as_axes(axes: Iterable[int]) -> tuple[int, ...]:
     """Axes, shifts or counts as a tuple."""
     return tuple(axes)
-
-
-def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:
-    """The JVP of a linear op of one operand: the op itself, of the tangent."""
-    return ZERO if isinstance(t[0], Zero) else op(t[0])
 
 
 @define_op
@@ -218,86 +214,6 @@ class Transpose(Op):
 transpose = op_function(Transpose)
 
 
-@define_op
-class Cast(Op):
-    """Convert to another dtype.
-
-    Float to integer truncates toward zero, saturates, and takes NaN to 0; integer to a narrower one wraps; anything to
-    bool is `x != 0`; real to complex has imaginary part 0.
-
-    Raises:
-        DtypeError: Complex to real; use `real`, `imag` or `complex_abs`.
-    """
-
-    to: DType
-    category: ClassVar = "elementwise"
-
-    def infer(self, x: TensorType) -> TensorType:
-        if x.dtype.is_complex and not self.to.is_complex and self.to.is_numeric:
-            raise DtypeError(f"{x.dtype} to {self.to} would drop a part; use real, imag or complex_abs")
-        return x.with_dtype(self.to)
-
-    def reference(self, x: np.ndarray) -> np.ndarray:
-        if self.to.is_complex:
-            return x.astype(np.result_type(x, np.complex64), copy=False)
-        if self.to.is_float and x.dtype.kind == "f":
-            # The interpreter rounds every result to what is declared, and in its wide mode not at all.
-            return x
-        return cast_array(x, self.to)
-
-    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value | Zero, ...]:
-        if not (x.dtype.is_differentiable and self.to.is_differentiable):
-            return (ZERO,)
-        if x.dtype.is_float and self.to.is_complex:
-            return (cast(2 * real(g), to=x.dtype),)
-        return (cast(g, to=x.dtype),)
-
-    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
-        if isinstance(t[0], Zero) or not self.to.is_differentiable or not x.dtype.is_differentiable:
-            return ZERO
-        return cast(t[0], to=self.to)
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return self(x[0])
-
-    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides] | None:
-        return (offset, strides) if x.dtype is self.to else None
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        for pair in (
-            "f32 f64",
-            "f32 f16",
-            "f64 bf16",
-            "f64 f32",
-            "f32 i8",
-            "i64 i8",
-            "i32 bool",
-            "bool f32",
-            "f32 c64",
-            "u8 i16",
-        ):
-            source, to = pair.split()
-            yield Sample(f"{source}[3, 2]", to=dtype(to), low=-4.0, high=4.0)
-        yield Rejected("c64[2]", to=dtype("f32"), error=DtypeError, says="drop a part")
-
-
-cast = op_function(Cast)
-
-
-def cast_array(x: np.ndarray, to: DType) -> np.ndarray:
-    """`x` with the elements converted by the rules of `Cast`."""
-    if to.name == "bool":
-        return x != 0
-    if to.is_integer and x.dtype.kind not in "iub":
-        limits = np.iinfo(to.numpy)
-        whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-        # Two-sided comparison instead of np.clip: float(2**63 - 1) rounds up and would overflow on the way back.
-        inside = np.where((whole > limits.min) & (whole < float(limits.max)), whole, 0).astype(to.numpy)
-        return np.where(whole >= float(limits.max), limits.max, np.where(whole <= limits.min, limits.min, inside))
-    return x.astype(to.numpy)
-
-
 @frozen(slots=False)
 class Reduction(Op):
     """What reductions share: the dims of the result and how a batch axis shifts the axes."""
@@ -362,16 +278,6 @@ class Sum(Reduction):
 sum_axes = op_function(Sum)
 
 
-def widened(x: Value) -> Value:
-    """`x` in the dtype in which its sums are held: f16 and bf16 become f32."""
-    return x if x.dtype.accumulator is x.dtype else cast(x, to=x.dtype.accumulator)
-
-
-def as_dtype(x: Value, to: DType) -> Value:
-    """`x` in the dtype `to`; no node where it has it already. A widened result is so rounded once."""
-    return x if x.dtype is to else cast(x, to=to)
-
-
 def reduced_shape(x: TensorType, axes: Sequence[int], keep_dim: bool) -> Shape:
     """The dims of a reduction of `x` over `axes`."""
     dropped = normalize_axes(axes, x.rank)
@@ -408,64 +314,4 @@ def along_axis_batch(op: Any, size: Dim, x: Sequence[Value], is_batched: Sequenc
     return evolve(op, axis=normalize_axis(op.axis, whole[0].ndim - 1) + 1)(*whole)
 
 
-@define_op
-class Conjugate(Op):
-    """The complex conjugate."""
-
-    category: ClassVar = "elementwise"
-
-    def infer(self, z: TensorType) -> TensorType:
-        expect_dtype("z", z, COMPLEXES, "complex")
-        return z
-
-    def reference(self, z: np.ndarray) -> np.ndarray:
-        return np.conjugate(z)
-
-    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
-        return (conjugate(g),)
-
-    jvp = linear_jvp
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return conjugate(x[0])
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("c64[3]")
-        yield Sample("c128[2, 2]")
-        yield Rejected("f32[3]", error=DtypeError, says="complex")
-
-
-conjugate = op_function(Conjugate)
-
-
-@define_op
-class Real(Op):
-    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
-
-    category: ClassVar = "elementwise"
-
-    def infer(self, z: TensorType) -> TensorType:
-        expect_dtype("z", z, COMPLEXES, "complex")
-        return z.with_dtype(z.dtype.component)
-
-    def reference(self, z: np.ndarray) -> np.ndarray:
-        return np.real(z)
-
-    def vjp(self, g: Value, z: Value, *, y: Value) -> tuple[Value, ...]:
-        return (cast(g * 0.5, to=z.dtype),)
-
-    jvp = linear_jvp
-
-    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        return real(x[0])
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample | Rejected]:
-        yield Sample("c64[3]")
-        yield Rejected("f32[3]", error=DtypeError, says="complex")
-
-
-real = op_function(Real)
-
-OPS = (Reshape, Expand, Transpose, Cast, Sum, Conjugate, Real)
+OPS = (Reshape, Expand, Transpose, Sum)

@@ -13,11 +13,12 @@ from rlx_core.ir.dtypes import DType, bool_, f16, f32, i8, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.arithmetic import maximum, minimum, pow
+from rlx_core.ops.conversion import Cast, cast, conjugate
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.ops.movement import Concat, Narrow
 from rlx_core.ops.selection import Where
-from rlx_core.ops.structural import Cast, Expand, Reshape, Transpose, cast, conjugate, expand, reshape, transpose
+from rlx_core.ops.structural import Expand, Reshape, Transpose, expand, reshape, transpose
 from rlx_core.passes.patterns import scalar_of, some
 from rlx_core.passes.predicates import is_integer, is_not_complex
 from rlx_core.passes.rules import Match, Rule, rewrite, ruleset

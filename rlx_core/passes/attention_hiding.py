@@ -18,10 +18,11 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.arithmetic import add, multiply, negative, subtract
 from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.comparison import greater, greater_equal, less, less_equal, logical_not
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.creation import Full, Iota
 from rlx_core.ops.rearrange import Tril
 from rlx_core.ops.selection import Where
-from rlx_core.ops.structural import Cast, Expand, Reshape
+from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.chains import constant_of
 from rlx_core.passes.rules import Declined
 

@@ -23,9 +23,10 @@ from rlx_core.ops.attention import Attention
 from rlx_core.ops.attention_masks import MaskKind
 from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.comparison import logical_not
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.linalg import MatMul, permuted, reshaped
 from rlx_core.ops.softmax import Softmax
-from rlx_core.ops.structural import Cast, Expand, Reshape, Transpose
+from rlx_core.ops.structural import Expand, Reshape, Transpose
 from rlx_core.passes.attention_hiding import Hiding, hiding_of, is_causal, is_finite
 from rlx_core.passes.chains import Factors, factors_of
 from rlx_core.passes.fusion import declined_if_kept, fusion_of

@@ -15,8 +15,9 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import tanh
 from rlx_core.ops.arithmetic import add, maximum, minimum, multiply
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.movement import concat, flip, narrow
-from rlx_core.ops.structural import cast, expand, reshape, transpose
+from rlx_core.ops.structural import expand, reshape, transpose
 
 __all__ = ["led_to", "viewed"]
 

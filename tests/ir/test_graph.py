@@ -10,7 +10,8 @@ from rlx_core.ir.graph import Builder, Value, building, infer, leaf_name, litera
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import add, exp
-from rlx_core.ops.structural import Sum, cast, reshape
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.structural import Sum, reshape
 
 
 def build(scale=2.0, name="w"):

@@ -10,9 +10,10 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import maximum, pow
+from rlx_core.ops.conversion import cast, cast_array
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, cast_array, expand, reshape, transpose
+from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.passes.algebra import algebra, holds_all_values
 from rlx_core.passes.apply_rules import apply_rules
 from rlx_core.passes.fast_math import fast_math

@@ -12,12 +12,13 @@ from rlx_core.ir.graph import Builder, Graph, building
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, gelu, relu, tanh
 from rlx_core.ops.arithmetic import maximum
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.normalization import layer_norm, rms_norm
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import softmax
-from rlx_core.ops.structural import cast, transpose
+from rlx_core.ops.structural import transpose
 from rlx_core.passes.algebra import algebra
 from rlx_core.passes.apply_rules import pass_of
 from rlx_core.passes.base import Context

@@ -17,6 +17,7 @@ from rlx_core.ir.dtypes import f32
 from rlx_core.ir.graph import Graph
 from rlx_core.ops.activation import erf, exp, gelu, log, rsqrt, silu, sqrt, tanh
 from rlx_core.ops.along_axis import TakeAlongAxis
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import Narrow
@@ -24,7 +25,7 @@ from rlx_core.ops.normalization import layer_norm, rms_norm
 from rlx_core.ops.reduction import Var, max_axes, mean_axes
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import log_softmax, softmax
-from rlx_core.ops.structural import cast, expand, reshape, sum_axes, transpose
+from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.passes.base import Pass
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.fuse_matmul_bias_act import FuseMatMulBiasAct

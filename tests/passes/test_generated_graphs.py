@@ -13,9 +13,10 @@ from rlx_core.ir.verify import Stage, check
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.call import Call
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.movement import Narrow, concat
 from rlx_core.ops.selection import where
-from rlx_core.ops.structural import cast, expand, reshape, sum_axes, transpose
+from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.passes.algebra import algebra
 from rlx_core.passes.apply_rules import pass_of
 from rlx_core.passes.base import Context

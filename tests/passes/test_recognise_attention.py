@@ -11,10 +11,11 @@ import pytest
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Graph
 from rlx_core.ops.array_api import arange, ones, tril
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import softmax
-from rlx_core.ops.structural import cast, reshape, transpose
+from rlx_core.ops.structural import reshape, transpose
 from rlx_core.passes.fold_constants import FoldConstants
 from rlx_core.passes.recognise_attention import RecogniseAttention
 

@@ -11,7 +11,8 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, log, tanh
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.structural import Cast, Transpose, cast, sum_axes, transpose
+from rlx_core.ops.conversion import Cast, cast
+from rlx_core.ops.structural import Transpose, sum_axes, transpose
 from rlx_core.passes.apply_rules import apply_rules, explain, pass_of
 from rlx_core.passes.base import Context
 from rlx_core.passes.patterns import some

@@ -17,8 +17,9 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.arithmetic import add, multiply, negative, subtract
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.movement import concat, narrow
-from rlx_core.ops.structural import cast, expand, reshape, sum_axes, transpose
+from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.memory import live_ranges

@@ -12,8 +12,9 @@ from rlx_core.ir.strides import extent, is_dense
 from rlx_core.ir.types import spec
 from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.ops.arithmetic import add, negative, subtract
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.movement import concat, narrow
-from rlx_core.ops.structural import cast, expand, reshape, transpose
+from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.pipeline.lower import PlanOptions, make_lir
 
 X = spec("f32[4, 16]")

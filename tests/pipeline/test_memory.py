@@ -12,10 +12,11 @@ from rlx_core.ir.graph import Builder, Graph, Value
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.activation import tanh
 from rlx_core.ops.arithmetic import add, negative, subtract
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.linalg import matmul
 from rlx_core.ops.normalization import layer_norm
 from rlx_core.ops.softmax import softmax
-from rlx_core.ops.structural import cast, reshape, sum_axes, transpose
+from rlx_core.ops.structural import reshape, sum_axes, transpose
 from rlx_core.pipeline import memory
 from rlx_core.pipeline.lower import PlanOptions, make_lir
 from rlx_core.pipeline.memory import STRATEGIES, LiveRange, live_ranges, lower_bound

@@ -9,7 +9,8 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import add, multiply
-from rlx_core.ops.structural import cast, sum_axes
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.structural import sum_axes
 from rlx_core.transforms.jvp import jvp_graph, jvp_with_values
 from rlx_core.transforms.vjp import vjp_graph
 

@@ -11,8 +11,9 @@ from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.softmax import softmax
-from rlx_core.ops.structural import cast, sum_axes
+from rlx_core.ops.structural import sum_axes
 from rlx_core.transforms.engine import Engine
 from rlx_core.transforms.prepare import prepare
 from rlx_core.transforms.vjp import grad, grad_with_loss, vjp_graph, vjp_with_values

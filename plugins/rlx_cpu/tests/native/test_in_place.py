@@ -30,12 +30,12 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
 from rlx_core.ops.activation import gelu, tanh
 from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.cumulative import Cumsum, LinearRecurrence
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of
 from rlx_core.ops.scatter import Scatter
-from rlx_core.ops.structural import Cast
 from rlx_core.pipeline import kernels as table
 from rlx_core.testing.cases import Program, evolve_types, programs
 from rlx_cpu.native.contract import Layout, Place

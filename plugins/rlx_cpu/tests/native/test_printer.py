@@ -16,9 +16,10 @@ from rlx_core.ir.dtypes import ALL, INTEGERS, bool_, dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.interpret import interpret
 from rlx_core.ops import activation, arithmetic, bitwise, reduction, standard_ops, trigonometry
+from rlx_core.ops.conversion import Cast, cast
 from rlx_core.ops.normalization import LayerNorm
 from rlx_core.ops.softmax import Softmax
-from rlx_core.ops.structural import Cast, Sum, Transpose, cast
+from rlx_core.ops.structural import Sum, Transpose
 from rlx_core.plugins import PluginHost
 from rlx_cpu.native.codegen import new_module
 from rlx_cpu.native.contract import Layout, Place

@@ -14,9 +14,9 @@ from attrs import frozen
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.conversion import Cast
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import mat_mul
-from rlx_core.ops.structural import Cast
 from rlx_core.pipeline.kernels import Condition
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import prefetch

@@ -19,6 +19,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import (
     activation,
     along_axis,
+    conversion,
     counting,
     creation,
     floating,
@@ -134,7 +135,7 @@ ELEMENTWISE = tuple(
         (
             *(op for op in scalar.CODE if issubclass(op, kinds.Elementwise) and op not in functions.IDIOMS),
             *(op for op in (*activation.OPS, *piecewise.OPS)),
-            structural.Cast,
+            conversion.Cast,
             floating.NextOnGrid,
         )
     )

@@ -6,7 +6,7 @@ from attrs import define, field
 
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, operands_of
 from rlx_core.ir.dtypes import f32
-from rlx_core.ops.structural import Cast
+from rlx_core.ops.conversion import Cast
 from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
 from rlx_cpu.native.printer_memory import Memory

@@ -14,7 +14,7 @@ from rlx_core.codegen.loops import Apply, Const
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bf16, bool_, f16, f32
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.ops import activation, arithmetic, bitwise, comparison, floating, piecewise, selection, structural
+from rlx_core.ops import activation, arithmetic, bitwise, comparison, conversion, floating, piecewise, selection
 from rlx_cpu.native import functions, ir, narrow
 from rlx_cpu.native.build import I1, constant, intrinsic, is_floating, register_type, splat, width
 from rlx_cpu.native.idioms import recognised
@@ -255,12 +255,12 @@ def as_bool(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 # ------------------------------------------------------------------------------------------- casts
 
 
-REASONS[structural.Cast] = lambda op: None if op.to in DTYPES else f"native code for casts to {op.to}"
+REASONS[conversion.Cast] = lambda op: None if op.to in DTYPES else f"native code for casts to {op.to}"
 
 
-@code(structural.Cast)
+@code(conversion.Cast)
 def cast(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
-    assert isinstance(op, structural.Cast)
+    assert isinstance(op, conversion.Cast)
     return converted(b, args[0], dtypes[0], op.to)
 
 
