@@ -7,6 +7,7 @@ one form and remember which nodes they passed through, so that a rule can requir
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -68,24 +69,28 @@ class Factors:
         return float(np.prod(self.constants)) if self.constants else 1.0
 
 
-def factors_of(value: Value, atoms: Sequence[Value] = ()) -> Factors:
+DEEPEST: Final = 10
+"""Products nested deeper are not taken apart: no pattern has them, and each may read the one below twice."""
+
+
+def factors_of(value: Value, atoms: Sequence[Value] = (), depth: int = 0) -> Factors:
     """What `value` multiplies, through nested products and divisions by constants; `atoms` are not taken apart."""
     node = value.node
     number = constant_of(value)
     if number is not None:
         return Factors((number,))
-    if any(value is atom for atom in atoms) or len(node.operands) != 2:
+    if any(value is atom for atom in atoms) or len(node.operands) != 2 or depth == DEEPEST:
         return Factors((), (value,))
     left, right = node.operands
     assert left is not None, "both operands of arithmetic are required"
     assert right is not None, "both operands of arithmetic are required"
     here = Factors(nodes=(node,))
     if type(node.op) is multiply.op:
-        return here + factors_of(left, atoms) + factors_of(right, atoms)
+        return here + factors_of(left, atoms, depth + 1) + factors_of(right, atoms, depth + 1)
     divisor = constant_of(right) if type(node.op) is divide.op else None
     if divisor:
         reciprocal = float((1 / np.asarray(divisor)).astype(value.dtype.numpy))
-        return evolve(here, constants=(reciprocal,)) + factors_of(left, atoms)
+        return evolve(here, constants=(reciprocal,)) + factors_of(left, atoms, depth + 1)
     return Factors((), (value,))
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from attrs import evolve, frozen
 
 from rlx_core.ir.graph import Constant, Node, Value
-from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
+from rlx_core.ir.types import Shape, normalize_axes, normalize_axis
 from rlx_core.ops.along_axis import TakeAlongAxis
 from rlx_core.ops.arithmetic import negative
 from rlx_core.ops.comparison import equal
 from rlx_core.ops.creation import Eye, Iota, OneHot
+from rlx_core.ops.getitem import holds_places
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import Cast, Expand, Reshape, Sum
@@ -163,7 +164,7 @@ def counts(value: Value, shape: Shape) -> bool:
         return False
     node = value.node
     # Dims may be added or repeated, but none regrouped: the last axis stays whole.
-    while node.type.shape[-1:] == (size,) and counts_to(node.type, size):
+    while node.type.shape[-1:] == (size,) and holds_places(node.type.dtype, size):
         if isinstance(node.op, Constant):
             array = node.op.value.array
             return array.size == size and np.array_equal(array.reshape(-1), np.arange(size))
@@ -173,11 +174,6 @@ def counts(value: Value, shape: Shape) -> bool:
             return False
         node = node.operands[0].node
     return False
-
-
-def counts_to(type: TensorType, size: int) -> bool:
-    """Whether a dtype has the places on an axis of `size`, without wrapping or rounding."""
-    return type.dtype.is_integer and size - 1 <= np.iinfo(type.dtype.numpy).max
 
 
 def is_identity(value: Value) -> bool:

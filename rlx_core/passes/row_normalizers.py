@@ -35,17 +35,12 @@ class Normalizer:
 def normalizer_of(value: Value) -> Normalizer | None:
     """What `value` is the logarithm of the summed exponentials of, its dims kept, dropped or repeated."""
     node, passed = behind(value, (Reshape, Expand))
-    whole = summed_over(node, LogSumExp)
-    if whole is not None:
-        return Normalizer(*whole, (*passed, node))
-    if type(node.op) is log.op:
-        return as_it_stands(node, passed)
     if type(node.op) is not add.op:
-        return None
+        return as_it_stands(value)
     for shift, rest in (node.operands, node.operands[::-1]):
         assert shift is not None, "both operands of a sum are required"
         assert rest is not None, "both operands of a sum are required"
-        inner = normalizer_of(rest) if shift.type == rest.type == node.type else None
+        inner = as_it_stands(rest) if shift.type == rest.type == node.type else None
         found = None if inner is None else unshifted(inner.x, inner.axis)
         if inner is None or found is None:
             continue
@@ -55,17 +50,20 @@ def normalizer_of(value: Value) -> Normalizer | None:
     return None
 
 
-def as_it_stands(node: Node, passed: tuple[Node, ...]) -> Normalizer | None:
-    """The normalizer that the logarithm of a sum of exponentials is."""
-    assert node.operands[0] is not None, "a logarithm has an operand"
+def as_it_stands(value: Value) -> Normalizer | None:
+    """The normalizer that the op is, or the logarithm of a sum of exponentials."""
+    node, passed = behind(value, (Reshape, Expand))
+    whole = summed_over(node, LogSumExp)
+    if whole is not None:
+        return Normalizer(*whole, (*passed, node))
+    if type(node.op) is not log.op or node.operands[0] is None:
+        return None
     total, through = behind(node.operands[0], (Reshape,))
     found = summed_over(total, Sum)
-    if found is None or type(found[0].node.op) is not exp.op:
+    weights = None if found is None else found[0].node
+    if found is None or weights is None or type(weights.op) is not exp.op or weights.operands[0] is None:
         return None
-    weights, axis = found
-    x = weights.node.operands[0]
-    assert x is not None, "an exponential has an operand"
-    return Normalizer(x, axis, (*passed, node, *through, total, weights.node))
+    return Normalizer(weights.operands[0], found[1], (*passed, node, *through, total, weights))
 
 
 def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:

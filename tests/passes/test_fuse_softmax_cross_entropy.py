@@ -11,6 +11,9 @@ import pytest
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError
+from rlx_core.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
+
+from .programs import run
 
 OFF = {"fusion": {"enabled": False}}
 CLASSES = 5
@@ -109,3 +112,17 @@ def test_a_softmax_whose_maximum_is_detached_is_recognised() -> None:
         return e / rlx.sum(e, axis=-1, keepdims=True)
 
     assert "rlx.softmax" in [n.op.name for n in rlx.trace(rlx.grad(lambda x: rlx.sum(softmax(x)[:, 0])), LOGITS).nodes]
+
+
+@pytest.mark.parametrize("double", [lambda y: y + y, lambda y: y * y], ids=["sums", "squares"])
+def test_values_that_are_read_twice_on_the_way_are_not_looked_at_twice_as_often(double: Callable[[Any], Any]) -> None:
+    """Forty doublings have 2⁴⁰ paths; to follow each would never end."""
+
+    def far(x: Any) -> Any:
+        y = x
+        for _ in range(40):
+            y = double(y)
+        return rlx.sum(y, axis=-1, keepdims=True) - x + (x - y)
+
+    graph = rlx.trace(far, LOGITS)
+    assert run(FuseSoftmaxCrossEntropy(), graph).graph is graph
