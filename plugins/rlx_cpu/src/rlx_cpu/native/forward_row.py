@@ -20,7 +20,7 @@ from rlx_cpu.native.simd import counting, index, offset, times
 __all__ = ["clear_rows", "deliver_rows", "weigh_rows"]
 
 ABREAST = 8
-"""Rows whose weights are made side by side: a maximum and a sum over lanes wait for one another, and an exponential is a long chain."""
+"""Rows whose weights are made side by side: an exponential is a long chain, and so are a maximum and a sum over lanes."""
 
 
 def clear_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile) -> None:
@@ -119,7 +119,7 @@ def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits)
                     _add_values(b, plan, tile, row)
             inverse = b.select(is_empty, number(simd, 1.0 / p.keys if is_uniform else 0.0), inverse)
         factor = simd.splat(b, inverse)
-        with counting(b, 0, p.output_columns, simd.lanes) as column:
+        for column in map(index, range(0, p.output_columns, simd.lanes)):
             value = b.fmul(simd.load(b, _sum(b, plan, tile, row, column), align=simd.nbytes), factor)
             place = offset(b, tile.out, (row, at.position), (column, at.feature))
             plan.stored.store_row(b, value, place, at.feature, column, p.width)
