@@ -51,17 +51,23 @@ FUNCTIONS: dict[str, tuple[OpFunction, Meaning]] = {
 }
 
 
-def reflected(meaning: Meaning, x: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """The sizes of the two terms that cancel at the zeros left of 0: the function on the right, and what is added to it."""
-    right = np.abs(meaning(np.where(x < 0, 1 - x, 1)))
-    return np.where((x < 0) & np.isfinite(exact), right + np.abs(exact), 0)
-
-
 CANCELLING = ("lgamma", "digamma", "trigamma")
-"""Functions with zeros left of 0, which no float is: beside one, each term is still off by its own roundings in f64."""
+"""Functions that reflection leads left of 0, where they have zeros that no float is: two terms cancel there."""
 
-TERMS = 8 * 2.0**-53
-"""What the roundings in f64 of two terms are, relative to their sizes."""
+TERMS = 2 * 2.0**-52
+"""What a term in f64 may be off, relative to its size: two ulp."""
+
+
+def reflected(name: str, meaning: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """The size left of 0 of the term that rounding makes wrong, whatever is left of it; 0 elsewhere.
+
+    ψ(x) = ψ(1 - x) - π·cot(πx), and derivatives: the first term, as the cotangent has twice the digits. ln |Γ(x)| =
+    -ln Γ(-x) - ln |x·sin(πx)/π|: the first term, and 1 for the logarithm of a product of three roundings, which are absolute
+    errors of it.
+    """
+    is_logarithm = name == "lgamma"
+    right = np.abs(meaning(np.where(x < 0, -x if is_logarithm else 1 - x, 1)))
+    return np.where((x < 0) & np.isfinite(right), right + float(is_logarithm), 0)
 
 
 GELU = (activation.gelu, lambda x: x * (0.5 * special.erfc(-x * np.sqrt(0.5))))
@@ -102,8 +108,9 @@ def largest_error(name: str, found: np.ndarray, x: np.ndarray, least: float = 0.
             other = np.flatnonzero(differ(got, exact.astype(got.dtype), worst))
             if not other.size:
                 continue
-            cancelled = reflected(meaning, wide[other], exact[other]) if name in CANCELLING else 0.0
-            off = errors(got[other], exact[other], TERMS * cancelled)
+            # Twice: the meaning reflects as well.
+            cancelled = 2 * TERMS * reflected(name, meaning, wide[other]) if name in CANCELLING else 0.0
+            off = errors(got[other], exact[other], cancelled)
         largest = int(off.argmax())
         if off[largest] > worst:
             worst, where = float(off[largest]), start + int(other[largest])
