@@ -12,13 +12,26 @@ import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ops import activation, gamma, trigonometry
-from rlx_core.ops.special import digamma_array, erfinv_array, lgamma_array, polygamma_array
+from rlx_core.ops.special import polygamma_array
 from rlx_core.plugins import PluginHost
 from rlx_cpu.native.isa import named
 
 HOST = PluginHost([rlx_cpu.plugin])
 
 Meaning = Callable[[np.ndarray], np.ndarray]
+
+
+def inverse_error(x: np.ndarray) -> np.ndarray:
+    """SciPy's erfinv, with the sign of 0; it is not asked where it is NaN, which it reports one at a time."""
+    size = np.abs(x)
+    inside = size <= 1
+    return np.where(inside, np.copysign(special.erfinv(np.where(inside, size, 0)), x), np.nan)
+
+
+def log_gamma(x: np.ndarray) -> np.ndarray:
+    """SciPy's ln |Γ|, which is infinity at -inf as at every pole."""
+    return np.where(np.isinf(x), np.inf, special.gammaln(x))
+
 
 FUNCTIONS: dict[str, tuple[OpFunction, Meaning]] = {
     "exp": (activation.exp, np.exp),
@@ -44,9 +57,9 @@ FUNCTIONS: dict[str, tuple[OpFunction, Meaning]] = {
     "asinh": (trigonometry.asinh, np.arcsinh),
     "acosh": (trigonometry.acosh, np.arccosh),
     "atanh": (trigonometry.atanh, np.arctanh),
-    "erfinv": (activation.erfinv, erfinv_array),
-    "lgamma": (gamma.lgamma, lgamma_array),
-    "digamma": (gamma.digamma, digamma_array),
+    "erfinv": (activation.erfinv, inverse_error),
+    "lgamma": (gamma.lgamma, log_gamma),
+    "digamma": (gamma.digamma, special.digamma),
     "trigamma": (gamma.trigamma, partial(polygamma_array, 1)),
 }
 
