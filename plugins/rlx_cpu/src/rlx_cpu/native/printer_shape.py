@@ -16,6 +16,8 @@ from attrs import evolve, frozen
 from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
 from rlx_core.ir.dtypes import DType, u16
+from rlx_core.ir.strides import is_dense
+from rlx_core.ir.types import TensorType
 from rlx_cpu.native import functions, ir
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.idioms import recognised
@@ -44,6 +46,9 @@ FEW_ROWS = 16
 
 FEW_STRIPS = 256
 """The same for strips of rows side by side, where a chunk is also what the table of pages holds."""
+
+FAR_NBYTES = 1 << 20
+"""Bytes that do not stay in a near cache."""
 
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
@@ -129,6 +134,11 @@ class Shape:
         assert self.crossing is not None, "tiles are of transposed loads"
         narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
         return max(self.lanes, ALIGNMENT // narrowest)
+
+    def streams(self, load: Load) -> bool:
+        """Whether a load walks more memory than is near, front to back, unit after unit."""
+        whole = TensorType(load.dtype, self.kernel.extents)
+        return self.is_in_row and whole.static_nbytes >= FAR_NBYTES and is_dense(whole, load.strides)
 
     @property
     def only_reduces(self) -> bool:
