@@ -131,7 +131,6 @@ def drawn(count: int) -> dict[str, np.ndarray]:
 FUNCTIONS: dict[str, tuple[Callable, Callable[[np.ndarray], Long]]] = {
     "lgamma": (gamma.lgamma, long_lgamma),
     "digamma": (gamma.digamma, long_digamma),
-    "trigamma": (gamma.trigamma, partial(long_polygamma, 1)),
 }
 
 
@@ -155,11 +154,12 @@ def test_the_gamma_family_in_f64_is_within_a_few_ulp_but_for_what_cancels(name: 
 
 
 @needs_long_doubles
-@pytest.mark.parametrize("order", [2, 3, 7, ORDERS])
-def test_derivatives_of_higher_order_lose_an_ulp_an_order(order: int) -> None:
+@pytest.mark.parametrize("order", [1, 2, 3, 7, ORDERS])
+def test_derivatives_of_higher_order_lose_half_an_ulp_an_order(order: int) -> None:
     rng = np.random.default_rng(order)
-    x = np.concatenate([rng.uniform(0.01, 30, 3000), -rng.uniform(0, 10, 3000)])
-    limit = FEW_ULP + order
+    beside_poles = -rng.integers(0, 10, 1000) - 10.0 ** rng.uniform(-9, -1, 1000)
+    x = np.concatenate([rng.uniform(0.01, 60, 3000), -rng.uniform(0, 10, 3000), beside_poles])
+    limit = FEW_ULP + order / 2
     meaning = partial(long_polygamma, order)
     # On the left, what the term from the right is off.
     cancelled = limit * 2.0**-52 * reflected("polygamma", meaning, x)
@@ -188,7 +188,7 @@ OWN_EDGES = {
     "lgamma": (gamma.lgamma, lgamma_array, FEW_ULP, (1, 2, -1e300, 2.5599833278516383e305, 2.56e305)),
     "digamma": (gamma.digamma, digamma_array, FEW_ULP, ()),
     **{
-        f"polygamma{n}": (partial(gamma.polygamma, order=n), partial(polygamma_array, n), FEW_ULP + n, ())
+        f"polygamma{n}": (partial(gamma.polygamma, order=n), partial(polygamma_array, n), FEW_ULP + n / 2, ())
         for n in (1, 2, 3, ORDERS)
     },
     "erfinv": (erfinv, erfinv_array, 2.0, (1, 2, 1 - 2**-53, 1 - 2**-24)),
