@@ -65,7 +65,7 @@ FUNCTIONS: dict[str, tuple[OpFunction, Meaning]] = {
 
 
 CANCELLING = ("lgamma", "digamma", "trigamma")
-"""Functions that reflection leads left of 0, where they have zeros that no float is: two terms cancel there."""
+"""Functions that reflection leads left of 0, where two terms cancel: beside zeros that no float is."""
 
 TERMS = 2 * 2.0**-52
 """What a term in f64 may be off, relative to its size: two ulp."""

@@ -197,10 +197,12 @@ def derivative(b: ir.IRBuilder, x: ir.Value, order: int) -> ir.Value:
         slope = polynomial(b, square, powers)
         correction = b.fmul(lost, polynomial(b, square, [k * a for k, a in enumerate(powers)][1:]))
         slope = b.fadd(slope, finite(b, z, correction, order))
-        even = fma(b, b.fneg(slope), c, b.fsub(right, finite(b, z, b.fmul(slope, c_lost), order)))
-        inside = b.fsub(slope, right) if order % 2 else even
-        pole = number(x, math.inf if order % 2 else math.nan)
-        return b.select(b.fcmp_ordered("==", z, number(x, 0.0)), pole, inside)
+        if order % 2:
+            inside, pole = b.fsub(slope, right), math.inf
+        else:
+            rest = b.fsub(right, finite(b, z, b.fmul(slope, c_lost), order))
+            inside, pole = fma(b, b.fneg(slope), c, rest), math.nan
+        return b.select(b.fcmp_ordered("==", z, number(x, 0.0)), number(x, pole), inside)
 
     return where_any(b, is_left, reflected, right)
 
