@@ -157,7 +157,7 @@ def test_heads_whose_rows_lie_far_apart_are_packed_where_many_tiles_read_them(
     direction(isa, op, *apart)
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @EITHER_WAY
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("queries", "keys"), [(20, 20), (7, 40), (40, 7), (100, 7), (130, 150), (30, 1100)])
