@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,14 @@ def bits(x: np.ndarray) -> bytes:
     return x.tobytes()
 
 
-def agrees(emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa | None = None) -> None:
-    """One, two and three threads give the very bits that the op's reference gives, or its decomposition where it has none."""
+def agrees(
+    emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa | None = None, shifts: Sequence[int] = (0,)
+) -> None:
+    """One, two and three threads give the very bits that the op's reference gives, or its decomposition where it has none.
+
+    Args:
+        shifts: Bytes after a cache line where results begin, one after the other.
+    """
     meaning: Any = op if op.reference is None else op.reference
     with np.errstate(all="ignore"):
         # As the interpreter does it: references never see two-byte floats, and results are rounded once.
@@ -49,8 +56,8 @@ def agrees(emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa |
             bits(_declared(result, place.type.dtype))
             for result, place in zip(expected, made.layout.results, strict=True)
         ]
-        for threads in (1, 2, 3):
-            assert [bits(found) for found in made(*operands, threads=threads)] == wanted
+        for threads, shift in product((1, 2, 3), shifts):
+            assert [bits(found) for found in made(*operands, threads=threads, shift=shift)] == wanted
 
 
 def _declared(result: np.ndarray, type: DType) -> np.ndarray:

@@ -1,0 +1,74 @@
+"""Results past the caches are the same bits: whole lines, what is left of lines, results that begin anywhere, several threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact import agrees
+from harness import EVERY_ISA, kernel
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.op import Op
+from rlx_core.ops.creation import Full
+from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
+from rlx_core.ops.rearrange import Repeat
+from rlx_core.ops.structural import Expand, Transpose
+from rlx_cpu.native import streaming
+from rlx_cpu.native.isa import ISAS, Isa
+from rlx_cpu.native.movement import emit_move
+
+MOVED: dict[str, tuple[Op, tuple[int, ...]]] = {
+    "rows of whole lines": (Transpose((1, 0, 2)), (3, 5, 128)),
+    "rows that end within a line": (Transpose((1, 0, 2)), (3, 5, 333)),
+    "short rows": (Transpose((1, 0, 2)), (7, 9, 6)),
+    "squares": (Transpose((1, 0)), (96, 192)),
+    "squares and strips": (Transpose((1, 0)), (208, 77)),
+    "squares of rows within a line": (Transpose((1, 0)), (77, 208)),
+    "squares behind others": (Transpose((0, 2, 1)), (3, 64, 21)),
+    "reversed": (Flip((0, 1)), (3, 600)),
+    "every other": (Narrow(1, 3, 320, 2), (5, 643)),
+    "every third": (Narrow(1, 1, 321, 3), (4, 962)),
+    "every eighth": (Narrow(1, 0, 129, 8), (3, 1025)),
+    "every ninth": (Narrow(1, 0, 65, 9), (3, 577)),
+    "zeros around": (Pad((1, 5), (1, 700)), (4, 640)),
+    "reflected": (Pad((2, 5), (1, 3), mode="reflect"), (5, 1033)),
+    "one for many": (Expand((5, 320)), (5, 1)),
+    "one for a few": (Repeat(3, 1), (4, 130)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _every_result_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "STREAMED", 1)
+
+
+def drawn(shape: tuple[int, ...], name: str = "f32") -> np.ndarray:
+    numbers = np.random.default_rng(len(shape)).integers(0, 200, shape)
+    return numbers.astype(dtype(name).numpy)
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("name", ["u8", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("moved", MOVED)
+def test_what_is_moved_past_the_caches_is_the_same(moved: str, name: str, isa: Isa) -> None:
+    op, shape = MOVED[moved]
+    x = drawn(shape, name)
+    agrees(emit_move, op, [x], isa, shifts=(0, x.itemsize, 64 - x.itemsize))
+
+
+@EVERY_ISA
+def test_pieces_that_are_joined_within_a_line_are_both_there(isa: Isa) -> None:
+    agrees(emit_move, Concat(1), [drawn((7, 300)), drawn((7, 333)), drawn((7, 1))], isa, shifts=(0, 4))
+    agrees(emit_move, Full((999,)), [np.array(2.5)], isa, shifts=(0, 4))
+
+
+@EVERY_ISA
+def test_complex_numbers_may_begin_within_an_element(isa: Isa) -> None:
+    agrees(emit_move, Flip((1,)), [drawn((4, 300), "c64")], isa, shifts=(0, 4, 8))
+    agrees(emit_move, Transpose((1, 0)), [drawn((40, 64), "c64")], isa, shifts=(0, 4, 8))
+
+
+@pytest.mark.parametrize("isa", ISAS, ids=lambda isa: isa.name)
+def test_lines_are_streamed_where_there_are_instructions_for_it(isa: Isa) -> None:
+    text = kernel(emit_move, Transpose((1, 0)), [drawn((64, 128))], isa).assembly
+    assert ("movnt" in text, "sfence" in text) == (isa.arch == "x86_64",) * 2
