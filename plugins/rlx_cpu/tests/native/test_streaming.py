@@ -7,14 +7,21 @@ import pytest
 from exact import agrees
 from harness import EVERY_ISA, kernel
 
-from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.dtypes import bf16, dtype
 from rlx_core.ir.op import Op
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.comparison import less
 from rlx_core.ops.creation import Full
+from rlx_core.ops.indexing import Gather
 from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
+from rlx_core.ops.normalization import GroupNorm
 from rlx_core.ops.rearrange import Repeat
-from rlx_core.ops.structural import Expand, Transpose
+from rlx_core.ops.softmax import Softmax
+from rlx_core.ops.structural import Cast, Expand, Transpose
 from rlx_cpu.native import streaming
-from rlx_cpu.native.isa import ISAS, Isa
+from rlx_cpu.native.isa import ISAS, Isa, available
+from rlx_cpu.native.loops import emit_loop
 from rlx_cpu.native.movement import emit_move
 
 MOVED: dict[str, tuple[Op, tuple[int, ...]]] = {
@@ -72,3 +79,44 @@ def test_complex_numbers_may_begin_within_an_element(isa: Isa) -> None:
 def test_lines_are_streamed_where_there_are_instructions_for_it(isa: Isa) -> None:
     text = kernel(emit_move, Transpose((1, 0)), [drawn((64, 128))], isa).assembly
     assert ("movnt" in text, "sfence" in text) == (isa.arch == "x86_64",) * 2
+
+
+ORDINARY = {"rows that end within a line", "bits", "rounded"}
+"""Whose results are not streamed: rows begin anywhere in a line, or vectors become narrower when they are stored."""
+
+LOOPS: dict[str, tuple[Op, tuple[tuple[int, ...], ...]]] = {
+    "a chain": (exp.op(), ((9001,),)),
+    "two operands": (add.op(), ((40, 512), (40, 512))),
+    "one operand along the other": (add.op(), ((40, 48), (48,))),
+    "rows that end within a line": (add.op(), ((40, 77), (77,))),
+    "bits": (less.op(), ((5, 640), (5, 640))),
+    "rounded": (Cast(bf16), ((5, 640),)),
+    "softmax": (Softmax(1), ((5, 704),)),
+    "norm of groups": (GroupNorm(4), ((2, 8, 5, 32), (8,), (8,))),
+    "transposed": (Transpose((1, 0)), ((192, 208),)),
+    "gathered": (Gather(0), ((9, 64), (30,))),
+}
+
+
+@EVERY_ISA
+@pytest.mark.parametrize("form", LOOPS)
+def test_what_is_computed_past_the_caches_is_the_same(form: str, isa: Isa, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, shapes = LOOPS[form]
+    operands = [drawn(shape) / np.float32(50) for shape in shapes]
+    if isinstance(op, Gather):
+        operands[1] = (operands[1] * 2).astype(np.int32)
+    streamed = kernel(emit_loop, op, operands, isa)
+    monkeypatch.setattr(streaming, "STREAMED", 1 << 40)
+    ordinary = kernel(emit_loop, op, operands, isa)
+    assert ("movnt" in streamed.assembly, "movnt" in ordinary.assembly) == (form not in ORDINARY, False)
+    (wanted,) = ordinary(*operands)
+    for threads, shift in ((1, 0), (3, 0), (2, wanted.itemsize)):
+        (found,) = streamed(*operands, threads=threads, shift=shift)
+        assert found.tobytes() == wanted.tobytes()
+
+
+def test_a_result_in_the_place_of_its_operand_is_not_streamed() -> None:
+    x = drawn((9001,)) / np.float32(50)
+    made = kernel(emit_loop, exp.op(), [x], available()[0])
+    (found,) = made(x, in_place={0: (0,)})
+    np.testing.assert_array_equal(found, made(x)[0])

@@ -20,7 +20,7 @@ from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.mover import SIDE, Mover, in_loop_order, is_transposed
 from rlx_cpu.native.mover_rows import Stores, stores_of
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.streaming import either_way
+from rlx_cpu.native.streaming import either_way, streams
 from rlx_cpu.native.table import native
 from rlx_cpu.native.tilings import TILINGS, boxes_of
 
@@ -78,7 +78,7 @@ def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value
             _emit_box(b, isa, part, _within(b, low, first, count), _within(b, high, first, count), is_streamed)
 
     nbytes = sum(box.size * itemsize for box, itemsize, _, _ in boxes)
-    either_way(b, isa, nbytes, [to for _, _, to, _ in boxes], write)
+    either_way(b, isa, [to for _, _, to, _ in boxes] if streams(isa, nbytes) else [], write)
     return before[-1]
 
 

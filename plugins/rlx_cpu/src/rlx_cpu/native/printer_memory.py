@@ -31,6 +31,7 @@ from rlx_cpu.native.build import (
     width,
 )
 from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.streaming import store_streamed
 
 __all__ = ["Memory"]
 
@@ -42,6 +43,8 @@ class Memory:
     builder: ir.IRBuilder
     shape: Shape
     buffers: Sequence[ir.Value]
+    streamed: tuple[int, ...] = ()
+    """Buffers whose whole vectors are stored past the caches."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
         """The byte offset of an access at the first lane."""
@@ -109,7 +112,9 @@ class Memory:
             return
         value = splat(b, value, lanes)
         if stride == dtype.itemsize:
-            if at.active == lanes:
+            if at.active == lanes and store.buffer in self.streamed:
+                store_streamed(b, value, place)
+            elif at.active == lanes:
                 b.store(value, place, align=align)
             else:
                 mask = self.mask(at)
@@ -124,9 +129,10 @@ class Memory:
         """The address of an access at the first lane."""
         return address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
 
-    def ask_for(self, access: Load | Store, at: At, *, is_written: bool = False) -> None:
-        """Have the line of an access brought near; beyond the end of memory nothing happens."""
-        prefetch(self.builder, self.place(access, at), is_written=is_written)
+    def ask_for(self, store: Store, at: At) -> None:
+        """Have the line of a result brought near, unless it is streamed; beyond the end of memory nothing happens."""
+        if store.buffer not in self.streamed:
+            prefetch(self.builder, self.place(store, at), is_written=True)
 
     def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
         """What memory held, as registers hold it."""

@@ -20,6 +20,7 @@ from rlx_cpu.native import functions, ir
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.streaming import streams
 
 __all__ = ["At", "Shape"]
 
@@ -129,6 +130,21 @@ class Shape:
         assert self.crossing is not None, "tiles are of transposed loads"
         narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
         return max(self.lanes, ALIGNMENT // narrowest)
+
+    @property
+    def streamed(self) -> tuple[int, ...]:
+        """The large results that may go past the caches: each row begins where the result begins in its line, and is written from
+        end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
+        found: list[int] = []
+        for store in self.kernel.stores if self.is_in_row else ():
+            dtype = self.kernel.buffers[store.buffer].dtype
+            is_vector = store.strides[self.lane] == dtype.itemsize and not dtype.is_narrow and dtype.kind != "bool"
+            outer = (step for axis, step in enumerate(store.strides) if axis != self.lane)
+            is_at_lines = not any(step % ALIGNMENT for step in (store.offset, *outer))
+            nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
+            if is_vector and is_at_lines and streams(self.isa, nbytes, self.lanes * dtype.itemsize):
+                found.append(store.buffer)
+        return tuple(found)
 
     @property
     def only_reduces(self) -> bool:
