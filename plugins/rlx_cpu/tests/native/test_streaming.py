@@ -13,6 +13,7 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.comparison import less
 from rlx_core.ops.creation import Full
+from rlx_core.ops.cumulative import Cumsum, LinearRecurrence
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
 from rlx_core.ops.normalization import GroupNorm
@@ -20,6 +21,8 @@ from rlx_core.ops.rearrange import Repeat
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Cast, Expand, Transpose
 from rlx_cpu.native import streaming
+from rlx_cpu.native.contract import Emit
+from rlx_cpu.native.cumulative import emit_running
 from rlx_cpu.native.isa import ISAS, Isa, available
 from rlx_cpu.native.loops import emit_loop
 from rlx_cpu.native.movement import emit_move
@@ -81,33 +84,38 @@ def test_lines_are_streamed_where_there_are_instructions_for_it(isa: Isa) -> Non
     assert ("movnt" in text, "sfence" in text) == (isa.arch == "x86_64",) * 2
 
 
-ORDINARY = {"rows that end within a line", "bits", "rounded"}
+ORDINARY = {"rows that end within a line", "bits", "rounded", "running columns within lines"}
 """Whose results are not streamed: rows begin anywhere in a line, or vectors become narrower when they are stored."""
 
-LOOPS: dict[str, tuple[Op, tuple[tuple[int, ...], ...]]] = {
-    "a chain": (exp.op(), ((9001,),)),
-    "two operands": (add.op(), ((40, 512), (40, 512))),
-    "one operand along the other": (add.op(), ((40, 48), (48,))),
-    "rows that end within a line": (add.op(), ((40, 77), (77,))),
-    "bits": (less.op(), ((5, 640), (5, 640))),
-    "rounded": (Cast(bf16), ((5, 640),)),
-    "softmax": (Softmax(1), ((5, 704),)),
-    "norm of groups": (GroupNorm(4), ((2, 8, 5, 32), (8,), (8,))),
-    "transposed": (Transpose((1, 0)), ((192, 208),)),
-    "gathered": (Gather(0), ((9, 64), (30,))),
+COMPUTED: dict[str, tuple[Emit, Op, tuple[tuple[int, ...], ...]]] = {
+    "a chain": (emit_loop, exp.op(), ((9001,),)),
+    "two operands": (emit_loop, add.op(), ((40, 512), (40, 512))),
+    "one operand along the other": (emit_loop, add.op(), ((40, 48), (48,))),
+    "rows that end within a line": (emit_loop, add.op(), ((40, 77), (77,))),
+    "bits": (emit_loop, less.op(), ((5, 640), (5, 640))),
+    "rounded": (emit_loop, Cast(bf16), ((5, 640),)),
+    "softmax": (emit_loop, Softmax(1), ((5, 704),)),
+    "norm of groups": (emit_loop, GroupNorm(4), ((2, 8, 5, 32), (8,), (8,))),
+    "transposed": (emit_loop, Transpose((1, 0)), ((192, 208),)),
+    "gathered": (emit_loop, Gather(0), ((9, 64), (30,))),
+    "running columns": (emit_running, Cumsum(0), ((40, 1200),)),
+    "running columns of tables": (emit_running, Cumsum(1, reverse=True), ((9, 40, 48),)),
+    "running rows": (emit_running, Cumsum(1, exclusive=True), ((37, 160),)),
+    "recurrences": (emit_running, LinearRecurrence(0), ((40, 320), (40, 320))),
+    "running columns within lines": (emit_running, Cumsum(0), ((40, 333),)),
 }
 
 
 @EVERY_ISA
-@pytest.mark.parametrize("form", LOOPS)
+@pytest.mark.parametrize("form", COMPUTED)
 def test_what_is_computed_past_the_caches_is_the_same(form: str, isa: Isa, monkeypatch: pytest.MonkeyPatch) -> None:
-    op, shapes = LOOPS[form]
+    emit, op, shapes = COMPUTED[form]
     operands = [drawn(shape) / np.float32(50) for shape in shapes]
     if isinstance(op, Gather):
         operands[1] = (operands[1] * 2).astype(np.int32)
-    streamed = kernel(emit_loop, op, operands, isa)
+    streamed = kernel(emit, op, operands, isa)
     monkeypatch.setattr(streaming, "STREAMED", 1 << 40)
-    ordinary = kernel(emit_loop, op, operands, isa)
+    ordinary = kernel(emit, op, operands, isa)
     assert ("movnt" in streamed.assembly, "movnt" in ordinary.assembly) == (form not in ORDINARY, False)
     (wanted,) = ordinary(*operands)
     for threads, shift in ((1, 0), (3, 0), (2, wanted.itemsize)):
