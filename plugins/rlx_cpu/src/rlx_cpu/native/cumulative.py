@@ -23,11 +23,10 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import CACHE_LINE, I32, address, align_of, constant, prefetch, variable, width
 from rlx_cpu.native.contract import Emitted, Layout
-from rlx_cpu.native.elements import for_memory, held_type, load_elements, store_elements
+from rlx_cpu.native.elements import for_memory, held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
 from rlx_cpu.native.running import RULES, Carry, Rule
-from rlx_cpu.native.scatter import pieces
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share, transposed
 from rlx_cpu.native.streaming import either_way, store_streamed, streams
 from rlx_cpu.native.table import native
