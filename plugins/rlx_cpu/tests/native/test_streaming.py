@@ -7,8 +7,11 @@ import pytest
 from exact import agrees
 from harness import EVERY_ISA, kernel
 
+from rlx_core.codegen.loops import Kernel
 from rlx_core.ir.dtypes import bf16, dtype
+from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.comparison import less
@@ -16,16 +19,18 @@ from rlx_core.ops.creation import Full
 from rlx_core.ops.cumulative import Cumsum, LinearRecurrence
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
-from rlx_core.ops.normalization import GroupNorm
+from rlx_core.ops.normalization import GroupNorm, RmsNorm
 from rlx_core.ops.rearrange import Repeat
+from rlx_core.ops.reduction import Max
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Cast, Expand, Transpose
 from rlx_cpu.native import streaming
-from rlx_cpu.native.contract import Emit
+from rlx_cpu.native.contract import Emit, Layout, Place
 from rlx_cpu.native.cumulative import emit_running
 from rlx_cpu.native.isa import ISAS, Isa, available
-from rlx_cpu.native.loops import emit_loop
+from rlx_cpu.native.loops import emit_loop, loop_kernel
 from rlx_cpu.native.movement import emit_move
+from rlx_cpu.native.printer_shape import AHEAD, Shape
 
 MOVED: dict[str, tuple[Op, tuple[int, ...]]] = {
     "rows of whole lines": (Transpose((1, 0, 2)), (3, 5, 128)),
@@ -128,3 +133,21 @@ def test_a_result_in_the_place_of_its_operand_is_not_streamed() -> None:
     made = kernel(emit_loop, exp.op(), [x], available()[0])
     (found,) = made(x, in_place={0: (0,)})
     np.testing.assert_array_equal(found, made(x)[0])
+
+
+@pytest.mark.parametrize(("op", "loops"), [(Softmax(1), 3), (RmsNorm((1,)), 2), (Max((1,)), 1)])
+def test_what_comes_of_a_large_operand_is_asked_for_in_one_loop_over_a_row(op: Op, loops: int) -> None:
+    isa = available()[0]
+    large, small = (Shape.of(loop_of(op, (rows, 1024)), isa) for rows in (1024, 16))
+    asked = [large.asked(number) for number in range(loops)]
+    assert len(large.plan.nests) == loops
+    assert [bool(found) for found in asked] == [number == min(1, loops - 1) for number in range(loops)]
+    assert all(ahead == (4096 if loops > 1 else AHEAD) for found in asked for _, ahead in found)
+    assert not any(small.asked(number) for number in range(loops)), "it stays near"
+
+
+def loop_of(op: Op, shape: tuple[int, ...]) -> Kernel:
+    builder = Builder()
+    x = builder.input("x", TensorType(dtype("f32"), shape))
+    node = builder.emit(op, [x])[0].node
+    return loop_kernel(node, Layout((Place.dense(x.type),), tuple(Place.dense(t) for t in node.types)))

@@ -8,10 +8,22 @@ from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
 
-from rlx_core.codegen.loops import Kernel, Reduce, operands_of
+from rlx_core.codegen.loops import Kernel, Load, Reduce, operands_of
 from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native import ir
-from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
+from rlx_cpu.native.build import (
+    I8,
+    I64,
+    POINTER,
+    address,
+    align_of,
+    counted,
+    prefetch,
+    register_type,
+    scaled,
+    splat,
+    variable,
+)
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_partial import Partials
@@ -36,6 +48,8 @@ class Loops:
     memory: Memory = field(init=False)
     values: Values = field(init=False)
     varies_row: tuple[bool, ...] = field(init=False)
+    asked: tuple[tuple[Load, int], ...] = ()
+    """What each vector of the loop that is being written asks for, and how far ahead."""
 
     @property
     def kernel(self) -> Kernel:
@@ -216,7 +230,8 @@ class Loops:
                 self.store(self.shape.plan.finish, at, known)
             return
         (at,) = ats
-        for nest in self.shape.plan.nests:
+        for number, nest in enumerate(self.shape.plan.nests):
+            self.asked = self.shape.asked(number)
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
         self.store(self.shape.plan.finish, at, self.values.fixed)
@@ -397,6 +412,8 @@ class Loops:
     ) -> None:
         b = self.builder
         here = {**at.index, self.shape.lane: scaled(b, vector, self.shape.lanes)}
+        for load, ahead in self.asked:
+            prefetch(b, address(b, self.memory.place(load, At(here, at.active)), ahead), nearness=2)
         self.step(nest, At(here, at.active, b.add(base, vector)), totals, which)
 
     def _blocked(self, nest: Nest, at: At, block: ir.Value) -> None:

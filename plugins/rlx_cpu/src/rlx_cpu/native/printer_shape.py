@@ -46,6 +46,12 @@ FEW_ROWS = 16
 FEW_STRIPS = 256
 """The same for strips of rows side by side, where a chunk is also what the table of pages holds."""
 
+FAR = 1 << 22
+"""Bytes of an operand from which what comes next of it is asked for: it lies in no near cache."""
+
+AHEAD = 2048
+"""Bytes from one load of a row to what is asked for meanwhile: a processor sees by itself what comes next, but not so far."""
+
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
 
@@ -144,6 +150,22 @@ class Shape:
             nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
             if is_vector and is_at_lines and streams(self.isa, nbytes, self.lanes * dtype.itemsize):
                 found.append(store.buffer)
+        return tuple(found)
+
+    def asked(self, number: int) -> tuple[tuple[Load, int], ...]:
+        """Which operands loop `number` over a row asks for, and how many bytes before their turn: where there is one loop it is
+        what comes next, otherwise the second one, which finds its own row near, asks for the next row."""
+        if not self.is_in_row or self.block is not None or number != min(1, len(self.plan.nests) - 1):
+            return ()
+        found: list[tuple[Load, int]] = []
+        for load in self.kernel.values:
+            if isinstance(load, Load) and not load.dynamic and load.strides[self.lane] == load.dtype.itemsize:
+                nbytes = load.dtype.itemsize * prod(
+                    n for n, s in zip(self.kernel.extents, load.strides, strict=True) if s
+                )
+                ahead = AHEAD if number == 0 else load.strides[self.outer[-1]] if self.outer else 0
+                if ahead and nbytes >= FAR:
+                    found.append((load, ahead))
         return tuple(found)
 
     @property
