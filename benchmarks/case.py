@@ -40,7 +40,6 @@ class Case:
         kind: Which program of a peer it is timed against ("minilm", "train", ...).
         data: Makes the data; called once.
         rlx: Makes rlx's program.
-        inner: Calls in one timed block, so that the clock does not count.
         work: What one repetition amounts to, as (amount, unit a second), where there is a natural measure.
         rtol, atol: How closely a peer's results have to agree, with the reason beside them where they are set.
         is_repeatable: Whether a repetition is warmed and repeated at will; a first call is neither.
@@ -53,7 +52,6 @@ class Case:
     kind: str
     data: Callable[[], Data]
     rlx: Callable[[Data], Program]
-    inner: int = 1
     work: tuple[float, str] | None = None
     rtol: float = 1e-4
     atol: float = 1e-5

@@ -2,8 +2,9 @@
 
 Each shape is `x @ w` in float32 with `w` bound, compiled for one and for two threads; and in bfloat16, whose peak is twice as
 high where the machine multiplies pairs of them. The peak is what a loop of fused products on registers alone reaches on one core,
-times the threads: two such loops, begun from Python, often share a core. All are measured in turn, so that they meet the same
-clock and the same neighbours, and medians are compared. NumPy is given the same number of threads (needs `threadpoolctl`).
+times the threads: two such loops, begun from Python, often share a core. All are measured in turn, as `measure.py` says, so that
+they meet the same clock and the same neighbours, and medians are compared. NumPy is given the same number of threads (needs
+`threadpoolctl`).
 
     python -m benchmarks.gemm [--seconds 2] [--quick]
 """
@@ -11,9 +12,6 @@ clock and the same neighbours, and medians are compared. NumPy is given the same
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections import deque
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -22,19 +20,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import rlx_core as rlx
+from benchmarks.case import Program
 from benchmarks.machine import peak
+from benchmarks.measure import measure
 from rlx_core.ir.dtypes import bf16, dtype
 
 M = (16, 128, 1024)
 NK = (384, 768, 1536, 3072)
 PEAK_ROUNDS = 400_000
 """Some milliseconds, as long as the larger products."""
-
-WARM, SAMPLE = 0.003, 0.006
-"""Seconds: a clock that slept takes milliseconds to rise, more of them than a small product takes microseconds."""
-
-SETTLE = 0.06
-"""Seconds after which the threads of every pool here have gone to sleep; OpenBLAS's spin for 2^26 ticks of a clock."""
 
 
 def compiled(w: np.ndarray, m: int, threads: int) -> Callable[[np.ndarray], Any]:
@@ -46,32 +40,6 @@ def compiled(w: np.ndarray, m: int, threads: int) -> Callable[[np.ndarray], Any]
         target="cpu",
         config={"options": {"cpu.threads": threads}},
     )
-
-
-def measure(runs: dict[str, Callable[[], object]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of a run of each, taken in turn; a sample is the mean of as many runs as fill some milliseconds."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    order = deque(runs)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
-        for name in order:
-            # Threads of the one before are still spinning for work; then this one's own are woken and its operands fetched.
-            time.sleep(SETTLE)
-            repeated(runs[name], WARM)
-            times[name].append(repeated(runs[name], SAMPLE))
-        order.rotate(1)
-    return times
-
-
-def repeated(run: Callable[[], object], seconds: float) -> float:
-    """Seconds of a run, the mean of those that follow one another for so long; there is at least one."""
-    start = now = time.perf_counter()
-    count = 0
-    while now - start < seconds:
-        run()
-        count += 1
-        now = time.perf_counter()
-    return (now - start) / count
 
 
 def main() -> None:
@@ -98,15 +66,15 @@ def main() -> None:
         with threadpool_limits(threads):
             found = measure(
                 {
-                    "peak": limit.program.run,
-                    "rlx": lambda: run(x),  # noqa: B023
-                    "numpy": lambda: np.matmul(x, w, out=out),  # noqa: B023
-                    "bf16": lambda: run_half(x_half),  # noqa: B023
+                    "peak": limit.program,
+                    "rlx": Program(lambda: run(x), list),  # noqa: B023
+                    "numpy": Program(lambda: np.matmul(x, w, out=out), list),  # noqa: B023
+                    "bf16": Program(lambda: run_half(x_half), list),  # noqa: B023
                 },
                 chosen.seconds,
             )
-        speed = {name: 2e-9 * m * n * k / statistics.median(found[name]) for name in ("rlx", "numpy", "bf16")}
-        speed["peak"] = threads * limit.amount / statistics.median(found["peak"])
+        speed = {name: 2e-6 * m * n * k / found[name].median for name in ("rlx", "numpy", "bf16")}
+        speed["peak"] = 1e3 * threads * limit.amount / found["peak"].median
         print(
             f"{threads:7} {m:5} {n:5} {k:5} {speed['peak']:7.0f} {speed['rlx']:7.0f} {speed['numpy']:7.0f} "
             f"{speed['bf16']:7.0f} "

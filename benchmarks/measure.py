@@ -1,6 +1,8 @@
 """Timing programs side by side: interleaved, warmed, in rounds that start elsewhere each time.
 
 Machines drift. So no program is timed alone: every round times each of them once, and what disturbs a round disturbs all alike.
+A program is timed in use: it runs for some milliseconds before, in which a clock that slept rises, its threads wake and its data
+comes back to the caches, and a sample is the mean of as many runs as fill some milliseconds more.
 Medians are compared; minima are shown because they say what the machine can do when nobody disturbs.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,12 @@ from attrs import field, frozen
 from benchmarks.case import Case, Program
 from rlx_core.errors import ConfigError, Fact
 
-__all__ = ["Timing", "disagreement", "limit_threads", "measure", "verify_threads"]
+__all__ = ["Timing", "disagreement", "limit_threads", "measure", "sampled", "verify_threads"]
 
-PAUSE = 0.01  # seconds; by then the threads of the program before have stopped spinning for work
+PAUSE, WARM, SAMPLE = 0.06, 0.005, 0.01
+"""Seconds: until the threads of the program before have stopped spinning for work (OpenBLAS's do for 2^26 ticks of a clock), of
+runs that are not timed, and of a sample."""
+
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -74,7 +79,12 @@ def verify_threads(name: str, program: Program, threads: int) -> str | None:
 
 
 def measure(
-    programs: Mapping[str, Program], case: Case, seconds: float, least: int = 5, most: int = 400
+    programs: Mapping[str, Program],
+    seconds: float,
+    *,
+    is_repeatable: bool = True,
+    least: int = 5,
+    most: int = 400,
 ) -> dict[str, Timing]:
     """Time every program until `seconds` have passed, at least `least` rounds and at most `most`."""
     samples: dict[str, list[float]] = {name: [] for name in programs}
@@ -88,25 +98,45 @@ def measure(
         for name in (*names[start:], *names[:start]):
             program = programs[name]
             time.sleep(PAUSE)
-            if case.is_repeatable:
-                program.run()  # wakes this program's threads and fills the caches with its data
-            took, used = timed(program, case.inner)
-            samples[name].append(took / case.inner * 1e3)
-            processor[name] += used
-            wall[name] += took
+            sample = sampled(program, is_repeatable)
+            samples[name].append(sample.wall / sample.count * 1e3)
+            processor[name] += sample.processor
+            wall[name] += sample.wall
         rounds += 1
     return {n: Timing(tuple(samples[n]), processor[n] / max(wall[n], 1e-9)) for n in names}
 
 
-def timed(program: Program, inner: int) -> tuple[float, float]:
-    """Wall and processor seconds of `inner` repetitions; processor seconds are 0 where another process computes."""
+@frozen
+class Sample:
+    """Runs that followed one another: how many, and the seconds of all together by the wall's and the processor's clock."""
+
+    count: int
+    wall: float
+    processor: float
+
+
+def sampled(program: Program, is_repeatable: bool) -> Sample:
+    """A sample of a program; one run, without any before it, where it cannot be repeated at will.
+
+    Processor seconds are 0 where another process computes.
+    """
     if program.clock is not None:
-        return sum(program.clock() for _ in range(inner)), 0.0
-    run = program.run
+        return Sample(1, program.clock(), 0.0)
+    if not is_repeatable:
+        return repeated(program.run, 0.0)
+    repeated(program.run, WARM)
+    return repeated(program.run, SAMPLE)
+
+
+def repeated(run: Callable[[], object], seconds: float) -> Sample:
+    """Run until so many seconds have passed, at least once."""
     used, start = time.process_time(), time.perf_counter()
-    for _ in range(inner):
+    now, count = start, 0
+    while not count or now - start < seconds:
         run()
-    return time.perf_counter() - start, time.process_time() - used
+        count += 1
+        now = time.perf_counter()
+    return Sample(count, now - start, time.process_time() - used)
 
 
 def disagreement(ours: Any, theirs: Any, case: Case) -> str | None:

@@ -149,7 +149,9 @@ def one(case: Case, peers: Sequence[Peer], settings: Settings) -> Outcome:
     limits = limits_of(case, settings.threads)
     single = {ONE: case.single(data)} if case.single is not None and settings.threads > 1 else {}
     yardsticks = {f"limit {threads}": found.program for threads, found in limits.items()}
-    timings = measure({**programs, **single, **yardsticks}, case, settings.seconds, settings.least)
+    timings = measure(
+        {**programs, **single, **yardsticks}, settings.seconds, is_repeatable=case.is_repeatable, least=settings.least
+    )
     rates = {threads: found.amount / timings.pop(f"limit {threads}").minimum * 1e3 for threads, found in limits.items()}
     alone = timings.pop(ONE, None)
     return Outcome(case, timings.pop("rlx"), timings, tuple(left_out), rates, settings.threads, alone)

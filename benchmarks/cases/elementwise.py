@@ -63,13 +63,13 @@ def math_program(function: Callable[[Any], Any]) -> Callable[[Data], Program]:
 def math_case(name: str, function: Callable[[Any], Any]) -> Case:
     # A few ulp of float32 on both sides.
     return Case(
-        f"math-{name}", f"math-{name}", math_data, math_program(function), inner=50, work=(SHORT / 1e9, "G elements/s"),
+        f"math-{name}", f"math-{name}", math_data, math_program(function), work=(SHORT / 1e9, "G elements/s"),
         rtol=2e-6, atol=1e-6, aim=0.50,
     )  # fmt: skip
 
 
 CASES = (
-    Case("call", "call", call_data, call_program, inner=50, rtol=1e-5, atol=1e-6, aim=0.35),
+    Case("call", "call", call_data, call_program, rtol=1e-5, atol=1e-6, aim=0.35),
     # Three functions of a few ulp each, on numbers near 1.
     Case(
         "chain",

@@ -39,7 +39,7 @@ def single(data: Data) -> Program:
 def case(m: int, n: int, k: int) -> Case:
     # Sums of k products of numbers near 1, in another order: about √k·2⁻²⁴ of the largest.
     return Case(
-        f"gemm-{m}x{n}x{k}", "gemm", lambda: data(m, n, k), program, inner=4, work=(2e-9 * m * n * k, "GFLOP/s"),
+        f"gemm-{m}x{n}x{k}", "gemm", lambda: data(m, n, k), program, work=(2e-9 * m * n * k, "GFLOP/s"),
         rtol=1e-4, atol=1e-3, limit="peak", single=single,
     )  # fmt: skip
 

@@ -237,7 +237,7 @@ def _counted(index: Any) -> tuple[int, Dim] | None:
     if not isinstance(index, Value):
         return (place, size) if np.array_equal(np.ravel(index), np.arange(size)) else None
     node = index.node
-    while _holds_places(node.type.dtype, size):
+    while holds_places(node.type.dtype, size):
         if isinstance(node.op, Iota):
             return (place, size) if node.op.shape == (size,) else None
         if not isinstance(node.op, Cast | Reshape) or node.operands[0] is None:
@@ -246,7 +246,7 @@ def _counted(index: Any) -> tuple[int, Dim] | None:
     return None
 
 
-def _holds_places(dtype: DType, size: Dim) -> bool:
+def holds_places(dtype: DType, size: Dim) -> bool:
     """Whether a dtype holds all places on an axis."""
     return dtype.is_integer and (dtype.itemsize == 8 or (isinstance(size, int) and size <= np.iinfo(dtype.numpy).max))
 

@@ -18,6 +18,7 @@ from rlx_core.ops.kinds import Elementwise
 from rlx_core.ops.movement import Concat, Narrow
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import Cast, Expand, Reshape, Transpose, cast, conjugate, expand, reshape, transpose
+from rlx_core.passes.joined_slices import whole_of_slices
 from rlx_core.passes.patterns import scalar_of, some
 from rlx_core.passes.predicates import is_integer, is_not_complex
 from rlx_core.passes.rules import Match, Rule, rewrite, ruleset
@@ -68,6 +69,10 @@ def algebra(x: Any, a: Any, b: Any, p: Any, q: Any, s: Any, t: Any, axis: Any, n
     yield part.sampled(x="f32[3]", a="f32[4]", make=lambda x, a: Narrow(0, 4, 2)(Concat(0)(x, a)))
     alone = rewrite("concat-of-one", Concat).to(lambda match: match.operands[0] if len(match.operands) == 1 else None)
     yield alone.sampled(x="f32[3]", make=lambda x: Concat(0)(x))
+    joined = rewrite("concat-of-slices", Concat).to(whole_of_slices)
+    yield joined.sampled(x="f32[6]", make=lambda x: Concat(0)(Narrow(0, 1, 2)(x), Narrow(-1, 3, 3)(x))).sampled(
+        x="f32[2, 16]", a="f32[2, 1]", make=lambda x, a: Concat(1)(*(a - -Narrow(1, i, 8)(x) for i in (0, 8)))
+    )
 
     yield rewrite("where-same", Where()(x, a, a)).to(broadcast_a).sampled(x="bool[2, 1]", a="f32[3]")
     chosen = rewrite("where-constant", Where()(x, a, b)).to(chosen_branch)

@@ -7,16 +7,31 @@ one form and remember which nodes they passed through, so that a rule can requir
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from attrs import evolve, field, frozen
 
 from rlx_core.ir.graph import Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import Shape
 from rlx_core.ops.arithmetic import divide, multiply, pow, square
+from rlx_core.ops.movement import Narrow
+from rlx_core.ops.selection import StopGradient
 from rlx_core.ops.structural import Expand, Reshape
 from rlx_core.passes.patterns import scalar_of
 
-__all__ = ["Factors", "between", "constant_of", "factors_of", "is_constant", "kept_dims", "power_of"]
+__all__ = [
+    "Factors",
+    "behind",
+    "between",
+    "constant_of",
+    "factors_of",
+    "is_constant",
+    "kept_dims",
+    "lies_along",
+    "power_of",
+]
 
 
 def constant_of(value: Value | None) -> float | None:
@@ -54,24 +69,28 @@ class Factors:
         return float(np.prod(self.constants)) if self.constants else 1.0
 
 
-def factors_of(value: Value, atoms: Sequence[Value] = ()) -> Factors:
+DEEPEST: Final = 10
+"""Products nested deeper are not taken apart: no pattern has them, and each may read the one below twice."""
+
+
+def factors_of(value: Value, atoms: Sequence[Value] = (), depth: int = 0) -> Factors:
     """What `value` multiplies, through nested products and divisions by constants; `atoms` are not taken apart."""
     node = value.node
     number = constant_of(value)
     if number is not None:
         return Factors((number,))
-    if any(value is atom for atom in atoms) or len(node.operands) != 2:
+    if any(value is atom for atom in atoms) or len(node.operands) != 2 or depth == DEEPEST:
         return Factors((), (value,))
     left, right = node.operands
     assert left is not None, "both operands of arithmetic are required"
     assert right is not None, "both operands of arithmetic are required"
     here = Factors(nodes=(node,))
     if type(node.op) is multiply.op:
-        return here + factors_of(left, atoms) + factors_of(right, atoms)
+        return here + factors_of(left, atoms, depth + 1) + factors_of(right, atoms, depth + 1)
     divisor = constant_of(right) if type(node.op) is divide.op else None
     if divisor:
         reciprocal = float((1 / np.asarray(divisor)).astype(value.dtype.numpy))
-        return evolve(here, constants=(reciprocal,)) + factors_of(left, atoms)
+        return evolve(here, constants=(reciprocal,)) + factors_of(left, atoms, depth + 1)
     return Factors((), (value,))
 
 
@@ -110,10 +129,25 @@ def kept_dims(value: Value, reduction: type, axes: tuple[int, ...], rank: int) -
     if not isinstance(node.op, reduction) or node.operands[0] is None or node.operands[0].ndim != rank:
         return None
     found = tuple(sorted(a % rank for a in node.op.attributes()["axes"]))
-    shape = node.operands[0].shape
+    return node if found == axes and lies_along(value, node.operands[0].shape, axes) else None
+
+
+def lies_along(value: Value, shape: Shape, axes: tuple[int, ...]) -> bool:
+    """Whether a value with one element a row of `shape`, in their order, lies as a reduction over `axes` with `keep_dim` does.
+
+    It may be repeated along `shape`. Where its elements lie is seen before that: the dims of a square tell no rows from columns.
+    """
     kept = tuple(1 if i in axes else d for i, d in enumerate(shape))
-    aligned = (*(1,) * (rank - value.ndim), *value.shape)
-    return node if found == axes and aligned in (kept, shape) else None
+    if aligned(value, len(shape)) not in (kept, shape):
+        return False
+    while isinstance(value.node.op, Expand | StopGradient) and value.node.operands[0] is not None:
+        value = value.node.operands[0]
+    return aligned(value, len(shape)) == kept
+
+
+def aligned(value: Value, rank: int) -> Shape:
+    """The dims of a value as broadcasting to `rank` axes aligns them."""
+    return (*(1,) * (rank - value.ndim), *value.shape)
 
 
 def between(value: Value, end: Node) -> tuple[Node, ...]:
@@ -124,3 +158,17 @@ def between(value: Value, end: Node) -> tuple[Node, ...]:
         assert first is not None, "movement ops have an operand"
         nodes.append(first.node)
     return tuple(nodes)
+
+
+def behind(value: Value, views: tuple[type[Op], ...]) -> tuple[Node, tuple[Node, ...]]:
+    """The node that gives the elements of `value`, and what they pass through: `views`, and slices that keep everything."""
+    node = value.node
+    passed: tuple[Node, ...] = ()
+    while node.operands and node.operands[0] is not None and (isinstance(node.op, views) or is_whole(node)):
+        node, passed = node.operands[0].node, (*passed, node)
+    return node, passed
+
+
+def is_whole(node: Node) -> bool:
+    """Whether a node is a slice of everything, as indexing an axis of one element makes."""
+    return isinstance(node.op, Narrow) and node.type == node.operand_types[0]

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, no
 from benchmarks import runner  # noqa: E402
 from benchmarks.case import Case, Program  # noqa: E402
 from benchmarks.cases import CASES, GROUPS, chosen  # noqa: E402
-from benchmarks.measure import Timing, disagreement, measure, verify_threads  # noqa: E402
+from benchmarks.measure import Timing, disagreement, measure, sampled, verify_threads  # noqa: E402
 from benchmarks.peers import Peer, plain_numpy  # noqa: E402
 from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
 from benchmarks.runner import Settings, one  # noqa: E402
@@ -40,18 +40,28 @@ def outcome(rlx: float, **peers: float) -> Outcome:
 def test_every_round_runs_every_program_and_begins_elsewhere() -> None:
     calls: list[str] = []
     programs = {n: Program(lambda n=n: calls.append(n), list) for n in "abc"}
-    timings = measure(programs, case(is_repeatable=False), seconds=0, least=3)
+    timings = measure(programs, seconds=0, is_repeatable=False, least=3)
     assert calls == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
     assert all(len(t.samples) == 3 for t in timings.values())
 
 
-def test_a_block_of_calls_is_divided_by_its_length() -> None:
-    calls: list[int] = []
+def test_a_sample_is_the_mean_of_runs_after_others_that_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = 0.0, 0
+    monkeypatch.setattr("benchmarks.measure.time.perf_counter", lambda: now)
+
+    def run() -> None:
+        nonlocal now, calls
+        now += 0.004 if calls < 2 else 0.003
+        calls += 1
+
+    sample = sampled(Program(run, list), is_repeatable=True)
+    assert (calls, sample.count) == (2 + 4, 4), "5 ms untimed, then 10 ms"
+    assert sample.wall == pytest.approx(4 * 0.003)
+
+
+def test_another_process_takes_the_time_itself() -> None:
     clocked = Program(lambda: None, list, clock=lambda: 0.25)
-    counted = Program(lambda: calls.append(1), list)
-    timings = measure({"clocked": clocked, "counted": counted}, case(inner=4), seconds=0, least=2)
-    assert timings["clocked"].median == 250.0
-    assert len(calls) == 2 * (4 + 1), "each block has one call before it that is not timed"
+    assert measure({"clocked": clocked}, seconds=0, is_repeatable=False, least=2)["clocked"].samples == (250.0, 250.0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
 import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder, Graph, Param, Value, as_results, building
@@ -17,6 +18,26 @@ from rlx_core.ir.verify import Stage, check
 from rlx_core.passes.base import Context, Pass, Result
 
 NO_TARGET = Context()
+
+
+@frozen
+class Row:
+    """A program and what a pass makes of it: the ops afterwards, or (for a near miss) why it is left alone."""
+
+    label: str
+    each: Pass
+    make: Callable[..., Any]
+    types: dict[str, str]
+    becomes: tuple[str, ...] = ()
+    params: dict[str, str] | None = None
+    kind: str | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return program(self.make, params=self.params, **self.types)
+
+    def __str__(self) -> str:
+        return self.label
 
 
 def program(make: Callable[..., Any], *, params: Mapping[str, str] | None = None, **inputs: str) -> Graph:

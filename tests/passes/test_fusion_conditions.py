@@ -11,26 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attrs import frozen
 
-from rlx_core.ir.dtypes import f32
-from rlx_core.ir.graph import Graph
-from rlx_core.ops.activation import erf, exp, gelu, log, rsqrt, silu, sqrt, tanh
-from rlx_core.ops.along_axis import TakeAlongAxis
-from rlx_core.ops.indexing import gather
+from rlx_core.ops.activation import erf, exp, gelu, rsqrt, silu, sqrt, tanh
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.normalization import layer_norm, rms_norm
 from rlx_core.ops.reduction import Var, max_axes, mean_axes
 from rlx_core.ops.selection import where
-from rlx_core.ops.softmax import log_softmax, softmax
-from rlx_core.ops.structural import cast, expand, reshape, sum_axes, transpose
-from rlx_core.passes.base import Pass
+from rlx_core.ops.softmax import softmax
+from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.fuse_matmul_bias_act import FuseMatMulBiasAct
 from rlx_core.passes.fuse_residual_norm import FuseResidualNorm
 from rlx_core.passes.fuse_shared_input_matmul import FuseSharedInputMatMul
-from rlx_core.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from rlx_core.passes.fuse_swiglu import FuseSwiGLU
 from rlx_core.passes.mark_elementwise_regions import MarkElementwiseRegions
 from rlx_core.passes.recognise_attention import RecogniseAttention
@@ -38,44 +31,20 @@ from rlx_core.passes.recognise_gelu import RecogniseGelu
 from rlx_core.passes.recognise_norms import RecogniseNorms
 from rlx_core.passes.recognise_softmax import RecogniseSoftmax
 
+from .label_readings import NO_READINGS, READINGS
 from .programs import (
+    Row,
     assert_equal_numbers,
     inner_values,
     ops,
-    program,
     run,
     with_output,
     with_second_user,
 )
 
-BIAS, RESIDUAL, SHARED, CROSS = (
-    FuseMatMulBiasAct(),
-    FuseResidualNorm(),
-    FuseSharedInputMatMul(),
-    FuseSoftmaxCrossEntropy(),
-)
+BIAS, RESIDUAL, SHARED = FuseMatMulBiasAct(), FuseResidualNorm(), FuseSharedInputMatMul()
 SWIGLU, REGIONS, ATTENTION = FuseSwiGLU(), MarkElementwiseRegions(), RecogniseAttention()
 GELU, NORMS, SOFTMAX = RecogniseGelu(), RecogniseNorms(), RecogniseSoftmax()
-
-
-@frozen
-class Row:
-    """A program and what a pass makes of it: the ops afterwards, or (for a near miss) why it is left alone."""
-
-    label: str
-    each: Pass
-    make: Callable[..., Any]
-    types: dict[str, str]
-    becomes: tuple[str, ...] = ()
-    params: dict[str, str] | None = None
-    kind: str | None = None
-
-    @property
-    def graph(self) -> Graph:
-        return program(self.make, params=self.params, **self.types)
-
-    def __str__(self) -> str:
-        return self.label
 
 
 def kept(x: Any, op: Callable[..., Any], axis: int = 1) -> Any:
@@ -103,11 +72,6 @@ SQUARE = {"q": "f32[2, 2, 3, 4]", "k": "f32[2, 2, 3, 4]", "v": "f32[2, 2, 3, 4]"
 RES = {"x": X, "r": X, "g": "f32[4]", "b": "f32[4]"}
 QKV = {"w1": "f32[4, 5]", "w2": "f32[4, 2]", "w3": "f32[4, 3]"}
 HALVES = {"p": "f32[3, 8]"}
-LOSS = {"x": "f32[3, 4]", "y": "bool[3]"}
-
-
-def labels(y: Any) -> Any:
-    return cast(y, to=f32).astype("i64") + 1
 
 
 TAKEN = [
@@ -177,12 +141,7 @@ TAKEN = [
     Row("attention, heads split and joined", ATTENTION, lambda q, k, v: reshape(transpose(attention(*(
         transpose(reshape(x, (2, x.shape[1], 2, 4)), (0, 2, 1, 3)) for x in (q, k, v))), (0, 2, 1, 3)), (2, 3, 8)),
         {"q": "f32[2, 3, 8]", "k": "f32[2, 5, 8]", "v": "f32[2, 5, 8]"}, ("attention",)),
-    Row("cross-entropy by gather", CROSS, lambda x, y: -gather(log_softmax(x), labels(y), axis=1, batch_dims=1), LOSS,
-        ("cast", "cast", "add", "softmax_cross_entropy_with_logits", "neg", "neg")),
-    Row("cross-entropy by take", CROSS, lambda x, y: TakeAlongAxis(1)(log_softmax(x), reshape(labels(y), (3, 1))), LOSS,
-        ("cast", "cast", "add", "reshape", "reshape", "softmax_cross_entropy_with_logits", "neg", "reshape")),
-    Row("log-softmax", CROSS, lambda x: (lambda m: m - log(kept(exp(m), sum_axes)))(x - kept(x, max_axes)), ROWS,
-        ("log_softmax",)),
+    *READINGS,
     Row("region", REGIONS, lambda x, b: gelu(x * b + 1.0), {"x": X, "b": "f32[4]"}, ("elementwise_region",)),
     Row("region of two broadcasts", REGIONS, lambda a, b: exp(a + b) * 2.0, {"a": "f32[3, 1]", "b": "f32[1, 4]"},
         ("elementwise_region",)),
@@ -239,8 +198,9 @@ NEAR = [
     Row("queries that broadcast", ATTENTION, attention, ATT | {"q": "f32[1, 2, 3, 4]"}, kind="NotFused"),
     Row("dims that are equal by assumption", REGIONS, lambda x, y: tanh(x + y), {"x": "f32[n, 4]", "y": "f32[m, 4]"}),
     Row("another cap outside than inside", SOFTMAX, lambda x: tanh(x / 3.0) * 2.0, ROWS),
-    Row("logits of three axes", CROSS, lambda x, y: gather(log_softmax(x), y.astype("i64"), axis=2, batch_dims=2),
-        {"x": "f32[2, 3, 4]", "y": "bool[2, 3]"}, kind="NotFused"),
+    Row("columns of a square as its rows", SOFTMAX, lambda x: (
+        lambda e: e / expand(reshape(kept(e, sum_axes, 0), (4, 1)), (4, 4)))(exp(x - kept(x, max_axes, 0))), {"x": "f32[4, 4]"}),
+    *NO_READINGS,
     Row("one element-wise op alone", REGIONS, lambda x, w: mat_mul(tanh(x), w), {"x": X, "w": W}),
     Row("a smaller producer", REGIONS, lambda x, b: x + exp(b), {"x": X, "b": "f32[4]"}),
 ]  # fmt: skip

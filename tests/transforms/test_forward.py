@@ -39,6 +39,13 @@ def log_softmax(x: Any) -> Any:
 
 
 LABELS = RNG.integers(0, FEATURES, (BATCH * HEADS * QUERIES, 1))
+CROSS_ENTROPY = "softmax_cross_entropy_with_logits"
+READINGS: dict[str, Callable[[Any], Any]] = {
+    "along the axis": lambda x: rlx.take_along_axis(log_softmax(x), LABELS, axis=1),
+    "at an index": lambda x: rlx.log(softmax(x))[np.arange(len(LABELS)), LABELS[:, 0]],
+    "under one-hot rows": lambda x: -rlx.sum((rlx.arange(FEATURES) == LABELS) * log_softmax(x), axis=-1),
+    "from the normaliser": lambda x: rlx.log(rlx.sum(rlx.exp(x), axis=-1)) - x[np.arange(len(LABELS)), LABELS[:, 0]],
+}
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], str]] = {
     "attention": (lambda q, k, v, b: softmax(scores(q, k)) @ v, "attention"),
@@ -49,10 +56,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], str]] = {
     "softmax": (lambda q, k, v, b: softmax(q * b[0, 0, 0, 0]) * v[:, :, :QUERIES], "softmax"),
     "rms norm": (lambda q, k, v, b: q / rlx.sqrt(mean_square(q) + 1e-5) * k[0, 0, 0], "rms_norm"),
     "gelu": (lambda q, k, v, b: 0.5 * q * (1 + rlx.erf(q / np.sqrt(2.0))), "gelu"),
-    "cross-entropy": (
-        lambda q, k, v, b: rlx.take_along_axis(log_softmax(rlx.reshape(q, (-1, FEATURES))), LABELS, axis=1),
-        "softmax_cross_entropy_with_logits",
-    ),
+    **{
+        f"cross-entropy {name}": (lambda q, k, v, b, f=f: f(rlx.reshape(q, (-1, FEATURES))), CROSS_ENTROPY)
+        for name, f in READINGS.items()
+    },
 }
 
 

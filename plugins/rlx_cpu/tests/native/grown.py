@@ -19,6 +19,7 @@ from rlx_core.ir.samples import draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import sqrt, tanh
 from rlx_core.ops.arithmetic import abs, add, maximum, multiply, negative, subtract
+from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.reduction import Max
 from rlx_core.ops.structural import Sum, reshape, transpose
 from rlx_core.passes.fuse_loops import group_of
@@ -166,5 +167,5 @@ class Growth:
 def looped(graph: Graph, rng: np.random.Generator) -> Grown:
     """All steps of a graph as one fused loop."""
     group = group_of(graph, [n for n in graph.nodes if not n.is_leaf])
-    made: Any = group.make
-    return Grown(made.op, tuple(draw(rng, v.type, -2.0, 2.0) for v in group.inputs))
+    assert isinstance(group.make, FusedLoop), "several nodes become a fused loop"
+    return Grown(group.make, tuple(draw(rng, v.type, -2.0, 2.0) for v in group.inputs))

@@ -221,6 +221,16 @@ def test_stages_read_operands_with_any_strides(isa: Isa, strides: tuple[int, int
     check(made, a, b, added, factors, exact=exact, single=single)
 
 
+@pytest.mark.parametrize("rows", [64, 2048])
+def test_lines_of_a_result_that_is_far_are_asked_for(rows: int) -> None:
+    a, b = np.ones((rows, 8), np.float32), np.ones((8, 512), np.float32)
+    made = kernel(matmul, MatMul(), [a, b], available()[0])
+
+    is_asked = 'llvm.prefetch.p0"(ptr %c, i32 1' in str(made.module)
+    assert is_asked == (rows * 512 * 4 > 1 << 21)
+    assert (made(a, b)[0] == 8).all()
+
+
 def test_neon_code_is_made_on_any_machine() -> None:
     """It cannot run here, but every step down to machine code is taken."""
     llvm.initialize_all_targets()

@@ -41,7 +41,7 @@ def test_every_step_is_in_one_listing_and_equal_steps_share_one(compiled, level)
     heads = re.findall(rf"^{mark} steps? ([\d, ]+): ", text, re.MULTILINE)
     numbers = [int(n) for head in heads for n in head.split(",")]
     assert sorted(numbers) == list(range(len(compiled.executable.lir.steps)))
-    assert "rlx.dense_solve by reference; runs with NumPy" in text
+    assert "rlx.dense_solve by lapack_solve[rlx.dense_solve]; runs with NumPy" in text
 
 
 def test_a_function_is_called_after_its_first_step(compiled) -> None:

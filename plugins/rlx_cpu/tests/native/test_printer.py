@@ -190,6 +190,21 @@ def test_a_long_sum_is_cut_into_a_prologue() -> None:
     assert made(x, threads=5)[0] == 1 << 18
 
 
+@pytest.mark.parametrize(
+    ("op", "rows", "asks"),
+    [
+        (activation.exp.op(), 64, False),
+        (activation.exp.op(), 8192, True),
+        (Sum((1,)), 8192, True),
+        (Sum((0,)), 8192, False),  # lanes lie along the rows: memory is not walked front to back
+    ],
+)
+def test_what_is_far_is_asked_for_before_it_is_read(op: Any, rows: int, asks: bool) -> None:
+    made = kernel(emit_loop, op, [np.ones((rows, 64), "f4")], SETS[0])
+
+    assert ("llvm.prefetch" in str(made.module)) == asks
+
+
 # ------------------------------------------------------------------------------------------------ NEON
 
 OPS = {

@@ -140,6 +140,7 @@ class Driver:
                     and (tiles.depth >= plan.k or tiles.depth % UNROLL == 0),
                     sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                     sharers=plan.sharers,
+                    asks_result=plan.asks_result,
                     epilogue=self.epilogue,
                 ).emit(f"{self.name}.tile{rows}x{vectors}")
         return found
@@ -159,13 +160,11 @@ class Driver:
         group_of_packed = b.alloca(I64)
         b.store(index(-1), group_of_packed, align=8)
         with counting(b, *share(b, plan.items, part, parts)) as item:
-            # Panels that a thread packs for itself serve all rows before the next ones are packed. Otherwise rows come last, so
-            # that a thread gets rows that are whole, as it does in the steps before and after: what it reads, it wrote.
             sizes = (tiles.row_items, tiles.panel_items)
-            inner, outer = sizes if plan.own_panels else reversed(sizes)
+            inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
             first, group = b.srem(item, index(inner)), b.sdiv(item, index(inner))
             second, entry = b.srem(group, index(outer)), b.sdiv(group, index(outer))
-            row_item, panel_item = (first, second) if plan.own_panels else (second, first)
+            row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
             work = Item(
                 self, kernels, buffers, entry,
                 pieces_of(b, row_item, tiles.row_tiles, tiles.rows.pieces),

@@ -42,6 +42,9 @@ PART_PRODUCTS = 1 << 19
 MOST_SHARERS = 12
 """Tiles that share the prefetching of a panel at most: a round of the inner loop then asks for one line, and none twice."""
 
+FAR_NBYTES = 1 << 21
+"""Bytes of a result that does not stay in a near cache."""
+
 SERIAL_PRODUCTS = 1 << 15
 """Below so many fused products (a few µs) waking another thread costs more than it saves."""
 
@@ -155,6 +158,13 @@ class Plan:
         """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
         return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in ("ahead", "shared") else 0
 
+    @property
+    def asks_result(self) -> bool:
+        """Whether stores to the result would wait for its lines: it is large, and tiles are written line by line."""
+        p = self.product
+        is_far = p.entries * p.m * p.n * p.dtype.itemsize >= FAR_NBYTES
+        return is_far and p.c.by_column == p.dtype.itemsize
+
     # -------------------------------------------------------------------------------------- memory
 
     @property
@@ -218,6 +228,17 @@ class Plan:
     @property
     def items(self) -> int:
         return self.product.entries * self.blocks.panel_items * self.blocks.row_items
+
+    @property
+    def goes_by_panels(self) -> bool:
+        """Whether a thread gets panels that are whole, and not rows.
+
+        Rows are what it gets in the steps before and after: what it reads, it wrote. But panels that it packs for itself serve
+        all rows before the next ones are packed. And of a B that is larger than A and not bound, an update has written parts
+        into the caches of all threads: a thread reads its share, and not all of it.
+        """
+        p = self.product
+        return bool(self.own_panels) or (not self.is_bound and self.rows == "direct" and p.n > p.m)
 
     @property
     def products(self) -> int:

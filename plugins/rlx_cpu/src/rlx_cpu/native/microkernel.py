@@ -7,6 +7,7 @@ pair. Everything that the loop needs to know (strides, sizes, what follows the l
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from attrs import frozen
 
@@ -48,6 +49,7 @@ class Microkernel:
         is_even: Whether every call takes whole rounds of `UNROLL` words, one at least; no code is made for anything else.
         sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
         sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
+        asks_result: Whether lines of C are asked for while products are made: stores to what is far would wait for them.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
 
@@ -66,6 +68,7 @@ class Microkernel:
     is_even: bool = False
     sums_stride: int | None = None
     sharers: int = 0
+    asks_result: bool = False
     epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
 
     @property
@@ -101,6 +104,8 @@ class Microkernel:
         if self.columns is not None:
             masks[-1] = self.simd.below(b, starts[-1], self.columns)
         self._ask(b, is_last, (batch, row), starts, masks, buffers)
+        if self.asks_result:
+            self._ask_result(b, c, is_first)
         waiting = c if self.sums_stride is None else partial_sums
         sums = self._initial(b, waiting, is_first, masks)
         sums = self._products(b, (a, panel, following), depth, sums, masks if self.masks_b else [None] * self.vectors)
@@ -135,6 +140,14 @@ class Microkernel:
                 for start, mask in zip(starts, masks, strict=True):
                     for ask in epilogue.asks:
                         ask(b, Spot(batch, b.add(row, index(i)), start, mask))
+
+    def _ask_result(self, b: ir.IRBuilder, c: ir.Value, is_first: ir.Value) -> None:
+        """Have the tile's part of C brought near before it is written the first time."""
+        line = self.simd.lanes * self.c_strides[1]
+        with b.if_then(is_first) if self.accumulates else nullcontext():
+            for i in range(self.rows):
+                for j in range(self.vectors):
+                    prefetch(b, offset(b, c, i * self.c_strides[0] + j * line), is_written=True)
 
     def _initial(self, b: ir.IRBuilder, waiting: ir.Value, is_first: ir.Value, masks: list[ir.Value | None]) -> Sums:
         """Zeros, or what earlier blocks of k left."""
@@ -193,11 +206,12 @@ class Microkernel:
         running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
         current: Sums = [list(line) for line in running]
         a, panel, following = here
+        nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
+        asked = range(0, nbytes, CACHE_LINE)
         for u in range(unroll):
             self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.b_stride), current, masks)
-        nbytes = unroll * self.b_stride // self.sharers if self.sharers else 0
-        for line_start in range(0, nbytes, CACHE_LINE):
-            prefetch(b, offset(b, following, line_start), nearness=2)
+            for start in asked[u * len(asked) // unroll : (u + 1) * len(asked) // unroll]:
+                prefetch(b, offset(b, following, start), nearness=2)
         moved = (unroll * self.a_strides[1], unroll * self.b_stride, nbytes)
         after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
         remaining = b.sub(left, index(unroll))

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, evolve, field
 
-from rlx_core.codegen.loops import Kernel, Load, Reduce, operands_of
+from rlx_core.codegen.loops import Kernel, Reduce, operands_of
 from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import (
@@ -18,7 +18,6 @@ from rlx_cpu.native.build import (
     address,
     align_of,
     counted,
-    prefetch,
     register_type,
     scaled,
     splat,
@@ -48,8 +47,6 @@ class Loops:
     memory: Memory = field(init=False)
     values: Values = field(init=False)
     varies_row: tuple[bool, ...] = field(init=False)
-    asked: tuple[tuple[Load, int], ...] = ()
-    """What each vector of the loop that is being written asks for, and how far ahead."""
 
     @property
     def kernel(self) -> Kernel:
@@ -231,7 +228,7 @@ class Loops:
             return
         (at,) = ats
         for number, nest in enumerate(self.shape.plan.nests):
-            self.asked = self.shape.asked(number)
+            self.memory = self.values.memory = evolve(self.memory, asks=self.shape.asks(number))
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
         self.store(self.shape.plan.finish, at, self.values.fixed)
@@ -412,8 +409,6 @@ class Loops:
     ) -> None:
         b = self.builder
         here = {**at.index, self.shape.lane: scaled(b, vector, self.shape.lanes)}
-        for load, ahead in self.asked:
-            prefetch(b, address(b, self.memory.place(load, At(here, at.active)), ahead), nearness=2)
         self.step(nest, At(here, at.active, b.add(base, vector)), totals, which)
 
     def _blocked(self, nest: Nest, at: At, block: ir.Value) -> None:

@@ -45,6 +45,8 @@ class Memory:
     buffers: Sequence[ir.Value]
     streamed: tuple[int, ...] = ()
     """Buffers whose whole vectors are stored past the caches."""
+    asks: bool = True
+    """Whether loads ask for what comes."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
         """The byte offset of an access at the first lane."""
@@ -79,6 +81,9 @@ class Memory:
         if stride == dtype.itemsize and spread is None:
             type = memory_type(dtype, lanes)
             if at.active == lanes:
+                ahead = self.shape.ahead(term) if self.asks else 0
+                if ahead:
+                    prefetch(b, address(b, place, ahead))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
             return self.to_register(dtype, self._masked_load(place, type, align, at))
         whole: ir.Value = constant(memory_type(dtype, lanes), 0)

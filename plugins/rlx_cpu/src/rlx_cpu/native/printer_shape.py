@@ -16,6 +16,8 @@ from attrs import evolve, frozen
 from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
 from rlx_core.ir.dtypes import DType, u16
+from rlx_core.ir.strides import is_dense
+from rlx_core.ir.types import TensorType
 from rlx_cpu.native import functions, ir
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.idioms import recognised
@@ -46,11 +48,12 @@ FEW_ROWS = 16
 FEW_STRIPS = 256
 """The same for strips of rows side by side, where a chunk is also what the table of pages holds."""
 
-FAR = 1 << 22
-"""Bytes of an operand from which what comes next of it is asked for: it lies in no near cache."""
+FAR_NBYTES = 1 << 20
+"""Bytes that do not stay in a near cache."""
 
-AHEAD = 2048
-"""Bytes from one load of a row to what is asked for meanwhile: a processor sees by itself what comes next, but not so far."""
+AHEAD = 4096
+"""Bytes ahead of a stream that are asked for. The processor asks by itself only for as much as its window of instructions holds,
+which where something is computed is little: `chain` takes a quarter less time on Emerald Rapids, plain sums as long as before."""
 
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
@@ -137,6 +140,18 @@ class Shape:
         narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
         return max(self.lanes, ALIGNMENT // narrowest)
 
+    def asks(self, number: int) -> bool:
+        """Whether loads of loop `number` over a row ask for what comes: of several loops the second does, which finds its row near."""
+        return number == min(1, len(self.plan.nests) - 1)
+
+    def ahead(self, load: Load) -> int:
+        """How many bytes ahead a load asks for what comes; 0 unless it walks more memory than is near, front to back, unit after
+        unit. Where there are several loops over a row it is the next row."""
+        whole = TensorType(load.dtype, self.kernel.extents)
+        if not self.is_in_row or whole.static_nbytes < FAR_NBYTES or not is_dense(whole, load.strides):
+            return 0
+        return AHEAD if len(self.plan.nests) == 1 else self.kernel.row_size * load.dtype.itemsize
+
     @property
     def streamed(self) -> tuple[int, ...]:
         """The large results that may go past the caches: each row begins where the result begins in its line, and is written from
@@ -150,22 +165,6 @@ class Shape:
             nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
             if is_vector and is_at_lines and streams(self.isa, nbytes, self.lanes * dtype.itemsize):
                 found.append(store.buffer)
-        return tuple(found)
-
-    def asked(self, number: int) -> tuple[tuple[Load, int], ...]:
-        """Which operands loop `number` over a row asks for, and how many bytes before their turn: where there is one loop it is
-        what comes next, otherwise the second one, which finds its own row near, asks for the next row."""
-        if not self.is_in_row or self.block is not None or number != min(1, len(self.plan.nests) - 1):
-            return ()
-        found: list[tuple[Load, int]] = []
-        for load in self.kernel.values:
-            if isinstance(load, Load) and not load.dynamic and load.strides[self.lane] == load.dtype.itemsize:
-                nbytes = load.dtype.itemsize * prod(
-                    n for n, s in zip(self.kernel.extents, load.strides, strict=True) if s
-                )
-                ahead = AHEAD if number == 0 else load.strides[self.outer[-1]] if self.outer else 0
-                if ahead and nbytes >= FAR:
-                    found.append((load, ahead))
         return tuple(found)
 
     @property
