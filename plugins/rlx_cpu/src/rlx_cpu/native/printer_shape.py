@@ -141,7 +141,7 @@ class Shape:
         return max(self.lanes, ALIGNMENT // narrowest)
 
     def asks(self, number: int) -> bool:
-        """Whether loads of loop `number` over a row ask for what comes: of several loops the second does, which finds its row near."""
+        """Whether loads of loop `number` over a row ask for what comes: of several loops the second, which finds its row near."""
         return number == min(1, len(self.plan.nests) - 1)
 
     def ahead(self, load: Load) -> int:
