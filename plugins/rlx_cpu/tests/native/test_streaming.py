@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 from exact import agrees
 from harness import EVERY_ISA, kernel
 
@@ -30,7 +31,7 @@ from rlx_cpu.native.cumulative import emit_running
 from rlx_cpu.native.isa import ISAS, Isa, available
 from rlx_cpu.native.loops import emit_loop, loop_kernel
 from rlx_cpu.native.movement import emit_move
-from rlx_cpu.native.printer_shape import AHEAD, Shape
+from rlx_cpu.native.printer_shape import AHEAD, NEAR_ROW, Shape
 
 MOVED: dict[str, tuple[Op, tuple[int, ...]]] = {
     "rows of whole lines": (Transpose((1, 0, 2)), (3, 5, 128)),
@@ -135,11 +136,25 @@ def test_a_result_in_the_place_of_its_operand_is_not_streamed() -> None:
     np.testing.assert_array_equal(found, made(x)[0])
 
 
-@pytest.mark.parametrize(("op", "ahead"), [(Softmax(1), 2048), (RmsNorm((1,)), 2048), (Max((1,)), AHEAD)])
-def test_what_comes_of_a_large_operand_is_asked_for_and_while_a_row_is_near_the_next_one(op: Op, ahead: int) -> None:
-    for rows, columns, expected in ((1024, 512, ahead), (16, 512, 0)):
-        shape = Shape.of(loop_of(op, (rows, columns)), available()[0])
-        assert {shape.ahead(v) for v in shape.kernel.values if isinstance(v, Load)} == {expected}
+@pytest.mark.parametrize(("op", "is_once"), [(Softmax(1), False), (RmsNorm((1,)), False), (Max((1,)), True)])
+def test_what_comes_is_asked_for_and_the_next_row_while_one_is_near(op: Op, is_once: bool) -> None:
+    for shape, expected in {
+        (1024, 512): (AHEAD, AHEAD) if is_once else (0, 2048),
+        (16, 512): (0, 0),
+        (9, NEAR_ROW): (AHEAD, AHEAD),
+    }.items():
+        walk = Shape.of(loop_of(op, shape), available()[0])
+        loads = [value for value in walk.kernel.values if isinstance(value, Load)]
+        assert {tuple(walk.ahead(load, loop) for loop in range(2)) for load in loads} == {expected}
+
+
+@EVERY_ISA
+def test_halves_of_rows_are_streamed_each_by_where_it_begins(isa: Isa) -> None:
+    kernel_ = loop_of(exp.op(), (40, 256))
+    (store,) = kernel_.stores
+    for offset, is_at_line in ((0, True), (64, True), (32, False)):
+        moved = evolve(kernel_, stores=(evolve(store, offset=offset),))
+        assert bool(Shape.of(moved, isa).streamed) == is_at_line
 
 
 def loop_of(op: Op, shape: tuple[int, ...]) -> Kernel:

@@ -63,8 +63,7 @@ class Chains:
     Attributes:
         dtype: Of the elements; those of two bytes are added in f32 and rounded once.
         inner: Of those, in a row.
-        heads: For each row, the number of its first update; -1 where it has none.
-        links: For each update, the number of the next one of its row.
+        room: Memory for heads and links.
         is_streamed: Whether whole vectors go past the caches.
     """
 
@@ -90,10 +89,12 @@ class Chains:
 
     @property
     def heads(self) -> ir.Value:
+        """For each row, the number of its first update; -1 where it has none."""
         return self.room
 
     @property
     def links(self) -> ir.Value:
+        """For each update, the number of the next one of its row; -1 for the last."""
         return address(self.builder, self.room, _WORD * self.problem.size)
 
     def write(self, tid: ir.Value, nthreads: ir.Value) -> None:
@@ -107,7 +108,7 @@ class Chains:
 
         def write(is_streamed: bool) -> None:
             with counting(b, low, high) as n:
-                evolve(self, is_streamed=is_streamed)._sum(n)
+                evolve(self, is_streamed=is_streamed)._sum(n, high)
 
         either_way(b, self.isa, [self.result] if is_large else [], write)
 
@@ -130,16 +131,14 @@ class Chains:
 
             with_index(b, problem, self.indices, i, None, use)
 
-    def _sum(self, n: ir.Value) -> None:
-        """Row `n`."""
+    def _sum(self, n: ir.Value, high: ir.Value) -> None:
+        """Row `n` of those below `high`."""
         b, lanes = self.builder, self.isa.lanes(self.dtype.accumulator)
         later = b.add(n, index(AHEAD))
-        is_there = b.icmp_signed("<", later, index(self.problem.size))
-        soon = self._number(self.heads, b.select(is_there, later, n))
-        for at in range(0, min(self.row, BESIDE * self.isa.vector_bytes), CACHE_LINE):
-            prefetch(b, offset(b, self.updates, (soon, self.row), at))
-        to = offset(b, self.result, (n, self.row))
-        bundle = BESIDE * lanes
+        soon = self._number(self.heads, b.select(b.icmp_signed("<", later, high), later, n))
+        for first in range(0, min(self.row, BESIDE * self.isa.vector_bytes), CACHE_LINE):
+            prefetch(b, offset(b, self.updates, (soon, self.row), first))
+        to, bundle = offset(b, self.result, (n, self.row)), BESIDE * lanes
         whole = self.inner // bundle * bundle
         with counting(b, 0, whole, bundle) as at:
             self._columns(n, to, at, tuple(pieces(0, bundle, lanes)))

@@ -122,9 +122,9 @@ class Line:
     def _ask(self, here: ir.Value, lanes: Sequence[tuple[int, int]]) -> None:
         """Have the lines of an element some places on brought near."""
         away = (-AHEAD if self.is_reversed else AHEAD) * self.inner * self.size
-        end = sum(lanes[-1]) * self.size
+        nbytes = sum(count for _, count in lanes) * self.size
         for source in self.sources:
-            for first in range(0, end, CACHE_LINE):
+            for first in range(0, nbytes, CACHE_LINE):
                 prefetch(self.builder, offset(self.builder, source, here, away + first))
 
     def _load(self, place: ir.Value, lanes: int) -> ir.Value:

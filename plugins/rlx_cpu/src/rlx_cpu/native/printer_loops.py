@@ -11,18 +11,7 @@ from attrs import define, evolve, field
 from rlx_core.codegen.loops import Kernel, Reduce, operands_of
 from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native import ir
-from rlx_cpu.native.build import (
-    I8,
-    I64,
-    POINTER,
-    address,
-    align_of,
-    counted,
-    register_type,
-    scaled,
-    splat,
-    variable,
-)
+from rlx_cpu.native.build import I8, I64, POINTER, address, align_of, counted, register_type, scaled, splat, variable
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.printer_memory import Memory
 from rlx_cpu.native.printer_partial import Partials
@@ -71,16 +60,16 @@ class Loops:
     def write_units(self) -> None:
         """The body of a kernel that is one function."""
         self._open()
-        memory, results = self.memory, self.shape.streamed
+        memory, streamed = self.memory, self.shape.streamed
 
         def write(is_streamed: bool) -> None:
-            self.memory = self.values.memory = evolve(memory, streamed=results if is_streamed else ())
+            self.memory = self.values.memory = evolve(memory, streamed=streamed if is_streamed else ())
             with self._share(self.shape.units) as unit:
                 self.unit(unit, self.rows_of)
 
         stored = {store.buffer for store in self.kernel.stores}
         operands = [memory.buffers[i] for i in range(len(self.kernel.buffers)) if i not in stored]
-        either_way(self.builder, self.shape.isa, [memory.buffers[i] for i in results], write, operands)
+        either_way(self.builder, self.shape.isa, [memory.buffers[s.buffer] for s in streamed], write, operands)
 
     def write_parts(self) -> None:
         """The prologue of a kernel whose rows are cut: partial results."""
@@ -228,7 +217,7 @@ class Loops:
             return
         (at,) = ats
         for number, nest in enumerate(self.shape.plan.nests):
-            self.memory = self.values.memory = evolve(self.memory, asks=self.shape.asks(number))
+            self.memory = self.values.memory = evolve(self.memory, loop=number)
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
         self.store(self.shape.plan.finish, at, self.values.fixed)

@@ -43,10 +43,10 @@ class Memory:
     builder: ir.IRBuilder
     shape: Shape
     buffers: Sequence[ir.Value]
-    streamed: tuple[int, ...] = ()
-    """Buffers whose whole vectors are stored past the caches."""
-    asks: bool = True
-    """Whether loads ask for what comes."""
+    streamed: tuple[Store, ...] = ()
+    """What is stored past the caches, where it is whole vectors."""
+    loop: int = 0
+    """Which loop over a row is written."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
         """The byte offset of an access at the first lane."""
@@ -81,7 +81,7 @@ class Memory:
         if stride == dtype.itemsize and spread is None:
             type = memory_type(dtype, lanes)
             if at.active == lanes:
-                ahead = self.shape.ahead(term) if self.asks else 0
+                ahead = self.shape.ahead(term, self.loop)
                 if ahead:
                     prefetch(b, address(b, place, ahead))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
@@ -117,7 +117,7 @@ class Memory:
             return
         value = splat(b, value, lanes)
         if stride == dtype.itemsize:
-            if at.active == lanes and store.buffer in self.streamed:
+            if at.active == lanes and store in self.streamed:
                 store_streamed(b, value, place)
             elif at.active == lanes:
                 b.store(value, place, align=align)
@@ -136,7 +136,7 @@ class Memory:
 
     def ask_for(self, store: Store, at: At) -> None:
         """Have the line of a result brought near, unless it is streamed; beyond the end of memory nothing happens."""
-        if store.buffer not in self.streamed:
+        if store not in self.streamed:
             prefetch(self.builder, self.place(store, at), is_written=True)
 
     def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:

@@ -55,6 +55,9 @@ AHEAD = 4096
 """Bytes ahead of a stream that are asked for. The processor asks by itself only for as much as its window of instructions holds,
 which where something is computed is little: `chain` takes a quarter less time on Emerald Rapids, plain sums as long as before."""
 
+NEAR_ROW = 1 << 17
+"""Bytes of a row that is still near when the next loop over it begins."""
+
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
 
@@ -140,23 +143,22 @@ class Shape:
         narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
         return max(self.lanes, ALIGNMENT // narrowest)
 
-    def asks(self, number: int) -> bool:
-        """Whether loads of loop `number` over a row ask for what comes: of several loops the second, which finds its row near."""
-        return number == min(1, len(self.plan.nests) - 1)
-
-    def ahead(self, load: Load) -> int:
-        """How many bytes ahead a load asks for what comes; 0 unless it walks more memory than is near, front to back, unit after
-        unit. Where there are several loops over a row it is the next row."""
+    def ahead(self, load: Load, loop: int) -> int:
+        """How many bytes ahead a load asks for what comes, in which loop over a row; 0 unless it walks more memory than is near,
+        front to back, unit after unit. Where several loops find a row near, the second asks for the next row."""
         whole = TensorType(load.dtype, self.kernel.extents)
         if not self.is_in_row or whole.static_nbytes < FAR_NBYTES or not is_dense(whole, load.strides):
             return 0
-        return AHEAD if len(self.plan.nests) == 1 else self.kernel.row_size * load.dtype.itemsize
+        row = self.kernel.row_size * load.dtype.itemsize
+        if len(self.plan.nests) == 1 or row > NEAR_ROW:
+            return AHEAD
+        return row if loop == 1 else 0
 
     @property
-    def streamed(self) -> tuple[int, ...]:
-        """The large results that may go past the caches: each row begins where the result begins in its line, and is written from
+    def streamed(self) -> tuple[Store, ...]:
+        """What goes to large results past the caches: each row begins where the result begins in its line, and is written from
         end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
-        found: list[int] = []
+        found: list[Store] = []
         for store in self.kernel.stores if self.is_in_row else ():
             dtype = self.kernel.buffers[store.buffer].dtype
             is_vector = store.strides[self.lane] == dtype.itemsize and not dtype.is_narrow and dtype.kind != "bool"
@@ -164,7 +166,7 @@ class Shape:
             is_at_lines = not any(step % ALIGNMENT for step in (store.offset, *outer))
             nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
             if is_vector and is_at_lines and streams(self.isa, nbytes, self.lanes * dtype.itemsize):
-                found.append(store.buffer)
+                found.append(store)
         return tuple(found)
 
     @property

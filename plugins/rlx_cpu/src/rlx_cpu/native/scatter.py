@@ -258,15 +258,15 @@ def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
     nbytes = (problem.size + problem.count) * problem.lines * writer.row
     is_chained = isinstance(op, ScatterAdd) and is_worth_chains(problem, writer.row)
     if is_chained:
-        updates, indices_, result_, room_ = (pointer_at(builder, buffers, k) for k in range(4))
+        places = [pointer_at(builder, buffers, k) for k in range(4)]
         if problem.has_fault:
-            check_indices(builder, problem, indices_, pointer_at(builder, buffers, 4))
-        Chains(builder, isa, problem, held, inner, updates, indices_, result_, room_).write(tid, nthreads)
+            check_indices(builder, problem, places[1], pointer_at(builder, buffers, len(places)))
+        Chains(builder, isa, problem, held, inner, *places).write(tid, nthreads)
     elif problem.lines * inner:
         writer.write(tid, nthreads)
     elif problem.has_fault:
-        places = (len(layout.operands) - 1, len(layout.operands) + 1)
-        check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in places))
+        numbers = (len(layout.operands) - 1, len(layout.operands) + 1)
+        check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in numbers))
     builder.ret_void()
     fault = fault_of(problem, node.op.name.rpartition(".")[2])
     room = Chains.nbytes(problem) if is_chained else 0
