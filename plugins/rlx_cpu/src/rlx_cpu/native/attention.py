@@ -21,7 +21,7 @@ from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.cuts import by_size, pieces_of, start_of
 from rlx_cpu.native.forward_plan import ForwardPlan, Tile
 from rlx_cpu.native.forward_products import Products
-from rlx_cpu.native.forward_row import clear_rows, deliver_rows, weigh_row
+from rlx_cpu.native.forward_row import clear_rows, deliver_rows, weigh_rows
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
@@ -118,7 +118,6 @@ class _Forward:
             with b.if_then(b.and_(b.icmp_signed("<", first_key, end), b.icmp_signed(">", end, low))):
                 products.scores(b, tile, (panel, panel_end), (first_key, end))
                 count = b.sub(end, first_key)
-                with counting(b, 0, tile.rows) as row:
-                    weigh_row(b, plan, tile, logits, row, first_key, count)
+                weigh_rows(b, plan, tile, logits, first_key, count)
                 products.add_values(b, tile, first_key, count)
         deliver_rows(b, plan, tile, logits)

@@ -114,10 +114,10 @@ def power_of_two(b: ir.IRBuilder, n: ir.Value, like: ir.Value) -> ir.Value:
     return b.bitcast(b.shl(b.add(n, constant(n.type, bias)), constant(n.type, mantissa)), like.type)
 
 
-def rounded(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The nearest integer as a float and as an integer, for |x| < 2^22 (2^51). Of NaN the integer is anything."""
+def rounded(b: ir.IRBuilder, x: ir.Value, factor: float = 1.0) -> tuple[ir.Value, ir.Value]:
+    """The integer nearest to factor·x as a float and as an integer, below 2^22 (2^51). Of NaN the integer is anything."""
     shift = constant(x.type, 1.5 * 2.0 ** _format(x)[0])
-    shifted = b.fadd(x, shift)
+    shifted = b.fadd(x, shift) if factor == 1.0 else fma(b, x, constant(x.type, factor), shift)
     return b.fsub(shifted, shift), b.sub(bits(b, shifted), bits(b, shift))
 
 

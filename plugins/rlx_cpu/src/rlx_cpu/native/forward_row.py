@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
+from typing import Self
+
+from attrs import frozen
 
 from rlx_core.ops import activation
 from rlx_cpu.native import functions, ir
@@ -13,7 +17,10 @@ from rlx_cpu.native.cuts import by_size, start_of
 from rlx_cpu.native.forward_plan import ForwardPlan, Tile
 from rlx_cpu.native.simd import counting, index, offset, times
 
-__all__ = ["clear_rows", "deliver_rows", "weigh_row"]
+__all__ = ["clear_rows", "deliver_rows", "weigh_rows"]
+
+ABREAST = 8
+"""Rows whose weights are made side by side: an exponential is a long chain, and so are a maximum and a sum over lanes."""
 
 
 def clear_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile) -> None:
@@ -26,43 +33,76 @@ def clear_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile) -> None:
             simd.store(b, simd.zero, _sum(b, plan, tile, row, column), align=simd.nbytes)
 
 
-def weigh_row(
-    b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits, row: ir.Value, first_key: ir.Value, count: ir.Value
+def weigh_rows(
+    b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits, first_key: ir.Value, count: ir.Value
 ) -> None:
-    """Scores of one row and block into weights; the row's maximum, total and sums so far are rescaled to match."""
+    """Scores of a tile and a block of keys into weights; rows' maxima, totals and sums so far are rescaled to match."""
+    for first in range(0, tile.rows, ABREAST):
+        rows = [index(row) for row in range(first, min(first + ABREAST, tile.rows))]
+        _weigh(b, plan, tile, logits, rows, first_key, count)
+
+
+def _weigh(
+    b: ir.IRBuilder,
+    plan: ForwardPlan,
+    tile: Tile,
+    logits: Logits,
+    rows: Sequence[ir.Value],
+    first_key: ir.Value,
+    count: ir.Value,
+) -> None:
+    """Some rows side by side: each step waits for the one before it in its row, and for nothing in the others."""
     p, simd = plan.problem, plan.simd
-    line = offset(b, tile.scores, (row, plan.score_nbytes))
-    largest = register(b, simd, simd.constant(-inf))
+    lines = [offset(b, tile.scores, (row, plan.score_nbytes)) for row in rows]
+    largest = [register(b, simd, simd.constant(-inf)) for _ in rows]
     with counting(b, 0, count, simd.lanes) as column:
-        place = offset(b, line, (column, simd.itemsize))
-        product = simd.load(b, place, align=simd.nbytes)
-        score, _ = logits.at(b, tile.at, row, b.add(first_key, column), product)
-        simd.store(b, score, place, align=simd.nbytes)
-        so_far = b.load(largest, typ=simd.vector, align=simd.itemsize)
-        b.store(simd.maximum(b, score, so_far), largest, align=simd.itemsize)
-    maximum_place, total_place = (offset(b, x, (row, simd.itemsize)) for x in (tile.maxima, tile.totals))
-    before = simd.load_scalar(b, maximum_place)
-    found = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
-    now = b.select(b.fcmp_ordered(">", found, before), found, before)
-    # A row that has seen no key yet has no maximum to subtract.
-    pivot = simd.splat(b, b.select(b.fcmp_ordered("==", now, number(simd, -inf)), number(simd, 0.0), now))
-    total = register(b, simd, simd.zero)
+        for row, line, found in zip(rows, lines, largest, strict=True):
+            place = offset(b, line, (column, simd.itemsize))
+            product = simd.load(b, place, align=simd.nbytes)
+            score, _ = logits.at(b, tile.at, row, b.add(first_key, column), product)
+            simd.store(b, score, place, align=simd.nbytes)
+            so_far = b.load(found, typ=simd.vector, align=simd.itemsize)
+            b.store(simd.maximum(b, score, so_far), found, align=simd.itemsize)
+    pivots = [_Pivot.of(b, plan, tile, row, found) for row, found in zip(rows, largest, strict=True)]
+    totals = [register(b, simd, simd.zero) for _ in rows]
     with counting(b, 0, count, simd.lanes) as column:
-        place = offset(b, line, (column, simd.itemsize))
-        weight = _exp(b, plan, b.fsub(simd.load(b, place, align=simd.nbytes), pivot))
-        simd.store(b, weight, place, align=simd.nbytes)
-        b.store(b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), weight), total, align=simd.itemsize)
-    added = simd.reduce(b, b.load(total, typ=simd.vector, align=simd.itemsize), "add")
-    if p.blocks == 1:
-        b.store(added, total_place, align=simd.itemsize)
-        return
-    shrink = _exp(b, plan, b.fsub(simd.splat(b, before), pivot))
-    factor = b.extract_element(shrink, ir.Constant(I32, 0))
-    b.store(b.fadd(b.fmul(simd.load_scalar(b, total_place), factor), added), total_place, align=simd.itemsize)
-    b.store(now, maximum_place, align=simd.itemsize)
-    with counting(b, 0, p.output_columns, simd.lanes) as column:
-        place = _sum(b, plan, tile, row, column)
-        simd.store(b, b.fmul(simd.load(b, place, align=simd.nbytes), shrink), place, align=simd.nbytes)
+        for line, pivot, total in zip(lines, pivots, totals, strict=True):
+            place = offset(b, line, (column, simd.itemsize))
+            weight = _exp(b, plan, b.fsub(simd.load(b, place, align=simd.nbytes), pivot.value))
+            simd.store(b, weight, place, align=simd.nbytes)
+            b.store(b.fadd(b.load(total, typ=simd.vector, align=simd.itemsize), weight), total, align=simd.itemsize)
+    for row, pivot, total in zip(rows, pivots, totals, strict=True):
+        added = simd.reduce(b, b.load(total, typ=simd.vector, align=simd.itemsize), "add")
+        total_place = offset(b, tile.totals, (row, simd.itemsize))
+        if p.blocks == 1:
+            b.store(added, total_place, align=simd.itemsize)
+            continue
+        shrink = _exp(b, plan, b.fsub(simd.splat(b, pivot.before), pivot.value))
+        factor = b.extract_element(shrink, ir.Constant(I32, 0))
+        b.store(b.fadd(b.fmul(simd.load_scalar(b, total_place), factor), added), total_place, align=simd.itemsize)
+        b.store(pivot.now, offset(b, tile.maxima, (row, simd.itemsize)), align=simd.itemsize)
+        with counting(b, 0, p.output_columns, simd.lanes) as column:
+            place = _sum(b, plan, tile, row, column)
+            simd.store(b, b.fmul(simd.load(b, place, align=simd.nbytes), shrink), place, align=simd.nbytes)
+
+
+@frozen(eq=False)
+class _Pivot:
+    """A row's maximum before this block of keys and now, and what is subtracted from its scores, in all lanes."""
+
+    before: ir.Value
+    now: ir.Value
+    value: ir.Value
+
+    @classmethod
+    def of(cls, b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, row: ir.Value, largest: ir.Value) -> Self:
+        simd = plan.simd
+        before = simd.load_scalar(b, offset(b, tile.maxima, (row, simd.itemsize)))
+        found = simd.reduce(b, b.load(largest, typ=simd.vector, align=simd.itemsize), "max")
+        now = b.select(b.fcmp_ordered(">", found, before), found, before)
+        # A row that has seen no key yet has no maximum to subtract.
+        pivot = b.select(b.fcmp_ordered("==", now, number(simd, -inf)), number(simd, 0.0), now)
+        return cls(before, now, simd.splat(b, pivot))
 
 
 def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits) -> None:
@@ -79,7 +119,7 @@ def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits)
                     _add_values(b, plan, tile, row)
             inverse = b.select(is_empty, number(simd, 1.0 / p.keys if is_uniform else 0.0), inverse)
         factor = simd.splat(b, inverse)
-        with counting(b, 0, p.output_columns, simd.lanes) as column:
+        for column in map(index, range(0, p.output_columns, simd.lanes)):
             value = b.fmul(simd.load(b, _sum(b, plan, tile, row, column), align=simd.nbytes), factor)
             place = offset(b, tile.out, (row, at.position), (column, at.feature))
             plan.stored.store_row(b, value, place, at.feature, column, p.width)

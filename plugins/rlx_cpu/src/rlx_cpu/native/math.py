@@ -73,7 +73,7 @@ ERFC_LOW = 5.0909e-8
 
 def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """(e^r - 1, n as a float, n) with x = r + n·ln 2, for |x| < 2^20."""
-    whole, n = rounded(b, b.fmul(x, constant(x.type, math.log2(math.e))))
+    whole, n = rounded(b, x, math.log2(math.e))
     negated = b.fneg(whole)
     r = fma(b, negated, constant(x.type, LN2_HIGH), x)
     r = fma(b, negated, constant(x.type, LN2_LOW), r)
@@ -82,7 +82,7 @@ def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]
 
 def exponential_times(b: ir.IRBuilder, x: ir.Value, x_lost: ir.Value, y: ir.Value, y_lost: ir.Value) -> ir.Value:
     """e^(x + x_lost)·(y + y_lost) for -105 < x <= 0, with hardly more than the last rounding."""
-    whole, n = rounded(b, b.fmul(x, constant(x.type, math.log2(math.e))))
+    whole, n = rounded(b, x, math.log2(math.e))
     negated = b.fneg(whole)
     first = fma(b, negated, constant(x.type, LN2_HIGH), x)
     r = fma(b, negated, constant(x.type, LN2_LOW), first)

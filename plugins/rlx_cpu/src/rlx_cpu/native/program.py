@@ -114,13 +114,7 @@ class NativeProgram(Program):
             table = self._ready(frame)
             with self._quiet():
                 for part in self._parts:
-                    if isinstance(part, Run):
-                        self._native(part, table, profile)
-                    elif profile is None:
-                        part.run(frame.arrays)
-                    else:
-                        with profile.timing(part.step):
-                            part.run(frame.arrays)
+                    self._do(part, frame, table, profile)
             self.compiled.settle()
             return frames.deliver(frame)
         finally:
@@ -266,7 +260,7 @@ class NativeProgram(Program):
 
     def _guarded_run(self, inputs: Sequence[np.ndarray], guard: Guard) -> list[np.ndarray]:
         """A run in poison mode; see `rlx_cpu.poison`."""
-        frames = self._frames
+        frames, profile = self._frames, active()
         frame = frames.take()
         try:
             guard.begin(frame.arena)
@@ -275,10 +269,7 @@ class NativeProgram(Program):
             with np.errstate(all="ignore"):
                 for number, part in enumerate(self._parts):
                     table.scratch.fill(POISON)
-                    if isinstance(part, Run):
-                        self._native(part, table, None)
-                    else:
-                        part.run(frame.arrays)
+                    self._do(part, frame, table, profile)
                     own = self.compiled.scratch_of(number)
                     guard.after(number, frame.arena, frames.outputs_of(frame), table.scratch[own:])
             return frames.deliver(frame)
@@ -350,6 +341,14 @@ class NativeProgram(Program):
         if isinstance(at.root.node.op, Param):
             return frame.params.made, (at.root.node.op.label, at.byte_offset, at.strides, value.type, *arrangement)
         return self.compiled.packed_constants, (self._frames.places[value], *arrangement)
+
+    def _do(self, part: Run | Instruction, frame: Frame, table: Table, profile: Profile | None) -> None:
+        """Run a part, natively or with NumPy."""
+        if isinstance(part, Run):
+            self._native(part, table, profile)
+            return
+        with nullcontext() if profile is None else profile.timing(part.step):
+            part.run(frame.arrays)
 
     def _native(self, run: Run, table: Table, profile: Profile | None) -> None:
         self._steps(run, table, profile)

@@ -42,7 +42,7 @@ PI, PI_LOW = math.pi, 1.2246467991473532e-16
 
 def turned(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """(r, what r lost, n) with x = r + n·π/2 and |r| <= π/4, for |x| <= FAR."""
-    whole, n = rounded(b, b.fmul(x, number(x, 2 / math.pi)))
+    whole, n = rounded(b, x, 2 / math.pi)
     negated = b.fneg(whole)
     first = fma(b, negated, number(x, HALF_PI[0]), x)
     second, lost = exact_sum(b, first, b.fmul(negated, number(x, HALF_PI[1])))

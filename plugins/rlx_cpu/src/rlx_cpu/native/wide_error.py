@@ -46,7 +46,7 @@ def complement(b: ir.IRBuilder, size: ir.Value) -> ir.Value:
     y_lost = b.fmul(left, inverse)
     square, lost = exact_product(b, a, a)
     x, x_lost = b.fneg(square), b.fneg(lost)
-    whole, n = rounded(b, b.fmul(x, number(a, LOG2_E)))
+    whole, n = rounded(b, x, LOG2_E)
     first = fma(b, b.fneg(whole), number(a, LN2_HIGH), x)
     r = fma(b, b.fneg(whole), number(a, LN2_LOW), first)
     r_lost = b.fadd(fma(b, b.fneg(whole), number(a, LN2_LOW), b.fsub(first, r)), x_lost)

@@ -46,7 +46,7 @@ def number(x: ir.Value, value: float) -> ir.Constant:
 
 def reduced(b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """(r, n as a float, n) with x = r + n·ln 2."""
-    whole, n = rounded(b, b.fmul(x, number(x, LOG2_E)))
+    whole, n = rounded(b, x, LOG2_E)
     r = fma(b, b.fneg(whole), number(x, LN2_HIGH), x)
     return fma(b, b.fneg(whole), number(x, LN2_LOW), r), whole, n
 
@@ -66,7 +66,7 @@ def exponential(b: ir.IRBuilder, x: ir.Value, halvings: int = 0) -> ir.Value:
 def exponential_of(b: ir.IRBuilder, x: Pair) -> ir.Value:
     """e^(x + x_lost) with hardly more than the last rounding, for -750 <= x <= 711."""
     high, lost = x
-    whole, n = rounded(b, b.fmul(high, number(high, LOG2_E)))
+    whole, n = rounded(b, high, LOG2_E)
     first = fma(b, b.fneg(whole), number(high, LN2_HIGH), high)
     r = fma(b, b.fneg(whole), number(high, LN2_LOW), first)
     r_lost = b.fadd(fma(b, b.fneg(whole), number(high, LN2_LOW), b.fsub(first, r)), lost)
