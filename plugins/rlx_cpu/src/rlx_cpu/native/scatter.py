@@ -258,21 +258,21 @@ def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
     nbytes = (problem.size + problem.count) * problem.lines * writer.row
     is_chained = isinstance(op, ScatterAdd) and is_worth_chains(problem, writer.row)
     if is_chained:
-        places = [pointer_at(builder, buffers, k) for k in range(4)]
+        updates, numbers, table, room = (pointer_at(builder, buffers, k) for k in range(4))
         if problem.has_fault:
-            check_indices(builder, problem, places[1], pointer_at(builder, buffers, len(places)))
-        Chains(builder, isa, problem, held, inner, *places).write(tid, nthreads)
+            check_indices(builder, problem, numbers, pointer_at(builder, buffers, 4))
+        Chains(builder, isa, problem, held, inner, updates, numbers, table, room).write(tid, nthreads)
     elif problem.lines * inner:
         writer.write(tid, nthreads)
     elif problem.has_fault:
-        numbers = (len(layout.operands) - 1, len(layout.operands) + 1)
-        check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in numbers))
+        places = (len(layout.operands) - 1, len(layout.operands) + 1)
+        check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in places))
     builder.ret_void()
     fault = fault_of(problem, node.op.name.rpartition(".")[2])
-    room = Chains.nbytes(problem) if is_chained else 0
+    nbytes_shared = Chains.nbytes(problem) if is_chained else 0
     if not is_chained and writer.is_rounded and problem.lines * inner:
-        room = max(problem.lines * problem.size * writer.pitch, 1)
-    return Emitted(name, shared_workspace=room, fault=fault, uses_threads=nbytes >= WORTH_THREADS)
+        nbytes_shared = max(problem.lines * problem.size * writer.pitch, 1)
+    return Emitted(name, shared_workspace=nbytes_shared, fault=fault, uses_threads=nbytes >= WORTH_THREADS)
 
 
 native.register(ScatterAdd, when=is_combined, accepts_strides=False, name="scatter_add")(emit_scatter)
