@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,9 +171,11 @@ def digamma_array(x: np.ndarray) -> Float64:
 
 
 def _cotangent(x: Float64) -> Float64:
-    """cot(πx), NaN at integers; the period is taken off first, so that large x lose nothing."""
+    """cot(πx), NaN at integers; the period is taken off first, so that large x lose nothing, nor do those beside a zero."""
     phase = x - np.round(x)
-    return np.where(phase == 0, np.nan, 1 / np.tan(math.pi * phase))
+    size = np.abs(phase)
+    beside_zero = np.copysign(np.tan(math.pi * (0.5 - size)), phase)
+    return np.where(phase == 0, np.nan, np.where(size > 0.25, beside_zero, 1 / np.tan(math.pi * phase)))
 
 
 def polygamma_array(order: int, x: np.ndarray) -> Float64:
@@ -189,7 +192,10 @@ def polygamma_array(order: int, x: np.ndarray) -> Float64:
         slope = -math.pi * np.polynomial.Polynomial([1.0, 0.0, 1.0]) * slope.deriv()
     at_poles = np.inf if order % 2 else np.nan
     phase = wide - np.round(wide)
-    reflected = (-1) ** order * value - math.pi * slope(_cotangent(wide))
+    cotangent = _cotangent(wide)
+    # Horner's rule of our own: NumPy's begins with 0·x, which is NaN where the cotangent is infinite.
+    sloped = reduce(lambda total, c: total * cotangent + c, slope.coef[::-1])
+    reflected = (-1) ** order * value - math.pi * sloped
     return np.where(is_left, np.where(phase == 0, at_poles, reflected), value)
 
 

@@ -102,6 +102,11 @@ def log_tail(z: mp.mpf) -> mp.mpf:
     return (mp.atanh(s) / s - 1 - z / 3) / z**2 if z > mp.mpf(10) ** -12 else mp.mpf(1) / 5 + z / 7
 
 
+def cosine_rest(s: mp.mpf) -> mp.mpf:
+    """(cos r - 1 + r²/2)/r⁴ with s = r²."""
+    return (mp.cos(mp.sqrt(s)) - 1 + s / 2) / s**2 if s > mp.mpf(10) ** -10 else mp.mpf(1) / 24 - s / 720
+
+
 ERFC_CENTRE = 4
 
 
@@ -132,12 +137,11 @@ def fits() -> Iterator[Fit]:
     yield Fit("LOG", "(ln((1 + s)/(1 - s))/s - 2)/s² in s²", log_rest, mp.mpf(0), top, 7, lambda z: z / 2)
     yield Fit("LOG_TAIL", "(atanh(s)/s - 1 - s²/3)/s⁴ in s²", log_tail, mp.mpf(0), top, 7, lambda z: z**2)
     quarter = (mp.pi / 4 * mp.mpf("1.001")) ** 2
-    yield Fit("SIN", "(sin r - r)/r³ in r² on |r| <= π/4", odd(mp.sin)[0], mp.mpf(0), quarter, 6, odd(mp.sin)[1])
-    yield Fit(
-        "COS", "(cos r - 1 + r²/2)/r⁴ in r² on |r| <= π/4",
-        lambda s: (mp.cos(mp.sqrt(s)) - 1 + s / 2) / s**2 if s > mp.mpf(10) ** -10 else mp.mpf(1) / 24 - s / 720,
-        mp.mpf(0), quarter, 6, lambda s: s**2,
-    )  # fmt: skip
+    for suffix, degree in ("", 6), ("_SHORT", 3):
+        says = f"{'f32: ' if suffix else ''}(sin r - r)/r³ in r² on |r| <= π/4"
+        yield Fit(f"SIN{suffix}", says, odd(mp.sin)[0], mp.mpf(0), quarter, degree, odd(mp.sin)[1])
+        says = f"{'f32: ' if suffix else ''}(cos r - 1 + r²/2)/r⁴ in r² on |r| <= π/4"
+        yield Fit(f"COS{suffix}", says, cosine_rest, mp.mpf(0), quarter, degree, lambda s: s**2)
     for name, function, end, degree in (
         ("SINH", mp.sinh, mp.mpf(1), 8),
         ("TANH", mp.tanh, mp.mpf("0.625"), 11),

@@ -67,9 +67,11 @@ def sine_shape(s: mp.mpf) -> mp.mpf:
 
 
 def cotangent_shape(s: mp.mpf) -> mp.mpf:
-    """πz·cot(πz) at s = z²."""
+    """πz·cot(πz)/(1 - 4z²) at s = z², without the zeros at ±½."""
     z = mp.pi * mp.sqrt(s)
-    return z * mp.cot(z) if s > TINY else mp.mpf(1)
+    if abs(s - HALF**2) < TINY:
+        return mp.pi**2 / 8
+    return z * mp.cot(z) / (1 - 4 * s) if s > TINY else mp.mpf(1)
 
 
 # ----------------------------------------------------------------------------------- inverse error
@@ -132,9 +134,18 @@ def fits() -> Iterator[Fit]:
     yield Fit("DIGAMMA_FAR", says, digamma_far, zero, mp.mpf(3) ** -2, 11, per(mp.digamma, lambda z: z))
     says = "sin(πz)/z in z² on |z| <= ½"
     yield Fit("SINE_PI", says, sine_shape, zero, HALF**2, 9, inverse(sine_shape))
-    says = "πz·cot(πz) in z² on |z| <= ½, absolutely"
-    yield Fit("COTANGENT_PI", says, cotangent_shape, zero, HALF**2, 15, lambda s: mp.mpf(1))
+    says = "πz·cot(πz)/(1 - 4z²) in z² on |z| <= ½"
+    yield Fit("COTANGENT_PI", says, cotangent_shape, zero, HALF**2, 14, inverse(cotangent_shape))
     yield from erfinv_fits()
+
+
+LOW = {
+    "ERFINV": "ERFINV_LOW",
+    "ERFINV_FAR": "ERFINV_FAR_LOW",
+    "ERFINV_SINGLE": "ERFINV_LOW_SINGLE",
+    "ERFINV_FAR_SINGLE": "ERFINV_FAR_LOW_SINGLE",
+}
+"""What is printed of a polynomial besides it: its name, and what the rest of its first coefficient is called."""
 
 
 def main() -> None:
@@ -142,9 +153,9 @@ def main() -> None:
     print_title("Polynomials of the gamma family and of erfinv, lowest power first; printed by `tools/fit_special.py`.")
     for fit in fits():
         exact, kept = print_fit(fit)
-        if fit.f is erfinv_shape:
+        if fit.name in LOW:
             print("\n# What its first coefficient lost when it was rounded.")
-            print(f"{fit.name.replace('ERFINV', 'ERFINV_LOW')} = {float(exact[0] - mp.mpf(kept[0]))!r}")
+            print(f"{LOW[fit.name]} = {float(exact[0] - mp.mpf(kept[0]))!r}")
     high = stored(DIGAMMA_ZERO, is_single=False)
     print("\n# Where ψ is 0 on the right, in two pieces.")
     print(f"DIGAMMA_ZERO = ({high!r}, {float(DIGAMMA_ZERO - high)!r})")

@@ -1,7 +1,8 @@
 """Transcendental functions on registers, as vector polynomials: in f32 and f64 where f32 has its own, through f64 where not.
 
-Every function here is within 2 ulp (GELU: see `math.py`), right at infinities, NaN, zeros and subnormals; tests measure each.
-Only angles that are huge go to the C library, a lane at a time. A function is emitted once a module and width, privately.
+Every function here is within 2 ulp (GELU: see `math.py`; the gamma family in f64: `wide_gamma.py`), right at infinities, NaN,
+zeros and subnormals; tests measure each. Only angles that are huge go to the C library, a lane at a time. A function is
+emitted once a module and width, privately.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from rlx_cpu.native.functions import vector
 from rlx_cpu.native.special_coefficients import (
     ERFINV,
     ERFINV_FAR,
+    ERFINV_FAR_LOW,
+    ERFINV_FAR_LOW_SINGLE,
     ERFINV_FAR_SINGLE,
     ERFINV_LOW,
     ERFINV_LOW_SINGLE,
@@ -37,12 +39,14 @@ CENTRE = 1.0
 
 @vector(activation.erfinv.op)
 def erfinv(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return inverse(b, x, single.finite_log, (*ERFINV_SINGLE, ERFINV_LOW_SINGLE), ERFINV_FAR_SINGLE, 3.0)
+    return inverse(
+        b, x, single.finite_log, (*ERFINV_SINGLE, ERFINV_LOW_SINGLE), (*ERFINV_FAR_SINGLE, ERFINV_FAR_LOW_SINGLE), 3.0
+    )
 
 
 @vector(activation.erfinv.op, f64)
 def wide_erfinv(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return inverse(b, x, double.finite_log, (*ERFINV, ERFINV_LOW), ERFINV_FAR, 4.0)
+    return inverse(b, x, double.finite_log, (*ERFINV, ERFINV_LOW), (*ERFINV_FAR, ERFINV_FAR_LOW), 4.0)
 
 
 def inverse(
@@ -57,7 +61,7 @@ def inverse(
 
     Args:
         coefficients: Of the polynomial up to the edge; last comes what the first of them lost when it was rounded.
-        far_coefficients: Of the polynomial beyond.
+        far_coefficients: Of the polynomial beyond, likewise.
         far_centre: What is taken off its variable.
     """
     first, *powers, lost = coefficients
@@ -65,12 +69,20 @@ def inverse(
     q = b.fsub(one, size)
     t = b.fsub(b.fneg(log(b, b.fmul(q, b.fadd(one, size)))), constant(x.type, CENTRE))
     rest = fma(b, t, polynomial(b, t, powers), constant(x.type, lost))
-    near = fma(b, x, constant(x.type, first), b.fmul(x, rest))
+    near = fma(b, size, constant(x.type, first), b.fmul(size, rest))
 
     def beyond() -> ir.Value:
-        root = intrinsic(b, "llvm.sqrt", b.fneg(log(b, q)))
-        far = polynomial(b, b.fsub(root, constant(x.type, far_centre)), far_coefficients)
+        far_first, *far_powers, far_lost = far_coefficients
+        square = b.fneg(log(b, q))
+        root = intrinsic(b, "llvm.sqrt", square)
+        root_lost = b.fdiv(fma(b, b.fneg(root), root, square), b.fadd(root, root))
+        s = b.fsub(root, constant(x.type, far_centre))
+        # What the root and the last step of the polynomial lost, for small results above all, is added at the end.
+        slope, top = polynomial(b, s, far_powers), constant(x.type, far_first)
+        total = fma(b, s, slope, top)
+        total_lost = b.fadd(fma(b, s, slope, b.fsub(top, total)), constant(x.type, far_lost))
+        far = b.fadd(total, fma(b, root_lost, slope, total_lost))
         end = b.select(b.fcmp_ordered("==", size, one), constant(x.type, math.inf), constant(x.type, math.nan))
-        return with_sign(b, b.select(b.fcmp_ordered("<", size, one), far, end), x)
+        return b.select(b.fcmp_ordered("<", size, one), far, end)
 
-    return where_any(b, b.fcmp_unordered(">", size, constant(x.type, EDGE)), beyond, near)
+    return with_sign(b, where_any(b, b.fcmp_unordered(">", size, constant(x.type, EDGE)), beyond, near), x)

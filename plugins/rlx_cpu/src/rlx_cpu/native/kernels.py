@@ -3,6 +3,7 @@
 from rlx_cpu.native import (  # noqa: F401  each registers its kernels
     attention,
     attention_backward,
+    circular,
     cumulative,
     gather,
     gemm,

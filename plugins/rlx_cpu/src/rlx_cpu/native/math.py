@@ -89,8 +89,9 @@ def exponential_times(b: ir.IRBuilder, x: ir.Value, x_lost: ir.Value, y: ir.Valu
     r_lost = b.fadd(fma(b, negated, constant(x.type, LN2_LOW), b.fsub(first, r)), x_lost)
     # e^(r + r_lost) - 1 = r + (r² P(r) + r_lost e^r): the first term alone, so that it is rounded once, with y.
     square = b.fmul(polynomial(b, r, EXP), b.fmul(r, r))
-    rest = b.fadd(square, fma(b, r_lost, b.fadd(r, square), r_lost))
-    low = fma(b, y, r, fma(b, y, rest, y_lost))
+    grown = b.fadd(r, square)
+    rest = b.fadd(square, fma(b, r_lost, grown, r_lost))
+    low = fma(b, y, r, fma(b, y, rest, fma(b, y_lost, grown, y_lost)))
     return scaled_by(b, b.fadd(y, low), whole, n)
 
 

@@ -1,4 +1,4 @@
-"""Circular functions, their inverses and the inverse hyperbolic ones in f64 as vector code; f32 takes them too."""
+"""Circular functions, their inverses and the inverse hyperbolic ones in f64 as vector code; f32 takes the inverses too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """ln |Γ| and its derivatives in f64 as vector code; f32 takes them too.
 
 On the right a polynomial on an interval of length 1 that shifts lead to, and a series in 1/x² beyond; on the left the
-reflection formulas, which only vectors with a number there compute. Away from their zeros on the left, where two terms cancel
-that are each off by their own ulp, they are within 4 ulp.
+reflection formulas, which only vectors with a number there compute. ln |Γ| and ψ are within 3 ulp, the derivative of ψ of order
+n within 3 + n/2, but for what cancels beside the zeros on the left: there it is as many ulp of the function on the right, and
+for ln |Γ| of 1, as the logarithm of a rounded product is off by what the product lost.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import numpy as np
-
 from rlx_core.ir.dtypes import FLOATS, DType, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import gamma
 from rlx_core.ops.special import BERNOULLI
 from rlx_cpu.native import functions, ir
 from rlx_cpu.native.build import intrinsic
-from rlx_cpu.native.floats import absolute, exact_product, exact_sum, fma, is_nan, polynomial, where_any
+from rlx_cpu.native.floats import Pair, absolute, exact_product, exact_sum, fma, is_nan, polynomial, where_any
 from rlx_cpu.native.functions import vector
 from rlx_cpu.native.scalar import REASONS, code
 from rlx_cpu.native.special_coefficients import (
@@ -41,9 +40,10 @@ OFFSET, OFFSET_LOW = 0.4189385332046727, 1.6728209650585413e-17
 """(ln 2π - 1)/2 in two pieces."""
 
 LOG_PI, LOG_PI_LOW = 1.1447298858494002, 1.0265951162707826e-17
+PI_SQUARED, PI_SQUARED_LOW = 9.869604401089358, 6.265295508739711e-16
 
 ORDERS = 20
-"""Orders of derivatives that there is code for: their factorials are exact, and their cotangents still of some use."""
+"""Orders of derivatives that there is code for: their factorials are exact."""
 
 
 def phase(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -51,9 +51,25 @@ def phase(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return b.fsub(x, intrinsic(b, "llvm.rint", x))
 
 
-def cotangent(b: ir.IRBuilder, z: ir.Value) -> ir.Value:
-    """π·cot(πz) for |z| <= ½."""
-    return b.fdiv(polynomial(b, b.fmul(z, z), COTANGENT_PI), z)
+def cotangent(b: ir.IRBuilder, z: ir.Value, order: int = 0) -> Pair:
+    """π·cot(πz) for |z| <= ½ as a pair, right to the last digits beside ±½ too; see `finite` for its order."""
+    one, square = number(z, 1.0), b.fmul(z, z)
+    # (1 - 4z²)·(1 + rest)/z
+    fourfold, fourfold_lost = exact_product(b, *[b.fadd(z, z)] * 2)
+    zeros, zeros_lost = exact_sum(b, one, b.fneg(fourfold))
+    zeros_lost = b.fsub(zeros_lost, fourfold_lost)
+    shape, shape_lost = exact_sum(b, one, b.fmul(square, polynomial(b, square, COTANGENT_PI[1:])))
+    top, top_lost = exact_product(b, zeros, shape)
+    top_lost = fma(b, zeros, shape_lost, fma(b, zeros_lost, shape, top_lost))
+    quotient = b.fdiv(top, z)
+    lost = b.fdiv(b.fadd(fma(b, b.fneg(quotient), z, top), top_lost), z)
+    return quotient, finite(b, z, lost, order)
+
+
+def finite(b: ir.IRBuilder, z: ir.Value, lost: ir.Value, order: int) -> ir.Value:
+    """What a step to the derivative of π·cot(πz) of an order lost, but 0 next to the pole, where the step may be infinite."""
+    next_to = 2.0 ** -(960 // (order + 1))
+    return b.select(b.fcmp_ordered("<", absolute(b, z), number(z, next_to)), number(z, 0.0), lost)
 
 
 # --------------------------------------------------------------------------------------------- ln Γ
@@ -93,8 +109,15 @@ def lgamma_right(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     )
     high, low = log_pair(b, absolute(b, b.select(is_far, x, q)))
     sign = b.select(above_two, one, number(x, -1.0))
-    main = b.fmul(t, b.fmul(b.fadd(t, one), polynomial(b, t, LGAMMA)))
-    near = fma(b, sign, high, fma(b, sign, low, main))
+    # The logarithm and the polynomial cancel, to a third beside 1.5: what each product lost is added at the end.
+    zeros, zeros_lost = exact_product(b, t, b.fadd(t, one))
+    slope, first = polynomial(b, t, LGAMMA[1:]), number(x, LGAMMA[0])
+    shape = fma(b, t, slope, first)
+    shape_lost = fma(b, t, slope, b.fsub(first, shape))
+    main, main_lost = exact_product(b, zeros, shape)
+    main_lost = fma(b, zeros, shape_lost, fma(b, zeros_lost, shape, main_lost))
+    total, lost = exact_sum(b, b.fmul(sign, high), main)
+    near = b.fadd(total, b.fadd(lost, fma(b, sign, low, main_lost)))
     # (x - ½)·(ln x - 1) + the offset + the series: the factor below ln x, so that nothing overflows too early.
     factor = b.fsub(x, number(x, 0.5))
     less, less_lost = exact_sum(b, high, number(x, -1.0))
@@ -115,34 +138,38 @@ def lgamma_right(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 @vector(gamma.digamma.op, f64)
 def digamma(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     is_left = b.fcmp_ordered("<", x, number(x, 0.0))
-    right = digamma_right(b, b.select(is_left, b.fsub(number(x, 1.0), x), x))
+    right = digamma_right(b, b.select(is_left, b.fneg(x), x), is_left)
 
     def reflected() -> ir.Value:
         # ψ(x) = ψ(1 - x) - π·cot(πx)
         z = phase(b, x)
-        inside = b.fsub(right, cotangent(b, z))
+        c, lost = cotangent(b, z)
+        inside = b.fsub(b.fsub(right, c), lost)
         return b.select(b.fcmp_ordered("==", z, number(x, 0.0)), number(x, math.nan), inside)
 
     return where_any(b, is_left, reflected, right)
 
 
-def digamma_right(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """ψ(x) for x >= 0; of -0, that is infinity."""
+def digamma_right(b: ir.IRBuilder, x: ir.Value, is_next: ir.Value) -> ir.Value:
+    """ψ(x) for x >= 0, of -0 infinity; ψ(1 + x) in the lanes of `is_next`, whose sum is rounded only where ψ is flat."""
     one, zero = number(x, 1.0), number(x, 0.0)
-    is_far, is_below = b.fcmp_ordered(">=", x, number(x, 3.0)), b.fcmp_ordered("<", x, one)
-    is_above = b.fcmp_ordered(">=", x, number(x, 2.0))
-    # x + 1, x or x - 1 is 1.5 + t with |t| <= ½, and ψ(x + 1) = ψ(x) + 1/x.
-    shift = b.select(is_below, number(x, 0.5), b.select(is_above, number(x, 2.5), number(x, 1.5)))
-    t = b.select(is_far, zero, b.fsub(x, shift))
-    step = b.select(is_above, number(x, 1.0), b.select(is_below, number(x, -1.0), zero))
-    divisor = b.select(is_far, x, b.select(is_above, b.fsub(x, one), x))
+    argument = b.select(is_next, b.fadd(x, one), x)
+    is_far = b.fcmp_ordered(">=", argument, number(x, 3.0))
+    whole = b.select(
+        b.fcmp_ordered("<", x, one), zero, b.select(b.fcmp_ordered("<", x, number(x, 2.0)), one, number(x, 2.0))
+    )
+    # The number less -1, 0 or 1 steps is 1.5 + t with |t| <= ½, and ψ(x + 1) = ψ(x) + 1/x.
+    t = b.select(is_far, zero, b.fsub(x, b.fadd(whole, number(x, 0.5))))
+    step = b.select(is_next, whole, b.fsub(whole, one))
+    is_second = b.fcmp_ordered("==", whole, number(x, 2.0))
+    divisor = b.select(is_far, argument, b.select(is_second, b.fsub(x, one), x))
     quotient = b.fdiv(b.select(is_far, one, step), divisor)
     # The distance from the zero, right to the last digit beside it.
     distance = b.fadd(b.fadd(t, number(x, 1.5 - DIGAMMA_ZERO[0])), number(x, -DIGAMMA_ZERO[1]))
     near = fma(b, distance, polynomial(b, t, DIGAMMA), quotient)
     square = b.fmul(quotient, quotient)
     rest = fma(b, square, polynomial(b, square, DIGAMMA_FAR), b.fmul(quotient, number(x, 0.5)))
-    return b.select(is_far, b.fsub(log(b, x), rest), near)
+    return b.select(is_far, b.fsub(log(b, argument), rest), near)
 
 
 REASONS[gamma.Polygamma] = lambda op: None if op.order <= ORDERS else f"an order of polygamma up to {ORDERS}"
@@ -162,28 +189,45 @@ def derivative(b: ir.IRBuilder, x: ir.Value, order: int) -> ir.Value:
     right = derivative_right(b, b.select(is_left, b.fsub(number(x, 1.0), x), x), order)
 
     def reflected() -> ir.Value:
-        # With c = cot(πx), d/dx p(c) = -π (1 + c²) p'(c).
-        slope = np.polynomial.Polynomial([0.0, 1.0])
-        for _ in range(order):
-            slope = -math.pi * np.polynomial.Polynomial([1.0, 0.0, 1.0]) * slope.deriv()
         z = phase(b, x)
-        c = b.fmul(cotangent(b, z), number(x, 1 / math.pi))
-        inside = fma(
-            b, number(x, -math.pi), polynomial(b, c, slope.coef.tolist()), b.fneg(right) if order % 2 else right
-        )
-        pole = number(x, math.inf if order % 2 else math.nan)
-        return b.select(b.fcmp_ordered("==", z, number(x, 0.0)), pole, inside)
+        c, c_lost = cotangent(b, z, order)
+        square, lost = exact_product(b, c, c)
+        lost = fma(b, b.fadd(c, c), c_lost, lost)
+        powers = cotangent_slope(order)
+        slope = polynomial(b, square, powers)
+        correction = b.fmul(lost, polynomial(b, square, [k * a for k, a in enumerate(powers)][1:]))
+        slope = b.fadd(slope, finite(b, z, correction, order))
+        if order % 2:
+            inside, pole = b.fsub(slope, right), math.inf
+        else:
+            rest = b.fsub(right, finite(b, z, b.fmul(slope, c_lost), order))
+            inside, pole = fma(b, b.fneg(slope), c, rest), math.nan
+        return b.select(b.fcmp_ordered("==", z, number(x, 0.0)), number(x, pole), inside)
 
     return where_any(b, is_left, reflected, right)
 
 
+def cotangent_slope(order: int) -> list[float]:
+    """The derivative of π·cot(πx) of an order in powers of c² with c = π·cot(πx): of its size; of an even order, over c.
+
+    As c' = -(π² + c²), coefficients are an integer and a power of π² each, and have one sign.
+    """
+    powers = [0, 1]  # of cot(πx)
+    for _ in range(order):
+        slope = [k * a for k, a in enumerate(powers)][1:]
+        powers = [a + c for a, c in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    sizes = [(k, a * PI_SQUARED**k) for k, a in enumerate(reversed(powers[(order + 1) % 2 :: 2]))]
+    return [size + size * (k * PI_SQUARED_LOW / PI_SQUARED) for k, size in reversed(sizes)]
+
+
 def derivative_right(b: ir.IRBuilder, x: ir.Value, order: int) -> ir.Value:
     """(-1)ⁿ⁺¹ n! ζ(n + 1, x) for x >= 0: terms of the sum, then Euler-Maclaurin (A & S 6.4.11), the smallest first."""
-    reach, one, zero = 8 + order, number(x, 1.0), number(x, 0.0)
+    reach, one, zero, factorial = 8 + order, number(x, 1.0), number(x, 0.0), number(x, float(math.factorial(order)))
     terms, shifted = [], x
     for _ in range(reach):
         is_short = b.fcmp_ordered("<", shifted, number(x, float(reach)))
-        terms.append(b.select(is_short, power(b, b.fdiv(one, shifted), order + 1, math.factorial(order)), zero))
+        term = b.fdiv(factorial, power(b, shifted, order + 1))
+        terms.append(b.select(is_short, term, zero))
         shifted = b.select(is_short, b.fadd(shifted, one), shifted)
     inverse = b.fdiv(one, shifted)
     series = [
@@ -191,15 +235,18 @@ def derivative_right(b: ir.IRBuilder, x: ir.Value, order: int) -> ir.Value:
         for k, bernoulli in enumerate(BERNOULLI, 1)
     ]
     tail = fma(b, inverse, polynomial(b, b.fmul(inverse, inverse), series), number(x, 0.5))
-    total = b.fmul(power(b, inverse, order, math.factorial(order)), fma(b, inverse, tail, number(x, 1 / order)))
+    # Divisions by powers: a power of the quotient would have its rounding as many times. Two, so that none overflows too early.
+    half = order // 2
+    main = b.fdiv(b.fdiv(factorial, power(b, shifted, half)), power(b, shifted, order - half))
+    total = b.fmul(main, fma(b, inverse, tail, number(x, 1 / order)))
     for term in reversed(terms):
         total = b.fadd(total, term)
     return total if order % 2 else b.fneg(total)
 
 
-def power(b: ir.IRBuilder, x: ir.Value, exponent: int, factor: int) -> ir.Value:
-    """factor·x^exponent, which overflows no sooner than it must."""
-    result: ir.Value = number(x, float(factor))
+def power(b: ir.IRBuilder, x: ir.Value, exponent: int) -> ir.Value:
+    """x^exponent by products."""
+    result: ir.Value = number(x, 1.0)
     for _ in range(exponent):
         result = b.fmul(result, x)
     return result
