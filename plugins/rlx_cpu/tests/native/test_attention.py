@@ -15,6 +15,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops.attention import Attention, AttentionBackward
 from rlx_cpu.native.attention import attention
 from rlx_cpu.native.attention_backward import attention_backward
+from rlx_cpu.native.attention_operands import SPREAD_NBYTES
 from rlx_cpu.native.contract import Emit
 from rlx_cpu.native.isa import Isa, available
 
@@ -140,6 +141,20 @@ MASKS: dict[str, dict[str, Any]] = {
     "window of 1": {"mask_kind": "sliding_window", "window": 0},
     "window of 6": {"mask_kind": "sliding_window", "window": 5},
 }
+
+
+@EVERY_ISA
+@EITHER_WAY
+@EVERY_FLOAT
+def test_heads_whose_rows_lie_far_apart_are_packed_where_many_tiles_read_them(
+    isa: Isa, direction: Direction, of: Any
+) -> None:
+    op = Attention(num_heads=2, head_dim=24)
+    apart = [np.zeros((1, 130, 2048), of)[:, :, :48] for _ in range(3)]
+    for place, values in zip(apart, operands(op, 1, 130, 130, of=of), strict=True):
+        place[:] = values
+    assert 130 * apart[0].strides[1] >= SPREAD_NBYTES
+    direction(isa, op, *apart)
 
 
 @EVERY_ISA

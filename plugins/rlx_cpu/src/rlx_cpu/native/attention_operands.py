@@ -15,14 +15,24 @@ from rlx_cpu.native.words import Words
 
 __all__ = ["ByPosition", "copy_rows", "pack_head"]
 
+SPREAD_NBYTES = 1 << 18
+"""Bytes over which rows of a head that lie apart are spread: 64 pages, as many as the first table of pages holds."""
+
+WORTH_PACKING = 8
+"""Tiles that have to read a head for its packing not to count: it is read and written once for that."""
+
 
 @frozen(eq=False)
 class ByPosition:
-    """A head's `[positions, features]` as the right side of a product: in place if features are contiguous, else packed.
+    """A head's `[positions, features]` as the right side of a product: in place, or packed.
+
+    It stays where it lies if features are contiguous, unless many tiles read rows that lie far apart: each is on a page of its
+    own then, and they compete for the same few sets of the nearest cache (1024 positions 8 KiB apart: twice the time).
 
     Attributes:
         words: The elements in memory and in registers.
         panels: Its features in vectors.
+        tiles: How many tiles of the left side read all of it.
     """
 
     words: Words
@@ -30,6 +40,7 @@ class ByPosition:
     positions: int
     features: int
     panels: Cut
+    tiles: int
 
     @property
     def simd(self) -> Simd:
@@ -37,7 +48,8 @@ class ByPosition:
 
     @property
     def is_direct(self) -> bool:
-        return self.strides.feature == self.words.stored.itemsize
+        is_spread = self.positions * self.strides.position >= SPREAD_NBYTES and self.tiles >= WORTH_PACKING
+        return self.strides.feature == self.words.stored.itemsize and not is_spread
 
     @property
     def makes_words(self) -> bool:

@@ -60,10 +60,10 @@ class BackwardPlan(AttentionPlan):
     def right(self, position: int) -> ByPosition:
         """An operand as the right side of a product over positions."""
         p = self.problem
-        positions = p.queries if position in (Q, DY) else p.keys
+        positions, tiles = (p.queries, self.key_rows.pieces) if position in (Q, DY) else (p.keys, p.rows.pieces)
         features = p.width if position in (V, DY) else p.features
         panels = cut(-(-features // p.lanes), p.outputs.size)
-        return ByPosition(self.words, self.operand(position), positions, features, panels)
+        return ByPosition(self.words, self.operand(position), positions, features, panels, tiles)
 
     def left(self, position: int) -> tuple[int, int]:
         """Bytes from a row to the next and a feature to the next, where q or dy is the left side."""

@@ -51,7 +51,8 @@ class ForwardPlan(AttentionPlan):
     @property
     def values(self) -> ByPosition:
         """The values of a head as the right side of a product."""
-        return ByPosition(self.words, self.operand(V), self.problem.keys, self.problem.width, self.problem.outputs)
+        p = self.problem
+        return ByPosition(self.words, self.operand(V), p.keys, p.width, p.outputs, p.rows.pieces)
 
     @property
     def products(self) -> int:
