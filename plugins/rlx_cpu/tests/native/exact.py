@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,20 +38,32 @@ def bits(x: np.ndarray) -> bytes:
     return x.tobytes()
 
 
-def agrees(emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa | None = None) -> None:
-    """One, two and three threads give the very bits that the op's reference gives, or its decomposition where it has none."""
-    all_agree(emit, op, [operands], isa)
+def agrees(
+    emit: Emit, op: Op, operands: Sequence[np.ndarray | None], isa: Isa | None = None, shifts: Sequence[int] = (0,)
+) -> None:
+    """One, two and three threads give the very bits that the op's reference gives, or its decomposition where it has none.
+
+    Args:
+        shifts: Bytes after a cache line where results begin, one after the other.
+    """
+    all_agree(emit, op, [operands], isa, shifts)
 
 
-def all_agree(emit: Emit, op: Op, calls: Sequence[Sequence[np.ndarray | None]], isa: Isa | None = None) -> None:
+def all_agree(
+    emit: Emit,
+    op: Op,
+    calls: Sequence[Sequence[np.ndarray | None]],
+    isa: Isa | None = None,
+    shifts: Sequence[int] = (0,),
+) -> None:
     """The same for operands of several calls, which lie alike: one kernel serves all of them."""
     made = kernel(emit, op, calls[0], isa or available()[0])
     for operands in calls:
         assert [None if x is None else place_of(x) for x in operands] == list(made.layout.operands)
-        _agrees(made, op, operands)
+        _agrees(made, op, operands, shifts)
 
 
-def _agrees(made: Kernel, op: Op, operands: Sequence[np.ndarray | None]) -> None:
+def _agrees(made: Kernel, op: Op, operands: Sequence[np.ndarray | None], shifts: Sequence[int]) -> None:
     meaning: Any = op if op.reference is None else op.reference
     with np.errstate(all="ignore"):
         # As the interpreter does it: references never see two-byte floats, and results are rounded once.
@@ -60,8 +73,8 @@ def _agrees(made: Kernel, op: Op, operands: Sequence[np.ndarray | None]) -> None
             bits(_declared(result, place.type.dtype))
             for result, place in zip(expected, made.layout.results, strict=True)
         ]
-        for threads in (1, 2, 3):
-            assert [bits(found) for found in made(*operands, threads=threads)] == wanted
+        for threads, shift in product((1, 2, 3), shifts):
+            assert [bits(found) for found in made(*operands, threads=threads, shift=shift)] == wanted
 
 
 def _declared(result: np.ndarray, type: DType) -> np.ndarray:

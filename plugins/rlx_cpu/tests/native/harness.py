@@ -58,14 +58,16 @@ class Kernel:
         threads: int = 1,
         in_place: Mapping[int, Sequence[int]] | None = None,
         is_last_first: bool = True,
+        shift: int = 0,
     ) -> tuple[np.ndarray, ...]:
         """The results; parts are run one after the other, which no kernel can tell, by a thread in turn.
 
         Args:
             in_place: Result → the operands whose bytes it takes over, all of which lie there; each as dense as the result.
             is_last_first: Whether parts are run from the last to the first.
+            shift: Bytes after a cache line where results begin.
         """
-        results = [Guarded(p) for p in self.layout.results]
+        results = [Guarded(p, shift) for p in self.layout.results]
         packs = [aligned(p.pack(_present(operands[p.operand])).view(np.uint8), p.nbytes) for p in self.emitted.packs]
         hidden = {p.operand for p in self.emitted.packs if p.replaces}
         buffers: list[int | None] = [
@@ -95,20 +97,21 @@ class Kernel:
 class Guarded:
     """A buffer that notices writes outside of it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, shift: int = 0) -> None:
         shape = place.type.static_shape
         extent = sum(s * (d - 1) for s, d in zip(place.strides, shape, strict=True)) + place.type.dtype.itemsize
         nbytes = extent if 0 not in shape else 0
         self._memory = aligned(np.full(nbytes + 2 * GUARD, CANARY, np.uint8), nbytes + 2 * GUARD)
         self._inside = np.zeros(nbytes + 2 * GUARD, bool)
-        inner = self._memory[GUARD : GUARD + nbytes]
+        start = GUARD + shift
+        inner = self._memory[start : start + nbytes]
         self.array = np.ndarray(shape, place.type.dtype.numpy, inner, 0, place.strides) if nbytes else np.empty(
             shape, place.type.dtype.numpy
         )  # fmt: skip
         if nbytes:
-            bytes_ = np.ndarray((*shape, place.type.dtype.itemsize), bool, self._inside, GUARD, (*place.strides, 1))
+            bytes_ = np.ndarray((*shape, place.type.dtype.itemsize), bool, self._inside, start, (*place.strides, 1))
             bytes_[...] = True
-        self.address = self._memory.ctypes.data + GUARD
+        self.address = self._memory.ctypes.data + start
 
     def hold(self, array: np.ndarray) -> None:
         """Begin as the bytes of a dense array of as many elements of the same size."""

@@ -12,11 +12,13 @@ from harness import EVERY_WIDTH
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.errors import IndexRangeError
-from rlx_core.ir.dtypes import ALL, dtype
+from rlx_core.ir.dtypes import ALL, dtype, i32
 from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.scatter import Scatter
 from rlx_core.plugins import PluginHost
 from rlx_core.testing.cases import Program, programs
+from rlx_cpu.native import chains, streaming
+from rlx_cpu.native.indexed import Indexing
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.scatter import emit_scatter, is_combined
 
@@ -122,3 +124,46 @@ def test_a_donated_table_is_written_in_place() -> None:
 
     assert np.shares_memory(np.asarray(y), x)
     assert x[:, 0].tolist() == [1, 1, 1, 1, 3]
+
+
+@pytest.fixture
+def _chains_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "LARGEST_NEAR", -1)
+    monkeypatch.setattr(chains, "NARROWEST", 0)
+
+
+# (size, indices, row): more updates than rows and fewer; rows of whole lines, of a few vectors and of none.
+CHAINED = [(7, 50, 1), (40, 33, 64), (9, 33, 700), (30, 10, 144), (1, 9, 130), (64, 300, 77)]
+
+
+@EVERY_ISA
+@pytest.mark.usefixtures("_chains_are_worth_it")
+@pytest.mark.parametrize("least", [1, 1 << 40], ids=["streamed", "ordinary"])
+@pytest.mark.parametrize("name", ["f32", "f64", "bf16", "i32", "u8", "c64"])
+def test_chained_updates_combine_in_index_order(
+    name: str, least: int, isa: Isa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "STREAMED", least)
+    rng = np.random.default_rng(4)
+    for n, count, inner in CHAINED:
+        indices = rng.integers(0, n, count).astype("i4")
+        agrees(emit_scatter, ScatterAdd(n), [numbers(rng, (count, inner), name), indices], isa, shifts=(0, 8))
+
+
+@pytest.mark.usefixtures("_chains_are_worth_it")
+def test_chains_clip_leave_out_or_name_an_index_outside() -> None:
+    indices, updates = np.array([0, -9, 3, 100, 2, 1]), np.arange(18, dtype="f4").reshape(6, 3)
+    for oob in ("clip", "fill"):
+        agrees(emit_scatter, ScatterAdd(3, oob=oob), [updates, indices])
+    with pytest.raises(IndexRangeError, match="index -9 is outside an axis of 3 elements"):
+        rlx.jit(lambda u, i: rlx.scatter_add(u, i, size=3), host=HOST, target="cpu")(updates, indices)
+
+
+def test_large_tables_of_long_rows_are_chained() -> None:
+    def problem(size: int, count: int) -> Indexing:
+        return Indexing(1, 1, size, count, 128, i32, "error")
+
+    assert chains.is_worth_chains(problem(1 << 15, 1 << 15), 512)
+    assert not chains.is_worth_chains(problem(1 << 10, 1 << 15), 512), "the table stays near"
+    assert not chains.is_worth_chains(problem(1 << 15, 1 << 10), 512), "most rows have no update"
+    assert not chains.is_worth_chains(problem(1 << 20, 1 << 20), 8), "a line would be fetched for eight bytes"

@@ -183,7 +183,7 @@ def align_of(type: Any) -> int:
     element: Any = type.element if isinstance(type, ir.VectorType) else type
     if isinstance(element, ir.PointerType):
         return 8
-    return {ir.FloatType: 4, ir.DoubleType: 8}.get(builtin_type(element)) or max(1, element.width // 8)
+    return {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}.get(builtin_type(element)) or max(1, element.width // 8)
 
 
 @contextmanager

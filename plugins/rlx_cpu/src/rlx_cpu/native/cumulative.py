@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
@@ -21,20 +21,27 @@ from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.cumulative import CumLogSumExp, Cumsum, Cumulative
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import ir, scalar
-from rlx_cpu.native.build import I32, address, align_of, constant, variable
+from rlx_cpu.native.build import CACHE_LINE, I32, address, align_of, constant, prefetch, variable, width
 from rlx_cpu.native.contract import Emitted, Layout
-from rlx_cpu.native.elements import for_memory, held_type, load_elements, store_elements
+from rlx_cpu.native.elements import for_memory, held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
 from rlx_cpu.native.running import RULES, Carry, Rule
-from rlx_cpu.native.scatter import pieces
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share, transposed
+from rlx_cpu.native.streaming import either_way, store_streamed, streams
 from rlx_cpu.native.table import native
 
 __all__ = ["emit_running"]
 
-SIDE_BY_SIDE = 4
-"""Vectors of lines in a unit: each waits for its own last step only."""
+ABREAST = (1024, 512, 256)
+"""Bytes of a unit's lines at one place: so many as leave enough units to share out. Every place is another page, on both
+sides; of a kilobyte from each the processor sees what comes next."""
+
+ENOUGH = 8
+"""Units to share out."""
+
+AHEAD = 8
+"""Places on the axis that are asked for before their turn."""
 
 SQUARE = 16
 """Most lanes of a square that is transposed: more would not stay in registers."""
@@ -53,6 +60,7 @@ class Line:
     Attributes:
         sources: The operands.
         is_reversed, is_exclusive: As the op says.
+        is_streamed: Whether whole vectors go past the caches.
     """
 
     builder: ir.IRBuilder
@@ -65,6 +73,7 @@ class Line:
     is_exclusive: bool
     sources: tuple[ir.Value, ...]
     result: ir.Value
+    is_streamed: bool = False
 
     @property
     def size(self) -> int:
@@ -101,6 +110,7 @@ class Line:
         with counting(b, 0, self.n) as order:
             here = b.add(at, b.mul(self.place(order), index(self.inner * self.size)))
             is_first = b.icmp_unsigned("==", order, index(0))
+            self._ask(here, lanes)
             elements = [
                 tuple(self._load(offset(b, s, here, first * self.size), count) for s in self.sources)
                 for first, count in lanes
@@ -109,11 +119,22 @@ class Line:
                 shown = self.step(carry, x, is_first)
                 self._store(shown, offset(b, self.result, here, first * self.size))
 
+    def _ask(self, here: ir.Value, lanes: Sequence[tuple[int, int]]) -> None:
+        """Have the lines of an element some places on brought near."""
+        away = (-AHEAD if self.is_reversed else AHEAD) * self.inner * self.size
+        nbytes = sum(count for _, count in lanes) * self.size
+        for source in self.sources:
+            for first in range(0, nbytes, CACHE_LINE):
+                prefetch(self.builder, offset(self.builder, source, here, away + first))
+
     def _load(self, place: ir.Value, lanes: int) -> ir.Value:
         return load_elements(self.builder, self.isa, self.dtype, place, lanes)
 
     def _store(self, value: ir.Value, place: ir.Value) -> None:
-        store_elements(self.builder, self.isa, self.dtype, value, place)
+        if self.is_streamed and width(value) * self.size == self.isa.vector_bytes:
+            store_streamed(self.builder, value, place)
+        else:
+            store_elements(self.builder, self.isa, self.dtype, value, place)
 
     # ------------------------------------------------------------------ lines one after the other
 
@@ -186,19 +207,34 @@ def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
         tuple(pointer_at(builder, buffers, k) for k in range(count)),
         pointer_at(builder, buffers, count),
     )
-    lanes = isa.lanes(dtype.accumulator)
-    if inner > 1:
-        units = _beside(line, outer, lanes, tid, nthreads)
-    else:
-        units = _below(line, outer, min(lanes, SQUARE), tid, nthreads)
+    units = 0
+
+    def write(is_streamed: bool) -> None:
+        nonlocal units
+        units = _lines(evolve(line, is_streamed=is_streamed), op, outer, tid, nthreads)
+
+    is_at_lines = (inner if inner > 1 else n) * line.size % CACHE_LINE == 0 and not dtype.is_narrow
+    large = is_at_lines and streams(isa, result.static_nbytes)
+    either_way(builder, isa, [line.result] if large else [], write, line.sources)
     builder.ret_void()
     work = result.static_nbytes * (8 if isinstance(op, CumLogSumExp) else 1)
     return Emitted(name, uses_threads=units > 1 and work >= WORTH_THREADS)
 
 
-def _beside(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Value) -> int:
+def _lines(line: Line, op: Any, outer: int, tid: ir.Value, nthreads: ir.Value) -> int:
+    """One thread's part; returns how many units there are."""
+    lanes = line.isa.lanes(line.dtype.accumulator)
+    if line.inner == 1:
+        return _below(line, outer, min(lanes, SQUARE), tid, nthreads)
+    # Of functions there is much code, and memory is not what their lines wait for.
+    return _beside(line, outer, lanes, ABREAST[-1:] if isinstance(op, CumLogSumExp) else ABREAST, tid, nthreads)
+
+
+def _beside(line: Line, outer: int, lanes: int, abreast: Sequence[int], tid: ir.Value, nthreads: ir.Value) -> int:
     """Units of a few vectors of neighbouring lines; the last of a group may be narrower."""
-    b, block = line.builder, lanes * SIDE_BY_SIDE
+    b = line.builder
+    sizes = [lanes * max(1, nbytes // (lanes * line.size)) for nbytes in abreast]
+    block = next((n for n in sizes if outer * -(-line.inner // n) >= ENOUGH), sizes[-1])
     blocks, left = -(-line.inner // block), line.inner % block
     low, high = share(b, outer * blocks, tid, nthreads)
     with counting(b, low, high) as unit:

@@ -5,6 +5,7 @@ A bool stays the byte that it is in memory: what is compared or combined here ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rlx_core.ir.dtypes import DType
@@ -13,7 +14,7 @@ from rlx_cpu.native.build import memory_type
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.narrow import narrowed, widened
 
-__all__ = ["for_memory", "held_type", "load_elements", "store_elements"]
+__all__ = ["for_memory", "held_type", "load_elements", "pieces", "store_elements"]
 
 
 def held_type(dtype: DType, lanes: int = 1) -> Any:
@@ -35,3 +36,12 @@ def store_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.Value, pla
 def for_memory(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.Value) -> ir.Value:
     """What memory holds of a value in registers."""
     return narrowed(b, dtype, value, isa) if dtype.is_narrow else value
+
+
+def pieces(start: int, end: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """(place, lanes) of vectors from `start` to `end`, ever narrower at the end."""
+    while start < end:
+        while lanes > end - start:
+            lanes //= 2
+        yield start, lanes
+        start += lanes

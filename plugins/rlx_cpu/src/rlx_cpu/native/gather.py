@@ -18,7 +18,7 @@ from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.indexed import Indexing, check_indices, fault_of, with_index
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import UNIT, WIDEST, WORTH_THREADS, starting
-from rlx_cpu.native.mover import Mover
+from rlx_cpu.native.mover_rows import Rows
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.table import native
 
@@ -99,7 +99,7 @@ class Reader:
     def _move(self, to: ir.Value, source: ir.Value, step: int) -> None:
         """A row from elements `step` bytes apart: the size of one, or 0 for the same again and again."""
         b, itemsize = self.builder, self.dtype.itemsize
-        mover = Mover(b, self.isa, min(itemsize, WIDEST))
+        mover = Rows(b, self.isa, min(itemsize, WIDEST))
         if step:
             mover.row(to, source, Axis(self.row // mover.itemsize, mover.itemsize, mover.itemsize))
             return

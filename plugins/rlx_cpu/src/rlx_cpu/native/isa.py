@@ -32,6 +32,7 @@ class Isa:
         needs: Features without which it is not there, in LLVM's names.
         without: Features that are switched off, so that a narrower set is really narrower.
         pause: The intrinsic that a waiting loop calls.
+        fence: The intrinsic that orders stores past the caches before what follows; `None` for a set that has no such stores.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Isa:
     needs: tuple[str, ...]
     without: tuple[str, ...]
     pause: str | None
+    fence: str | None
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""
@@ -64,16 +66,16 @@ class Isa:
         return ",".join(f"{'+' if on and f not in off else '-'}{f}" for f, on in sorted(host.items()))
 
 
-_X86_PAUSE: Final = "llvm.x86.sse2.pause"
+_X86: Final = ("llvm.x86.sse2.pause", "llvm.x86.sse.sfence")
 _AVX512: Final = ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", "f16c")
 
 ISAS: Final = (
-    Isa("avx512bf16", "x86_64", 64, 32, (*_AVX512, "avx512bf16"), (), _X86_PAUSE),
-    Isa("avx512", "x86_64", 64, 32, _AVX512, ("avx512bf16",), _X86_PAUSE),
-    Isa("avx2", "x86_64", 32, 16, ("avx2", "fma", "f16c"), ("avx512*", "evex512", "avx10*"), _X86_PAUSE),
-    Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None),
+    Isa("avx512bf16", "x86_64", 64, 32, (*_AVX512, "avx512bf16"), (), *_X86),
+    Isa("avx512", "x86_64", 64, 32, _AVX512, ("avx512bf16",), *_X86),
+    Isa("avx2", "x86_64", 32, 16, ("avx2", "fma", "f16c"), ("avx512*", "evex512", "avx10*"), *_X86),
+    Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None, None),
     # What every 64-bit x86 has: no fused product, so `fma` is emulated by LLVM where accuracy asks for it.
-    Isa("sse2", "x86_64", 16, 16, ("sse2",), ("avx*", "evex512", "fma*", "f16c", "xop"), _X86_PAUSE),
+    Isa("sse2", "x86_64", 16, 16, ("sse2",), ("avx*", "evex512", "fma*", "f16c", "xop"), *_X86),
 )
 """From the most to the least preferred."""
 

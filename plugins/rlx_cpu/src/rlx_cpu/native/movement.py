@@ -18,7 +18,9 @@ from rlx_cpu.native.build import I64, POINTER, VOID, address
 from rlx_cpu.native.contract import Emitted, Layout
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.mover import SIDE, Mover, in_loop_order, is_transposed
+from rlx_cpu.native.mover_rows import Stores, stores_of
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.streaming import either_way, streams
 from rlx_cpu.native.table import native
 from rlx_cpu.native.tilings import TILINGS, boxes_of
 
@@ -69,9 +71,14 @@ def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value
     ]
     units = [prod(a.count for a in box.axes[: unit_axes(box, width)]) for box, width, _, _ in parts]
     before = list(accumulate(units, initial=0))
-    low, high = share(b, before[-1], tid, nthreads)
-    for part, first, count in zip(parts, before, units, strict=False):
-        _emit_box(b, isa, part, _within(b, low, first, count), _within(b, high, first, count))
+
+    def write(is_streamed: bool) -> None:
+        low, high = share(b, before[-1], tid, nthreads)
+        for part, first, count in zip(parts, before, units, strict=False):
+            _emit_box(b, isa, part, _within(b, low, first, count), _within(b, high, first, count), is_streamed)
+
+    nbytes = sum(box.size * itemsize for box, itemsize, _, _ in boxes)
+    either_way(b, isa, [to for _, _, to, _ in boxes] if streams(isa, nbytes) else [], write)
     return before[-1]
 
 
@@ -109,9 +116,10 @@ def unit_axes(box: Box, itemsize: int) -> int:
     return len(box.axes) - kept
 
 
-def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.Value) -> None:
+def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.Value, is_streamed: bool) -> None:
     """Units `low` to `high` of one box."""
     box, itemsize, to, source = part
+    stores = stores_of(box.to, box.axes[:-1], box.axes[-1].count * itemsize) if is_streamed else Stores.ORDINARY
     outer = unit_axes(box, itemsize)
     to = address(b, to, box.to)
     source = None if source is None else address(b, source, box.start)
@@ -121,7 +129,7 @@ def _emit_box(b: ir.IRBuilder, isa: Isa, part: Placed, low: ir.Value, high: ir.V
             i, rest = _split(b, rest, axis.count, is_last=axis is box.axes[0])
             to_unit = offset(b, to_unit, (i, axis.to))
             source_unit = None if source_unit is None else offset(b, source_unit, (i, axis.source))
-        Mover(b, isa, itemsize).move(to_unit, source_unit, box.axes[outer:])
+        Mover(b, isa, itemsize, stores).move(to_unit, source_unit, box.axes[outer:])
 
 
 def _split(b: ir.IRBuilder, number: ir.Value, size: int, *, is_last: bool) -> tuple[ir.Value, ir.Value]:

@@ -19,10 +19,9 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I32, I64, address, align_of, constant, register_type, splat, variable, width
 from rlx_cpu.native.contract import Emitted, Layout
-from rlx_cpu.native.elements import load_elements
+from rlx_cpu.native.elements import load_elements, pieces
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
-from rlx_cpu.native.scatter import pieces
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.table import native
 

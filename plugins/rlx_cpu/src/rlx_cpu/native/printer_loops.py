@@ -19,6 +19,7 @@ from rlx_cpu.native.printer_reductions import UNROLL, combined, identity, over_l
 from rlx_cpu.native.printer_shape import ABREAST, TILES, At, Shape
 from rlx_cpu.native.printer_tiles import Tiles
 from rlx_cpu.native.printer_values import Values
+from rlx_cpu.native.streaming import either_way
 
 __all__ = ["Loops"]
 
@@ -59,8 +60,16 @@ class Loops:
     def write_units(self) -> None:
         """The body of a kernel that is one function."""
         self._open()
-        with self._share(self.shape.units) as unit:
-            self.unit(unit, self.rows_of)
+        memory, streamed = self.memory, self.shape.streamed
+
+        def write(is_streamed: bool) -> None:
+            self.memory = self.values.memory = evolve(memory, streamed=streamed if is_streamed else ())
+            with self._share(self.shape.units) as unit:
+                self.unit(unit, self.rows_of)
+
+        stored = {store.buffer for store in self.kernel.stores}
+        operands = [memory.buffers[i] for i in range(len(self.kernel.buffers)) if i not in stored]
+        either_way(self.builder, self.shape.isa, [memory.buffers[s.buffer] for s in streamed], write, operands)
 
     def write_parts(self) -> None:
         """The prologue of a kernel whose rows are cut: partial results."""
@@ -173,7 +182,7 @@ class Loops:
         below = {**line, shape.crossing: b.add(line[shape.crossing], ir.Constant(I64, shape.side))}
         for number in nest.stores:
             store = self.kernel.stores[number]
-            self.memory.ask_for(store, At({**below, shape.lane: column}, shape.lanes), is_written=True)
+            self.memory.ask_for(store, At({**below, shape.lane: column}, shape.lanes))
         vectors = b.sub(columns, b.urem(columns, ir.Constant(I64, shape.lanes)))
         with counted(b, ir.Constant(I64, 0), vectors, shape.lanes) as along:
             here = {**line, shape.lane: b.add(column, along)}
@@ -207,7 +216,8 @@ class Loops:
                 self.store(self.shape.plan.finish, at, known)
             return
         (at,) = ats
-        for nest in self.shape.plan.nests:
+        for number, nest in enumerate(self.shape.plan.nests):
+            self.memory = self.values.memory = evolve(self.memory, loop=number)
             self.nest(nest, at, block)
             self.values.complete.update(nest.keeps)
         self.store(self.shape.plan.finish, at, self.values.fixed)

@@ -31,12 +31,9 @@ from rlx_cpu.native.build import (
     width,
 )
 from rlx_cpu.native.printer_shape import At, Shape
+from rlx_cpu.native.streaming import store_streamed
 
 __all__ = ["Memory"]
-
-AHEAD = 4096
-"""Bytes ahead of a stream that are asked for. The processor asks by itself only for as much as its window of instructions holds,
-which where something is computed is little: `chain` takes a quarter less time on Emerald Rapids, plain sums as long as before."""
 
 
 @frozen(eq=False)
@@ -46,6 +43,10 @@ class Memory:
     builder: ir.IRBuilder
     shape: Shape
     buffers: Sequence[ir.Value]
+    streamed: tuple[Store, ...] = ()
+    """What is stored past the caches, where it is whole vectors."""
+    loop: int = 0
+    """Which loop over a row is written."""
 
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
         """The byte offset of an access at the first lane."""
@@ -80,8 +81,9 @@ class Memory:
         if stride == dtype.itemsize and spread is None:
             type = memory_type(dtype, lanes)
             if at.active == lanes:
-                if self.shape.streams(term):
-                    prefetch(b, address(b, place, AHEAD))
+                ahead = self.shape.ahead(term, self.loop)
+                if ahead:
+                    prefetch(b, address(b, place, ahead))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
             return self.to_register(dtype, self._masked_load(place, type, align, at))
         whole: ir.Value = constant(memory_type(dtype, lanes), 0)
@@ -115,7 +117,9 @@ class Memory:
             return
         value = splat(b, value, lanes)
         if stride == dtype.itemsize:
-            if at.active == lanes:
+            if at.active == lanes and store in self.streamed:
+                store_streamed(b, value, place)
+            elif at.active == lanes:
                 b.store(value, place, align=align)
             else:
                 mask = self.mask(at)
@@ -130,9 +134,10 @@ class Memory:
         """The address of an access at the first lane."""
         return address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
 
-    def ask_for(self, access: Load | Store, at: At, *, is_written: bool = False) -> None:
-        """Have the line of an access brought near; beyond the end of memory nothing happens."""
-        prefetch(self.builder, self.place(access, at), is_written=is_written)
+    def ask_for(self, store: Store, at: At) -> None:
+        """Have the line of a result brought near, unless it is streamed; beyond the end of memory nothing happens."""
+        if store not in self.streamed:
+            prefetch(self.builder, self.place(store, at), is_written=True)
 
     def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
         """What memory held, as registers hold it."""

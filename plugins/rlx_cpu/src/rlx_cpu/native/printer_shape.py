@@ -22,6 +22,7 @@ from rlx_cpu.native import functions, ir
 from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.idioms import recognised
 from rlx_cpu.native.isa import Isa
+from rlx_cpu.native.streaming import streams
 
 __all__ = ["At", "Shape"]
 
@@ -49,6 +50,13 @@ FEW_STRIPS = 256
 
 FAR_NBYTES = 1 << 20
 """Bytes that do not stay in a near cache."""
+
+AHEAD = 4096
+"""Bytes ahead of a stream that are asked for. The processor asks by itself only for as much as its window of instructions holds,
+which where something is computed is little: `chain` takes a quarter less time on Emerald Rapids, plain sums as long as before."""
+
+NEAR_ROW = 1 << 17
+"""Bytes of a row that is still near when the next loop over it begins."""
 
 WORTH_THREADS = 16384
 """Elements below which one thread is done before another has begun."""
@@ -135,10 +143,31 @@ class Shape:
         narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
         return max(self.lanes, ALIGNMENT // narrowest)
 
-    def streams(self, load: Load) -> bool:
-        """Whether a load walks more memory than is near, front to back, unit after unit."""
+    def ahead(self, load: Load, loop: int) -> int:
+        """How many bytes ahead a load asks for what comes, in which loop over a row; 0 unless it walks more memory than is near,
+        front to back, unit after unit. Where several loops find a row near, the second asks for the next row."""
         whole = TensorType(load.dtype, self.kernel.extents)
-        return self.is_in_row and whole.static_nbytes >= FAR_NBYTES and is_dense(whole, load.strides)
+        if not self.is_in_row or whole.static_nbytes < FAR_NBYTES or not is_dense(whole, load.strides):
+            return 0
+        row = self.kernel.row_size * load.dtype.itemsize
+        if len(self.plan.nests) == 1 or row > NEAR_ROW:
+            return AHEAD
+        return row if loop == 1 else 0
+
+    @property
+    def streamed(self) -> tuple[Store, ...]:
+        """What goes to large results past the caches: each row begins where the result begins in its line, and is written from
+        end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
+        found: list[Store] = []
+        for store in self.kernel.stores if self.is_in_row else ():
+            dtype = self.kernel.buffers[store.buffer].dtype
+            is_vector = store.strides[self.lane] == dtype.itemsize and not dtype.is_narrow and dtype.kind != "bool"
+            outer = (step for axis, step in enumerate(store.strides) if axis != self.lane)
+            is_at_lines = not any(step % ALIGNMENT for step in (store.offset, *outer))
+            nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
+            if is_vector and is_at_lines and streams(self.isa, nbytes, self.lanes * dtype.itemsize):
+                found.append(store)
+        return tuple(found)
 
     @property
     def only_reduces(self) -> bool:

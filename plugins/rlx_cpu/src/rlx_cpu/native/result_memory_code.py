@@ -1,7 +1,7 @@
 """An allocator in LLVM IR, as NumPy asks for one: blocks begin at a cache line, and large ones are kept when they are freed.
 
-What is kept lies in a ring: a new block takes the place of the oldest. The system may take its pages back at any time (Linux's
-`MADV_FREE`), so what is held costs nobody memory; until it does, whoever gets the block again touches pages that are there.
+What is kept lies in a ring: a new block takes the place of the oldest. Of very large ones the system may take the pages back
+at any time (Linux's `MADV_FREE`); until it does, whoever gets the block again touches pages that are there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, I64, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.result_memory_words import BUSY, FIRST, HELD, LARGE, MOST, SLOTS, TURN
+from rlx_cpu.native.result_memory_words import BUSY, FIRST, HELD, LARGE, MOST, OFFERED, SLOTS, TURN
 
 __all__ = ["emit_allocator"]
 
@@ -98,7 +98,8 @@ class _Allocator:
             self.make_room(b, state, size)
             turn = b.load(self.word(b, state, TURN), typ=I64, align=8)
             self.drop(b, state, turn)
-            self.advise(b, block, size, _FREE)
+            with b.if_then(b.icmp_unsigned(">", size, _word(OFFERED))):
+                self.advise(b, block, size, _FREE)
             to, capacity = self.slot(b, state, turn)
             b.store(start, to, align=8)
             b.store(size, capacity, align=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUSY", "FIRST", "HELD", "LARGE", "MOST", "SLOTS", "TURN", "WORDS"]
+__all__ = ["BUSY", "FIRST", "HELD", "LARGE", "MOST", "OFFERED", "SLOTS", "TURN", "WORDS"]
 
 LARGE: Final = 4 << 20
 """Bytes from which a block lies in huge pages, and is kept."""
@@ -14,6 +14,10 @@ SLOTS: Final = 8
 
 MOST: Final = 256 << 20
 """Bytes that are kept at most."""
+
+OFFERED: Final = 32 << 20
+"""Bytes beyond which the system is offered the pages of a block that is kept. To offer them and to touch them again costs
+a tenth of a copy, and smaller blocks would stay with the process anyway: the C library keeps them."""
 
 BUSY, TURN, HELD, FIRST = range(4)
 """Whether somebody is at it, the slot of the oldest block, the bytes of all blocks; then a slot has a block's start and size."""

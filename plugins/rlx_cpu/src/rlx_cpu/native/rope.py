@@ -15,11 +15,10 @@ from rlx_core.ops.rope import Rope, RopeBackward, Rotation
 from rlx_cpu.native import ir
 from rlx_cpu.native.build import I32, address
 from rlx_cpu.native.contract import Emitted, Layout, Place
-from rlx_cpu.native.elements import held_type, load_elements, store_elements
+from rlx_cpu.native.elements import held_type, load_elements, pieces, store_elements
 from rlx_cpu.native.indexed import Indexing, fault_of, with_index
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
-from rlx_cpu.native.scatter import pieces
 from rlx_cpu.native.simd import counting, index, offset, pointer_at, share
 from rlx_cpu.native.table import native
 

@@ -6,7 +6,6 @@ of them where there are enough of those, and otherwise a range of rows, past who
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
@@ -18,8 +17,9 @@ from rlx_core.ops.scatter import Scatter
 from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native import ir, scalar
 from rlx_cpu.native.build import I8, I64, VOID, address, declare
+from rlx_cpu.native.chains import Chains, is_worth_chains
 from rlx_cpu.native.contract import Emitted, Layout
-from rlx_cpu.native.elements import load_elements, store_elements
+from rlx_cpu.native.elements import load_elements, pieces, store_elements
 from rlx_cpu.native.indexed import Indexing, check_indices, fault_of, with_index
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.movement import WORTH_THREADS, starting
@@ -242,15 +242,6 @@ def combined(b: ir.IRBuilder, mode: str, dtype: DType, old: ir.Value, new: ir.Va
     return (scalar.larger if mode == "max" else scalar.smaller)(b, dtype, old, new)
 
 
-def pieces(start: int, end: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """(place, lanes) of vectors from `start` to `end`, ever narrower at the end."""
-    while start < end:
-        while lanes > end - start:
-            lanes //= 2
-        yield start, lanes
-        start += lanes
-
-
 def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Updates combined in index order, the result shared out over threads."""
     op: Any = node.op
@@ -265,17 +256,23 @@ def emit_scatter(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: 
     builder, buffers, tid, nthreads = starting(module, name)
     writer = Writer(builder, isa, problem, mode, held, inner, buffers, isinstance(op, Scatter))
     nbytes = (problem.size + problem.count) * problem.lines * writer.row
-    if problem.lines * inner:
+    is_chained = isinstance(op, ScatterAdd) and is_worth_chains(problem, writer.row)
+    if is_chained:
+        updates, numbers, table, room = (pointer_at(builder, buffers, k) for k in range(4))
+        if problem.has_fault:
+            check_indices(builder, problem, numbers, pointer_at(builder, buffers, 4))
+        Chains(builder, isa, problem, held, inner, updates, numbers, table, room).write(tid, nthreads)
+    elif problem.lines * inner:
         writer.write(tid, nthreads)
     elif problem.has_fault:
         places = (len(layout.operands) - 1, len(layout.operands) + 1)
         check_indices(builder, problem, *(pointer_at(builder, buffers, k) for k in places))
     builder.ret_void()
     fault = fault_of(problem, node.op.name.rpartition(".")[2])
-    room = 0
-    if writer.is_rounded and problem.lines * inner:
-        room = max(problem.lines * problem.size * writer.pitch, 1)
-    return Emitted(name, shared_workspace=room, fault=fault, uses_threads=nbytes >= WORTH_THREADS)
+    nbytes_shared = Chains.nbytes(problem) if is_chained else 0
+    if not is_chained and writer.is_rounded and problem.lines * inner:
+        nbytes_shared = max(problem.lines * problem.size * writer.pitch, 1)
+    return Emitted(name, shared_workspace=nbytes_shared, fault=fault, uses_threads=nbytes >= WORTH_THREADS)
 
 
 native.register(ScatterAdd, when=is_combined, accepts_strides=False, name="scatter_add")(emit_scatter)

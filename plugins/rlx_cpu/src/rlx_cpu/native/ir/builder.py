@@ -138,8 +138,10 @@ class IRBuilder:
     def load(self, pointer: Value, *, typ: Type, align: int) -> Value:
         return self._made(typ, f"load {typ.text}, ptr {pointer.text}, align {align}")
 
-    def store(self, value: Value, pointer: Value, *, align: int) -> None:
-        self.lines.append(f"  store {value.type.text} {value.text}, ptr {pointer.text}, align {align}")
+    def store(self, value: Value, pointer: Value, *, align: int, is_streamed: bool = False) -> None:
+        """Write a value; past the caches, where it is streamed and the processor can."""
+        noted = self.module.passed_by() if is_streamed else ""
+        self.lines.append(f"  store {value.type.text} {value.text}, ptr {pointer.text}, align {align}{noted}")
 
     def load_atomic(self, pointer: Value, ordering: str, align: int, *, typ: Type) -> Value:
         return self._made(typ, f"load atomic {typ.text}, ptr {pointer.text} {ordering}, align {align}")

@@ -25,9 +25,16 @@ class Module:
     def weights(self, yes: int, no: int) -> str:
         """What is attached to a branch of which one side is more likely."""
         text = f'!{{ !"branch_weights", i32 {yes}, i32 {no} }}'
+        return f", !prof {self._noted(text)}"
+
+    def passed_by(self) -> str:
+        """What is attached to a store that goes past the caches."""
+        return f", !nontemporal {self._noted('!{ i32 1 }')}"
+
+    def _noted(self, text: str) -> str:
         if text not in self._metadata:
             self._metadata.append(text)
-        return f", !prof !{self._metadata.index(text)}"
+        return f"!{self._metadata.index(text)}"
 
     def __str__(self) -> str:
         head = [f'; ModuleID = "{self.name}"', f'target triple = "{self.triple}"', ""]
