@@ -136,7 +136,7 @@ def _chains_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 CHAINED = [(7, 50, 1), (40, 33, 64), (9, 33, 700), (30, 10, 144), (1, 9, 130), (64, 300, 77)]
 
 
-@EVERY_ISA
+@EVERY_WIDTH
 @pytest.mark.usefixtures("_chains_are_worth_it")
 @pytest.mark.parametrize("least", [1, 1 << 40], ids=["streamed", "ordinary"])
 @pytest.mark.parametrize("name", ["f32", "f64", "bf16", "i32", "u8", "c64"])
