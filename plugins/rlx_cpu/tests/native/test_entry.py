@@ -16,6 +16,8 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError
 
+pytestmark = pytest.mark.usefixtures("without_poison")
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "elementwise": (lambda x: rlx.tanh(x) * 2.0, (X,)),
     "two results": (lambda x: (rlx.exp(x), rlx.sum(x, axis=1)), (X,)),

@@ -8,6 +8,8 @@ from entries import HOST, W, X, jitted, opened
 
 import rlx_core as rlx
 
+pytestmark = pytest.mark.usefixtures("without_poison")
+
 
 def test_parameters_bound_anew_are_seen_by_the_next_call() -> None:
     fast = rlx.compile(lambda w, x: x @ w, W, rlx.spec("f32[4, 16]"), host=HOST, target="cpu")

@@ -13,6 +13,8 @@ from entries import W, X, entry_of, jitted, opened, program, step
 
 import rlx_core as rlx
 
+pytestmark = pytest.mark.usefixtures("without_poison")
+
 
 def test_reference_counts_are_what_they_were() -> None:
     fast = opened(jitted(step, donate="p"), np.ones(8, "f4"), np.ones(8, "f4"))

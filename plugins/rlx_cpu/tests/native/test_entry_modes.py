@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 from callers import side_by_side
 from entries import entry_of, jitted, long_program, opened, program
 
@@ -15,6 +16,8 @@ from rlx_cpu.native import pool
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool_code import LINE, WORKERS
 from rlx_cpu.native.work import takes_longer
+
+pytestmark = pytest.mark.usefixtures("without_poison")
 
 RNG = np.random.default_rng(0)
 

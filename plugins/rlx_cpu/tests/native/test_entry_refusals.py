@@ -20,6 +20,8 @@ from rlx_core.runtime.executable import Executable
 from rlx_cpu.native import interpreter
 from rlx_cpu.profile import profiled
 
+pytestmark = pytest.mark.usefixtures("without_poison")
+
 
 def misaligned(array: np.ndarray) -> np.ndarray:
     raw = np.zeros(array.nbytes + 1, np.uint8)

@@ -12,6 +12,8 @@ from entries import HOST, X, is_open, jitted, long_program, opened
 
 import rlx_core as rlx
 
+pytestmark = pytest.mark.usefixtures("without_poison")
+
 RNG = np.random.default_rng(0)
 
 

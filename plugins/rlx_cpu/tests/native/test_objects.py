@@ -22,6 +22,8 @@ from rlx_cpu.native import jit, objects, steps
 from rlx_cpu.native.isa import available
 from rlx_cpu.native.table import native
 
+pytestmark = pytest.mark.usefixtures("without_poison")
+
 X = np.linspace(-2, 2, 3 * 40, dtype=np.float32).reshape(3, 40)
 W = np.linspace(-1, 1, 40 * 24, dtype=np.float32).reshape(40, 24)
 TABLE = np.arange(30, dtype=np.float32).reshape(10, 3)

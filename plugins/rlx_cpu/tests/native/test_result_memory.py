@@ -14,7 +14,10 @@ from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.result_memory import WORTH, allocating, allocator, handler_name, held_nbytes
 from rlx_cpu.native.result_memory_words import LARGE, MOST, SLOTS
 
-pytestmark = pytest.mark.skipif(allocator() is None, reason="this NumPy has another interface for allocators")
+pytestmark = [
+    pytest.mark.skipif(allocator() is None, reason="this NumPy has another interface for allocators"),
+    pytest.mark.usefixtures("without_poison"),
+]
 
 
 def block(nbytes: int) -> np.ndarray:
