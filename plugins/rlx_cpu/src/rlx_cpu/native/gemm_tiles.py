@@ -45,6 +45,9 @@ NARROW: Final[dict[int, dict[int, TileShape]]] = {
 DEPTH_NBYTES: Final = 2048
 """Bytes of one row of A in a cache block: a tile of A then stays in the nearest cache, and a panel of B in the next."""
 
+SHORT_NBYTES: Final = 512
+"""The same where a panel is read by two tiles: the second finds the block in the nearest cache, where the first has left it."""
+
 BLOCK_NBYTES: Final = 1 << 19
 """Bytes of A, or of a group of panels, in a cache block: half of a second-level cache of 1 MiB. The further caches of large
 processors are slow, so what a block saves of them counts more than what its size costs in the second."""
@@ -171,7 +174,7 @@ def blocks(
     """
     lanes = isa.lanes(dtype)
     rows, panels = tiles_of(m, n, dtype, isa)
-    most = DEPTH_NBYTES // dtype.itemsize
+    most = (SHORT_NBYTES if rows.pieces == 2 else DEPTH_NBYTES) // dtype.itemsize
     depth = k
     if k > most:
         even = -(-k // -(-k // most))
