@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ LAYERS = (
 """From the bottom up: a module may import from its own layer and from those above it in this list."""
 
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
+
+PACKAGES = {"sklearn": "scikit_learn"}
+"""Packages that are imported by another name."""
 
 DECLARED = {
     # Each arrow that runs backwards on purpose, with the reason beside the import itself.
@@ -89,6 +93,25 @@ def test_the_version_is_said_alike() -> None:
 def test_every_part_has_its_layer() -> None:
     parts = {part_of(p) for p in modules()}
     assert parts - HEIGHT.keys() == set(), "say in LAYERS where it stands"
+
+
+def test_make_test_installs_whatever_tests_are_skipped_without() -> None:
+    """A skip for want of a package is for those who run tests without `make`."""
+    declared = [
+        tomllib.loads(p.read_text())["project"]
+        for p in (ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml"))
+    ]
+    wanted = [
+        d
+        for p in declared
+        for d in (p["name"], *p["dependencies"], *chain.from_iterable(p.get("optional-dependencies", {}).values()))
+    ]
+    installed = {re.split(r"[^\w-]", name)[0].replace("-", "_") for name in wanted}
+    files = [p for folder in ("tests", "plugins") for p in (ROOT / folder).rglob("*.py") if "oracle" not in p.parts]
+    asked = re.compile(r"""(?:importorskip|find_spec)\(\s*["'](\w+)""")
+    needed = {name for p in files for name in asked.findall(p.read_text(encoding="utf-8"))}
+    assert {"rlx_cpu", "llvmlite", "tokenizers"} <= needed
+    assert {PACKAGES.get(name, name) for name in needed} <= installed
 
 
 def test_plugins_import_the_core_and_never_one_another() -> None:

@@ -189,9 +189,8 @@ class PipelineSpec(Contribution):
             raise refusal(self, attribute.name, value, "a table of strings, numbers, lists and tables")
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(
-            self, "config", MappingProxyType(deepcopy(dict(self.config)))
-        )  # the plugin keeps its own copy
+        # The plugin keeps its own copy.
+        object.__setattr__(self, "config", MappingProxyType(deepcopy(dict(self.config))))
 
 
 @frozen

@@ -46,9 +46,8 @@ def find_op(name: str, ops: OpTable) -> type[Op]:
     Raises:
         UnknownNameError: Nothing provides it.
     """
-    found = LEAVES.get(name) or ops.get(
-        name
-    )  # leaves first: asking plugins for a name nobody has would import them all
+    # Leaves first: asking plugins for a name nobody has would import them all.
+    found = LEAVES.get(name) or ops.get(name)
     if found is None:
         raise UnknownNameError(
             f"op {name}: no active plugin provides it", hint=nearest(name, ops) or f"rlx why op {name}"

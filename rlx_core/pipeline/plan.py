@@ -330,10 +330,9 @@ def kind_of(registry: Registry, full: str, where: str, source: str) -> str:
     for kind in ("passes", "rulesets"):
         if full in registry.table(kind) or (kind, full) in registry.refused:
             return kind
+    # Another error is the cause: the plugin of its domain failed, is blocked, or does not fit.
     with suppress(UnknownNameError):
-        registry.require(
-            "passes", full
-        )  # raises the cause if the plugin of its domain failed, is blocked, or does not fit
+        registry.require("passes", full)
     known = [*registry.passes, *registry.rulesets]
     short = [k.removeprefix(f"{CORE}.") for k in known]
     raise UnknownNameError(

@@ -112,8 +112,7 @@ class DiskCache:
             _sync_directory(self.directory)
         except OSError as error:
             self.counts.fault(f"write {path.name}: {error}")
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+            self._remove(temporary)
             return False
         self.counts.stored += 1
         self._written += _HEADER.size + len(payload)
@@ -125,8 +124,7 @@ class DiskCache:
         """Remove an entry that proved useless."""
         self.counts.rejected += 1
         self.counts.fault(f"entry {key[:16]}: {reason}")
-        with contextlib.suppress(OSError):  # it may be gone, or the directory read-only: then it is refused again
-            self._path(key).unlink()
+        self._remove(self._path(key))  # if it stays, it is refused again
 
     def keys(self) -> list[str]:
         """The keys of the entries there are, sorted."""
@@ -140,8 +138,7 @@ class DiskCache:
     def clear(self) -> None:
         """Remove all entries."""
         for path, _ in self._entries():
-            with contextlib.suppress(OSError):
-                path.unlink()
+            self._remove(path)
 
     # --------------------------------------------------------------------------------------- details
 
@@ -173,6 +170,15 @@ class DiskCache:
             with contextlib.suppress(FileNotFoundError):  # another process evicts too
                 yield Path(name), os.lstat(name)
 
+    def _remove(self, path: Path) -> bool:
+        """Remove a file; whether it is gone."""
+        try:
+            path.unlink(missing_ok=True)  # another process evicts too
+        except OSError as error:
+            self.counts.fault(f"remove {path.name}: {error}")
+            return False
+        return True
+
     def _is_to_be_listed(self) -> bool:
         return (
             self._listed is None
@@ -181,9 +187,8 @@ class DiskCache:
         )
 
     def _evict(self, keep: Path) -> None:
-        self._written = (
-            0  # before listing: what another thread writes meanwhile may be counted twice, and is not forgotten
-        )
+        # Before listing: what another thread writes meanwhile may be counted twice, and is not forgotten.
+        self._written = 0
         entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
         total = sum(found.st_size for _, found in entries)
         for path, found in entries:
@@ -191,10 +196,9 @@ class DiskCache:
                 break
             if path == keep:
                 continue
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if self._remove(path):
                 self.counts.evicted += 1
-            total -= found.st_size
+                total -= found.st_size
         self._listed = total
         self._sweep()
 
@@ -202,9 +206,9 @@ class DiskCache:
         """Remove temporary files of writers that were killed."""
         limit = time.time() - _ABANDONED_AFTER
         for path in self.directory.glob(f".*{_TEMPORARY}"):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # its writer has just given it its name
                 if os.lstat(path).st_mtime < limit:
-                    path.unlink()
+                    self._remove(path)
 
 
 def _own(directory: Path) -> None:

@@ -89,6 +89,6 @@ def writing(what: str, path: Path) -> Iterator[None]:
 
 def _neighbour(path: Path) -> str | None:
     """The hint for a misspelt file: the one in its directory that is called nearly so."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the error that it is a hint for says what the system refuses
         return None if path.exists() else nearest(path.name, sorted(each.name for each in path.parent.iterdir()))
     return None

@@ -49,13 +49,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         programs = cases.programs(tuple(ops))
         if "backend" in metafunc.fixturenames:
             targets = metafunc.config.getoption("--rlx-backend")
+            if not targets:
+                not_asked(metafunc, {"program", "backend"}, "no backend was named; --rlx-backend=TARGET asks one")
+                return
             metafunc.parametrize("backend", [runner(t) for t in targets], ids=targets)
-            programs = programs if targets else []  # one skipped test then, not one a program
         if "program" in metafunc.fixturenames:
             is_about: Callable[[Any], bool] = getattr(metafunc.function, "is_about", lambda program: True)
-            metafunc.parametrize("program", [p for p in programs if is_about(p)], ids=str)
+            asked = [p for p in programs if is_about(p)]
+            if not asked:
+                not_asked(metafunc, {"program"}, "no sample of these ops is one that this law is about")
+                return
+            metafunc.parametrize("program", asked, ids=str)
     except RlxError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def not_asked(metafunc: pytest.Metafunc, fixtures: set[str], reason: str) -> None:
+    """Skip a law once, with its reason."""
+    names = sorted(fixtures & set(metafunc.fixturenames))
+    nothing = pytest.param(*(None for _ in names), marks=pytest.mark.skip(reason=reason), id="nothing")
+    metafunc.parametrize(names, [nothing])
 
 
 def chosen_ops(config: pytest.Config, own: Sequence[Any] | None) -> list[Any]:

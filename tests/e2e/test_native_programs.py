@@ -17,7 +17,7 @@ from rlx_core import nn
 from rlx_core.ops.dynamic import dynamic_update_slice
 from rlx_core.plugins import PluginHost
 
-pytest.importorskip("llvmlite")
+pytest.importorskip("llvmlite", reason="it is about native code: llvmlite is not installed")
 
 from rlx_cpu.native.sharing import everything_is_shared
 

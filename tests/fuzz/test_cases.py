@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rlx_cpu")
+pytest.importorskip("rlx_cpu", reason="it compiles for the CPU: rlx-cpu is not installed")
 
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost

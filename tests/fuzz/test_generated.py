@@ -6,8 +6,8 @@ from contextlib import nullcontext
 
 import pytest
 
-pytest.importorskip("rlx_cpu")
-pytest.importorskip("llvmlite")
+pytest.importorskip("rlx_cpu", reason="it compiles for the CPU: rlx-cpu is not installed")
+pytest.importorskip("llvmlite", reason="it is about native code: llvmlite is not installed")
 
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("rlx_cpu")
+pytest.importorskip("rlx_cpu", reason="it compiles for the CPU: rlx-cpu is not installed")
 
 import rlx_cpu.plugin
 from rlx_core.contributions import KernelSpec

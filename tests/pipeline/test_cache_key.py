@@ -13,7 +13,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core.pipeline.compile import prepare_job, set_up
 
-pytest.importorskip("rlx_cpu")
+pytest.importorskip("rlx_cpu", reason="it compiles for the CPU: rlx-cpu is not installed")
 
 
 def program(x: Any) -> Any:

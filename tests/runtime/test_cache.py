@@ -8,8 +8,11 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -223,15 +226,31 @@ def test_a_write_that_fails_leaves_nothing_and_raises_nothing(disk, monkeypatch,
     assert disk.put(KEY, PAYLOAD)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes where nobody may")
-def test_a_read_only_directory_is_read_and_not_written(disk):
-    disk.put(KEY, PAYLOAD)
-    disk.directory.chmod(0o500)
+@contextmanager
+def an_ordinary_user() -> Iterator[None]:
+    """Root may write where nobody else may, so it becomes nobody for a while."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
     try:
-        assert disk.get(KEY) == PAYLOAD
-        assert not disk.put(OTHER, PAYLOAD)
+        yield
     finally:
-        disk.directory.chmod(0o700)
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no modes that keep an owner from writing")
+def test_a_read_only_directory_is_read_and_not_written():
+    with an_ordinary_user(), tempfile.TemporaryDirectory() as place:  # one that this user may enter, as pytest's is not
+        disk = DiskCache(Path(place) / "cache")
+        disk.put(KEY, PAYLOAD)
+        disk.directory.chmod(0o500)
+        try:
+            assert disk.get(KEY) == PAYLOAD
+            assert not disk.put(OTHER, PAYLOAD)
+            assert "Permission denied" in disk.counts.faults[-1]
+        finally:
+            disk.directory.chmod(0o700)
 
 
 def test_the_directory_comes_from_the_environment():

@@ -24,7 +24,7 @@ def side_by_side(*calls: Callable[[], Any]) -> list[Any]:
 def forks(test: Callable[..., None]) -> Callable[..., None]:
     """Marks a test that forks: newer Pythons warn of that beside threads, and some platforms cannot."""
     test = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")(test)
-    return pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")(test)
+    return pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork: no child inherits a pool")(test)
 
 
 def forked(holds: Callable[[], bool]) -> int:

@@ -42,7 +42,7 @@ def test_results_are_freed_when_dropped_and_live_when_kept() -> None:
     np.testing.assert_array_equal(second, X * 2)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="this platform does not say")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="resident memory is read as Linux tells it")
 def test_calls_leave_no_memory_behind() -> None:
     fast = opened(jitted(lambda x: rlx.exp(x)), np.ones(16384, "f4"))
     x = np.ones(16384, "f4")

@@ -98,9 +98,8 @@ def test_an_instruction_set_that_the_machine_lacks_is_refused() -> None:
         made(**{"cpu.isa": absent.name})
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Python sets affinities on Linux alone")
 def test_threads_honour_the_affinity_of_the_process() -> None:
-    if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("this platform has no affinity")
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})

@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 from harness import WIDTHS
 from scipy import special
-from ulp import HOST, PI_LOW, TERMS, compiled, errors, long_erf, long_erfc, reflected
+from ulp import HOST, PI_LOW, TERMS, compiled, errors, long_erf, long_erfc, needs_long_doubles, reflected
 
 import rlx_core as rlx
 from rlx_core.ops import gamma
 from rlx_core.ops.activation import erfinv
 from rlx_core.ops.special import BERNOULLI, digamma_array, erfinv_array, lgamma_array, polygamma_array
 from rlx_cpu.native.wide_gamma import ORDERS
-
-needs_long_doubles = pytest.mark.skipif(
-    np.finfo(np.longdouble).nmant < 60, reason="the oracle is NumPy's extended precision, which this platform lacks"
-)
 
 Long = np.ndarray
 FAR = 20
