@@ -39,10 +39,7 @@ from rlx_core.errors import (
     UnknownNameError,
     WrongInputCountError,
 )
-from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host
-from rlx_core.runtime.cache import CompileCache, default_cache
-from rlx_core.runtime.disk import DiskCache
 from rlx_core.runtime.executable import Executable
 
 X = np.float32([[1, 2, 3], [4, 5, 6]])
@@ -462,45 +459,3 @@ def test_the_line_that_is_named_is_the_users_own():
     with pytest.raises(ShapeError) as caught:
         rlx.jit(mistaken)(X)
     assert f"{HERE}:{start + 1}" in str(caught.value)
-
-
-# ------------------------------------------------------------------------------------- the compile cache
-
-
-def flipped(data: bytes) -> bytes:
-    return data[:-1] + bytes([data[-1] ^ 1])
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [lambda d: b"", lambda d: d[: len(d) // 2], flipped, lambda d: d + b"\0"],
-    ids=["empty", "cut", "bit", "longer"],
-)
-def test_a_damaged_cache_entry_is_compiled_again_and_counted(tmp_path, damage):
-    graph = rlx.trace(lambda x: rlx.exp(x) + 1, X)
-
-    def compile_with(disk: DiskCache) -> tuple[str, np.ndarray]:
-        compiled = compile_graph(graph, cache=lambda configuration: CompileCache(8, disk))
-        return compiled.report.cache, Executable(compiled).run({"x": X})[0]
-
-    how, expected = compile_with(DiskCache(tmp_path / "cache"))
-    assert how == "compiled"
-    assert compile_with(DiskCache(tmp_path / "cache"))[0] == "disk"
-    (entry,) = (tmp_path / "cache").glob("*.rlx")
-    entry.write_bytes(damage(entry.read_bytes()))
-    disk = DiskCache(tmp_path / "cache")
-    how, found = compile_with(disk)
-
-    assert how == "compiled"
-    assert disk.counts.rejected == 1
-    assert entry.name[:16] in disk.counts.faults[0]
-    np.testing.assert_array_equal(found, expected)
-    assert compile_with(DiskCache(tmp_path / "cache"))[0] == "disk", "the entry was replaced"
-
-
-def test_the_default_cache_is_the_tests_own():
-    from rlx_core.pipeline.config_reading import load_config
-
-    disk = default_cache(load_config(overrides={})).disk
-    assert disk is not None
-    assert "pytest" in str(disk.directory)
