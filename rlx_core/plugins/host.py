@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
 from rlx_core.contributions import ExporterSpec, ImporterSpec
 from rlx_core.contributions.validators import BARE_NAME
 from rlx_core.errors import Fact, PluginError, nearest
+from rlx_core.locks import Lock
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
 from rlx_core.plugins.digest import sha256
@@ -70,7 +70,7 @@ class PluginHost:
         self._collected: dict[EntryKey, Collected] = {}
         self._met: set[str] = set()
         self._registry: Registry | None = None
-        self._lock = threading.RLock()  # re-entrant: a plugin's module may itself use rlx while it is imported
+        self._lock = Lock("the plugins")  # re-entrant: a plugin's module may itself use rlx while it is imported
 
     def registry(self) -> Registry:
         """The registry of everything that is active now."""

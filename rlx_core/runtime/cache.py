@@ -7,13 +7,13 @@ everything that may change the result, so an entry is never stale; it can only b
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from rlx_core.errors import CacheError
+from rlx_core.locks import Lock
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.pipeline.config import CacheConfig, Configuration
 from rlx_core.pipeline.lru import LruCache
@@ -80,7 +80,7 @@ class CompileCache:
 
 
 _caches: dict[CacheConfig, CompileCache] = {}
-_lock = threading.Lock()
+_lock = Lock("the list of caches")
 
 
 def default_cache(configuration: Configuration) -> CompileCache:

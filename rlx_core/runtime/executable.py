@@ -6,7 +6,6 @@ meets; the programs of the last bindings are kept. Parameters are bound once and
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
+from rlx_core.locks import Lock
 from rlx_core.pipeline.backend import Bindings, Program
 from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.lru import LruCache
@@ -74,7 +74,7 @@ class Shared:
     programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: Bound | None = None
     door: Door = field(factory=Door)
-    lock: threading.Lock = field(factory=threading.Lock)
+    lock: Lock = field(factory=lambda: Lock("a program's sizes and weights"))
 
 
 class Executable:
@@ -87,7 +87,7 @@ class Executable:
         self._compiled = compiled
         self._shared = shared or Shared()
         self._handles: dict[str, np.ndarray] = {}
-        self._handle_lock = threading.Lock()
+        self._handle_lock = Lock("handles")
         manifest = compiled.lir.manifest
         self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
         self._params = {e.name: _declared(e, compiled) for e in manifest.params}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
+from rlx_core.locks import Lock
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import prepare_with
 from rlx_core.pipeline.report import Report
@@ -65,7 +65,7 @@ class Jitted(Generic[P, R]):
         self._options = options
         self._donate = _donated_names(donate)
         self._variants: dict[Any, Variant] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock(f"the compiling of {function_name(function)}")
         self._straight: tuple[StraightCall, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
