@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ContextDecorator, nullcontext
 from functools import cached_property
 from threading import get_ident
 from typing import Final, TypeVar
@@ -114,8 +114,8 @@ class Lock:
             self._lock, self.owner, self._depth = threading.RLock(), None, 0
 
 
-class _Section:
-    """What a fork waits for; nothing else is kept out of it."""
+class _Section(ContextDecorator):
+    """What a fork waits for; nothing else is kept out of it. For `with`, or as a decorator."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ def _after_fork_in_child() -> None:
     me = get_ident()
     for table in (_held, _waits, _forking):
         for thread in [each for each in table if each != me]:
-            del table[thread]  # type: ignore[attr-defined]
+            del table[thread]
     for lock in list(_locks):
         lock.renew()
     for forget in _forgetting:

@@ -195,9 +195,10 @@ class KernelTable:
         """The rows by name, all of them there."""
         if self._fill is not None:
             with self._lock:
-                if self._fill is not None:
+                fill = self._fill
+                if fill is not None:
                     made = KernelTable(self.target, plugin=self.plugin)
-                    self._fill(made)
+                    fill(made)
                     self._rows, self._names, self._fill = made._rows, made._names, None
         return self._names
 

@@ -7,6 +7,7 @@ meets; the programs of the last bindings are kept. Parameters are bound once and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +35,8 @@ __all__ = ["Executable"]
 _RUNS_BEFORE_ENTRY: Final = 2
 """Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
 
+_versions: Final = count(1)
+
 _PROGRAMS_KEPT: Final = 64
 """Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
 
@@ -44,7 +47,7 @@ class Weights:
 
     Attributes:
         arrays: By name.
-        version: A count that tells programs to bind again.
+        version: Tells programs to bind again; no two states have one.
         prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
     """
 
@@ -168,12 +171,11 @@ class Executable:
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array) for name, array in arrays.items()}
         with self._shared.lock:
-            now = self._shared.weights
-            known = {**now.arrays, **ready}
+            known = {**self._shared.weights.arrays, **ready}
             if self._donated:
                 apart = separated([self._params[name] for name in known], list(known.values()))
                 known = dict(zip(known, apart, strict=True))
-            self._shared.weights = Weights(known, now.version + 1)
+            self._shared.weights = Weights(known, next(_versions))
             self._shared.door.entry = None
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
@@ -343,8 +345,7 @@ class Executable:
             return prepared(lir, weights)
         if not weights.prepared:
             weights.prepared.append(prepared(lir, weights))
-        (found,) = weights.prepared
-        return found
+        return weights.prepared[0]  # a signal handler may have made another
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
         if not self._compiled.is_template:

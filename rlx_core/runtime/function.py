@@ -16,7 +16,7 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
-from rlx_core.locks import Lock
+from rlx_core.locks import Lock, forks_wait
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import prepare_with
 from rlx_core.pipeline.report import Report
@@ -308,6 +308,7 @@ class CompiledFunction:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
 
+@forks_wait
 def compile_function(
     function: Callable[..., Any],
     /,

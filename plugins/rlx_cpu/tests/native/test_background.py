@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 
 import pytest
@@ -52,16 +51,19 @@ def test_what_a_job_raises_is_raised_by_whoever_asks() -> None:
 
 def test_threads_end_when_nothing_is_left() -> None:
     later(lambda: None).result()
-    background._drain()
+    background.drain()
 
-    assert not [each for each in threading.enumerate() if each.name.startswith("rlx-llvm")]
+    deadline = time.monotonic() + 10
+    while background._workers and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert not background._workers
 
 
 @forks
 def test_a_fork_waits_for_what_was_begun() -> None:
     """In the child there is nobody who would finish it, nor give back the locks that were held."""
     slow = later(lambda: time.sleep(0.05) or 7)
-    child = forked(lambda: slow._done.is_set() and slow.result() == 7 and later(lambda: 8).result() == 8)
+    child = forked(lambda: slow.is_done and slow.result() == 7 and later(lambda: 8).result() == 8)
 
     assert finished(child) == 0
 
