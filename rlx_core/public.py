@@ -10,8 +10,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx_core.locks import forks_wait
-
 __all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "lazy_names"]
 
 
@@ -104,6 +102,8 @@ def lazy_names(
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         source, _, attribute = places[name].partition(":")
+        from rlx_core.locks import forks_wait  # here, because importing rlx imports none of its parts
+
         with forks_wait:  # a module that a fork finds half imported stays so in the child
             return getattr(importlib.import_module(source), attribute or name)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from attrs import evolve
 
+from rlx_core.errors.memory import enough_memory
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
 from rlx_core.locks import forks_wait
@@ -31,6 +32,7 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
+@enough_memory("compile")
 @forks_wait
 def compile_graph(
     graph: Graph,

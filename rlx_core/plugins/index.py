@@ -97,6 +97,8 @@ def scan(path: list[str]) -> tuple[Index, list[str]]:
                 entries += entries_of(distribution, points)
                 sources += metadata_files(distribution)
             seen.add(name)
+        except MemoryError:
+            raise  # it says nothing of the distribution
         except Exception as error:  # noqa: BLE001 - one damaged distribution must not hide the others
             faults.append(f"{metadata_place(distribution)}: {type(error).__name__}: {error}")
     if not any(entry.origin is Origin.BUILTIN for entry in entries):

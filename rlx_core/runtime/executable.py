@@ -14,6 +14,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from rlx_core.errors import Fact, MissingInputError, UnknownNameError, nearest
+from rlx_core.errors.memory import enough_memory
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
@@ -211,6 +212,7 @@ class Executable:
                 return outputs
         return self._run_checked(arrays)
 
+    @enough_memory("run")
     def _run_checked(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
         if len(arrays) != len(self._entries):
             raise MissingInputError(

@@ -12,6 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors.memory import enough_memory
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
@@ -112,6 +113,7 @@ class Jitted(Generic[P, R]):
             raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
         return self.executables[-1].report
 
+    @enough_memory("compile")
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
             traced = trace(self._function, args, kwargs)
@@ -308,6 +310,7 @@ class CompiledFunction:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
 
+@enough_memory("compile")
 @forks_wait
 def compile_function(
     function: Callable[..., Any],

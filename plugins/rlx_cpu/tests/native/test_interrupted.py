@@ -130,3 +130,32 @@ def test_a_child_forked_while_another_thread_compiles_can_compile(tmp_path: Path
         120,
     )
     assert int(found) == 5
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+LIMITED = """
+    import resource
+    def limited(nbytes):
+        "What comes of compiling with so many bytes of address space more than there are in use."
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + nbytes, -1))
+        try:
+            found = type(check(2)).__name__
+        except rlx.errors.RlxError as error:
+            found = type(error).__name__
+        resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+        check(3)
+        return found
+    def check(n):
+        x = np.full((n, n), 0.5, np.float32)
+        program = rlx.jit(lambda x: rlx.softmax(x @ x.T * n))
+        np.testing.assert_allclose(program(x), 1 / n, rtol=1e-5)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the address space cannot be limited, or not be read")
+@pytest.mark.parametrize("before, found", [("check(4)", "NoneType"), ("import rlx_core.errors", "OutOfMemoryError")])
+def test_without_memory_a_compilation_ends_and_the_next_is_as_ever(before: str, found: str, tmp_path: Path) -> None:
+    """16 MB hold no further thread, whose work is then done by whoever waits for it, nor LLVM, if it is not there yet."""
+    assert run(f"{LIMITED}\n    {before}\n    print(limited(16 << 20))\n", tmp_path).strip() == found
