@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "rlx_core"
 
 LAYERS = (
-    ("errors", "public", "locks"),
+    ("errors", "public", "locks", "private"),
     ("ir",),
     ("contributions", "hooks"),
     ("plugins",),

@@ -128,14 +128,16 @@ def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
 def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
     """The code of a text from the cache, or made in the background and kept."""
     key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
-    kept = None if store is None else store.get(key)
+    mark, kept = bytes.fromhex(key), None if store is None else store.get(key)
     if store is not None and kept is not None:
         try:
-            return Code(link([kept], isa), is_cached=True)
+            if not kept.startswith(mark):
+                raise RuntimeError("it is of another text")
+            return Code(link([kept.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
     made = later(lambda: generate(text(), isa))
-    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, objects[0]))
+    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
 def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
