@@ -15,7 +15,7 @@ from typing import Final
 
 from rlx_core.errors import CacheError, Fact
 
-__all__ = ["is_abandoned", "is_temporary", "own_directory", "read_own", "reason_against", "write_own"]
+__all__ = ["is_abandoned", "is_foreign", "is_temporary", "own_directory", "read_own", "reason_against", "write_own"]
 
 _HAS_OWNERS: Final = os.name == "posix"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -27,11 +27,16 @@ _ABANDONED_AFTER: Final = 3600.0
 """Seconds after which a temporary file is a killed writer's, even if some process has its number."""
 
 
+def is_foreign(found: os.stat_result) -> bool:
+    """Whether something is neither this user's nor root's."""
+    return _HAS_OWNERS and found.st_uid not in (os.geteuid(), 0)
+
+
 def reason_against(found: os.stat_result) -> str | None:
     """Why what is there cannot be trusted, as the end of a sentence about it, or `None`."""
     if not _HAS_OWNERS:
         return None
-    if found.st_uid not in (os.geteuid(), 0):
+    if is_foreign(found):
         return f"belongs to user {found.st_uid}, not to {os.geteuid()}"
     if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
         return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
