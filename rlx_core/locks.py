@@ -72,7 +72,10 @@ class Lock:
 
     def __enter__(self) -> None:
         me = get_ident()
-        _begin(me)
+        depth = _held.get(me, 0)  # `_begin`, written out because locks are taken often
+        _held[me] = depth + 1
+        if depth == 0 and _forking:
+            _let_fork(me)
         if not self._lock.acquire(blocking=False):
             try:
                 self._wait(me)
@@ -149,9 +152,14 @@ def in_child(forget: Callable[[], object]) -> None:
 
 def _begin(me: int) -> None:
     depth = _held.get(me, 0)
-    _held[me] = depth + 1
-    # Said before it is asked, as the one who forks does the other way round: one of the two sees the other.
-    while depth == 0 and _forking and me not in _forking:
+    _held[me] = depth + 1  # before looking who forks, who looks the other way round: one of the two sees the other
+    if depth == 0 and _forking:
+        _let_fork(me)
+
+
+def _let_fork(me: int) -> None:
+    """Wait for whoever is about to fork before this thread begins anything."""
+    while _forking and me not in _forking:
         _held.pop(me, None)
         time.sleep(0.001)
         _held[me] = 1

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from attrs import evolve
 
 from rlx_core.errors.memory import enough_memory
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
 from rlx_core.locks import forks_wait
@@ -33,6 +34,7 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 
 
 @enough_memory("compile")
+@in_standard_modes
 @forks_wait
 def compile_graph(
     graph: Graph,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.locks import forks_wait
 from rlx_core.pipeline.forward import prepare_with
@@ -33,6 +34,7 @@ def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..
     return Jitted(named, {}, ())
 
 
+@in_standard_modes
 def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
     """The program that a function is: HIR, with an input for every array among the arguments.
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.errors import Fact, MissingInputError, UnknownNameError, nearest
-from rlx_core.errors.memory import enough_memory
+from rlx_core.errors import Fact, MissingInputError, OutOfMemoryError, UnknownNameError, nearest
+from rlx_core.errors.memory import lacking
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
@@ -212,20 +213,25 @@ class Executable:
                 return outputs
         return self._run_checked(arrays)
 
-    @enough_memory("run")
+    @in_standard_modes
     def _run_checked(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
         if len(arrays) != len(self._entries):
             raise MissingInputError(
                 f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
             )
-        ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
-        bound = self._bound(ready)
-        if self._has_donations:
-            ready = separated(self._entries, ready, bound.held)
-        results = NotImplemented if bound.entry is None else bound.entry(*ready)
-        if results is NotImplemented:
-            results = tuple(bound.program.run(ready))
-        self._open(bound)
+        try:
+            ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
+            bound = self._bound(ready)
+            if self._has_donations:
+                ready = separated(self._entries, ready, bound.held)
+            results = NotImplemented if bound.entry is None else bound.entry(*ready)
+            if results is NotImplemented:
+                results = tuple(bound.program.run(ready))
+            self._open(bound)
+        except OutOfMemoryError:
+            raise
+        except MemoryError as error:
+            raise lacking("run", error) from error
         return results
 
     def run_flat(self, arrays: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
@@ -313,6 +319,8 @@ class Executable:
     def _open(self, bound: Bound) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         shared = self._shared
+        if bound.runs >= _RUNS_BEFORE_ENTRY and shared.door.entry is bound.entry:
+            return
         with shared.lock:
             if bound.version != shared.weights.version:
                 return
@@ -323,6 +331,9 @@ class Executable:
 
     def _bound(self, arrays: Sequence[np.ndarray]) -> Bound:
         shared = self._shared
+        latest = shared.latest
+        if latest is not None and not self._compiled.is_template and latest.version == shared.weights.version:
+            return latest
         with shared.lock:
             weights = shared.weights
             self._expect_bound(weights)

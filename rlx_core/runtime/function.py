@@ -13,6 +13,7 @@ from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.errors.memory import enough_memory
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
@@ -114,6 +115,7 @@ class Jitted(Generic[P, R]):
         return self.executables[-1].report
 
     @enough_memory("compile")
+    @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
             traced = trace(self._function, args, kwargs)
@@ -134,7 +136,7 @@ class Jitted(Generic[P, R]):
                 f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
                 "values that vary, or compile with symbolic sizes",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
         return variant
 
@@ -311,6 +313,7 @@ class CompiledFunction:
 
 
 @enough_memory("compile")
+@in_standard_modes
 @forks_wait
 def compile_function(
     function: Callable[..., Any],

@@ -13,7 +13,9 @@ from rlx_core.errors import ConfigError
 from rlx_core.pipeline.config_reading import find_config, load_config, load_plugin_config
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="Windows has no owners and modes of this kind")
-ROOT = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away; run as root for it")
+ROOT = pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() != 0, reason="only root gives files away; run as root for it"
+)
 
 PLUGIN = """
 from rlx_core.contributions import OptionSpec
@@ -142,5 +144,5 @@ def test_a_number_of_too_many_digits_is_no_toml(tmp_path):
 
 @pytest.mark.parametrize("table", [{3: 4}, {"memory": {3: 4}}, {"options": {"a": {None: 1}}}], ids=str)
 def test_a_key_that_is_no_text_is_refused(table):
-    with pytest.raises(ConfigError, match="a key is text, and (3|None) is"):
+    with pytest.raises(ConfigError, match=r"a key is text, and (3|None) is"):
         rlx.jit(lambda x: x + x, config=table)(np.ones(2, np.float32))
