@@ -161,8 +161,9 @@ their letters as numbers. What looks like that in a comment or a string is parse
 def parse(path: Path) -> Mapping[str, Any]:
     """The tables of a TOML file."""
 
+    text = text_of(path)
     try:
-        return parsed(text_of(path))
+        return parsed(text)
     except ValueError as error:  # a number of too many digits is one that tomllib does not expect
         raise ConfigError(f"configuration: {path} is not TOML: {error}", Fact("file", path)) from None
 
@@ -178,6 +179,11 @@ def text_of(path: Path) -> str:
     """The text of a TOML file, read anew when it changed: three looks are taken at it in each compilation."""
     try:
         found = path.stat()
+    except ValueError as error:  # a NUL, or what no file system's encoding has
+        raise ConfigError(f"configuration: {str(path)!a} is no path ({str(error)!a})") from None
+    except OSError as error:
+        raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
+    try:
         return _read(path, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None

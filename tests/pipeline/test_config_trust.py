@@ -146,3 +146,10 @@ def test_a_number_of_too_many_digits_is_no_toml(tmp_path):
 def test_a_key_that_is_no_text_is_refused(table):
     with pytest.raises(ConfigError, match=r"a key is text, and (3|None) is"):
         rlx.jit(lambda x: x + x, config=table)(np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=ascii)
+def test_what_is_no_path_is_refused(name):
+    for config in (f"{name}.toml", {"cache.directory": name}, {"printing.ir-dump": name}):
+        with pytest.raises(ConfigError, match="path"):
+            rlx.jit(lambda x: x + x, config=config)(np.ones(2, np.float32))
