@@ -107,9 +107,9 @@ def test_a_plugin_brings_a_format(tmp_path):
 @pytest.mark.parametrize("suffix", ["safetensors", "rlx"])
 def test_what_is_no_path_is_refused_as_a_file_is(tmp_path, name, suffix):
     path = f"{tmp_path}/{name}.{suffix}"
-    with pytest.raises(FileError, match="load: .* is no path"):
+    with pytest.raises(FileError, match=r"load: .* is no path"):
         rlx.load(path)
-    with pytest.raises(FileError, match="save: .* is no path"):
+    with pytest.raises(FileError, match=r"save: .* is no path"):
         rlx.save(path, {"x": X})
 
 
