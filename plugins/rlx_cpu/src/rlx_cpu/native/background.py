@@ -43,8 +43,8 @@ class Later(Generic[T]):
     """What a job will have come to. The job may be done more than once, if it fails or a signal handler asks for it."""
 
     def __init__(self, job: Callable[[], T]) -> None:
-        self._unbegun = [job]  # popped by whoever begins it: that two threads cannot do
-        self._begun: tuple[int, Callable[[], T]] | None = None
+        self._job: Callable[[], T] | None = job
+        self._begun: dict[str, tuple[int, object]] = {}  # by which thread, and which of its attempts
         self._result: tuple[T] | None = None
         self._waiting: list[threading.Lock] = []
 
@@ -56,26 +56,25 @@ class Later(Generic[T]):
         """The result; what the job raises is raised here."""
         while self._result is None:
             if not self.run():
-                begun = self._begun
-                if begun is not None and (begun[0] == get_ident() or _is_in_llvm()):
-                    return begun[1]()  # whoever has begun it cannot go on before this returns
+                job, begun = self._job, self._begun.get("by")
+                if job is not None and begun is not None and (begun[0] == get_ident() or _is_in_llvm()):
+                    return job()  # whoever has begun it cannot go on before this returns
                 self._wait()
         return self._result[0]
 
     def run(self) -> bool:
         """Do it now, in this thread, unless somebody has begun it; whether it was done."""
         with forks_wait:
-            try:
-                job = self._unbegun.pop()
-            except IndexError:
+            job, mine = self._job, (get_ident(), object())
+            # `setdefault` is one instruction: of several threads one begins, and it is known at once which.
+            if job is None or self._begun.setdefault("by", mine) is not mine:
                 return False
             try:
-                self._begun = (get_ident(), job)
                 self._result = (job(),)
+                self._job = None
             finally:
                 if self._result is None:
-                    self._unbegun.append(job)
-                self._begun = None
+                    self._begun.clear()
                 while self._waiting:
                     self._waiting.pop().release()
         return True
@@ -85,7 +84,7 @@ class Later(Generic[T]):
         mine = threading.Lock()
         mine.acquire()
         self._waiting.append(mine)
-        if self._result is None and not self._unbegun:
+        if self._result is None and self._begun:
             mine.acquire()
 
 
