@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from attrs import define
@@ -48,13 +49,15 @@ class LruCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value for `key`, which is now the one used last, or `None`."""
-        with self._lock:
-            if key not in self._values:
-                self.counts.misses += 1
-                return None
-            self.counts.hits += 1
+        # Without the lock: each step is one for the interpreter, and a value that goes meanwhile was there when it was asked for.
+        found = self._values.get(key)
+        if found is None:
+            self.counts.misses += 1
+            return None
+        self.counts.hits += 1
+        with suppress(KeyError):
             self._values.move_to_end(key)
-            return self._values[key]
+        return found
 
     def put(self, key: K, value: V) -> None:
         with self._lock:

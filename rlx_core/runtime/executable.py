@@ -330,13 +330,20 @@ class Executable:
             shared.door.entry = bound.entry
 
     def _bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+        """The program for the sizes of some inputs, with the weights of now."""
         shared = self._shared
-        latest = shared.latest
-        if latest is not None and not self._compiled.is_template and latest.version == shared.weights.version:
-            return latest
+        weights = shared.weights
+        self._expect_bound(weights)
+        found = shared.programs.get(self._binding(arrays, weights))
+        if found is None or found.version != weights.version:
+            found = self._newly_bound(arrays)
+        shared.latest = found
+        return found
+
+    def _newly_bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+        shared = self._shared
         with shared.lock:
             weights = shared.weights
-            self._expect_bound(weights)
             binding = self._binding(arrays, weights)
             bound = shared.programs.get(binding)
             if bound is None:
@@ -349,7 +356,6 @@ class Executable:
                 bound.program.bind(prepared)
                 bound.held = Held.of(prepared, self._donated) if self._has_donations else Held()
                 bound.version = weights.version
-            shared.latest = bound
             return bound
 
     def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
