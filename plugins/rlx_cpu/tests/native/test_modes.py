@@ -52,8 +52,10 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("tier", ["native", "numpy"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("tier", ["native", pytest.param("numpy", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mode", ["up", "flush", *(pytest.param(m, marks=pytest.mark.slow) for m in ("down", "toward zero", "zero"))]
+)
 def test_no_bit_depends_on_the_modes_of_the_caller(mode: str, tier: str) -> None:
     """Neither of a program compiled before nor of one that is compiled, and folds constants, meanwhile."""
     for name, function in PROGRAMS.items():
