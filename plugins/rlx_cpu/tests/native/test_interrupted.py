@@ -158,7 +158,8 @@ LIMITED = """
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the address space cannot be limited, or not be read")
 @pytest.mark.parametrize(
-    ("before", "found"), [("check(4)", "NoneType"), ("import rlx_core.errors", "OutOfMemoryError")]
+    ("before", "found"),
+    [pytest.param("check(4)", "NoneType", marks=pytest.mark.slow), ("import rlx_core.errors", "OutOfMemoryError")],
 )
 def test_without_memory_a_compilation_ends_and_the_next_is_as_ever(before: str, found: str, tmp_path: Path) -> None:
     """16 MB hold no further thread, whose work is then done by whoever waits for it, nor LLVM, if it is not there yet."""
