@@ -38,6 +38,7 @@ from rlx_core.ops.rope import RopeLayout, RopeStyle
 from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.statistics import as_axes
 from rlx_core.ops.structural import reshape, sum_axes
+from rlx_core.public import absent
 
 __all__ = [
     "attention",
@@ -293,3 +294,7 @@ def cross_entropy(logits: Any, labels: Any, *, ignore_index: int | None = None, 
     # At least 1, so that a batch of nothing but ignored rows has loss 0.
     counted = maximum(sum_axes(not_equal(targets, ignore_index), axes=tuple(range(len(shape)))), 1)
     return total / cast(counted, to=as_dtype(total.dtype))
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, __all__)

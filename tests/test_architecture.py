@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "rlx_core"
 
 LAYERS = (
-    ("errors", "public"),
-    ("ir",),
+    ("errors", "public", "expected"),
+    ("ir", "typing"),
     ("contributions", "hooks"),
     ("plugins",),
     ("ops", "nn"),

@@ -37,6 +37,7 @@ from rlx_core.errors.running import (
     OutOfMemoryError,
 )
 from rlx_core.errors.writing import (
+    AbsentNameError,
     AxisError,
     DtypeError,
     IndexRangeError,
@@ -48,6 +49,7 @@ from rlx_core.errors.writing import (
 )
 
 __all__ = [
+    "AbsentNameError",
     "AxisError",
     "BindingError",
     "CacheError",
