@@ -113,11 +113,13 @@ class SupportsDLPack(Protocol):
 # Three levels, spelt out: a text is a sequence of sequences of sequences of …, and no array.
 Nested: TypeAlias = "complex | Sequence[complex] | Sequence[Sequence[complex]] | Sequence[Sequence[Sequence[complex]]]"
 
-ArrayLike: TypeAlias = "np.ndarray[Any, Any] | np.generic | Value | AbstractArray | SupportsDLPack | Buffer | Nested"
+Held: TypeAlias = "np.ndarray[Any, Any] | np.generic | Value | AbstractArray"
+
+ArrayLike: TypeAlias = "Held | SupportsDLPack | Buffer | Nested"
 """What an operand may be: an `Array`, a number, nested lists of numbers, or what has DLPack or a buffer."""
 
 DTypeLike: TypeAlias = "DType | str | type[Any] | np.dtype[Any]"
 """What names a dtype: `rlx.f32`, "f32", `np.float32`, `np.dtype("float32")`."""
 
-PyTree: TypeAlias = "np.ndarray[Any, Any] | np.generic | Value | AbstractArray | complex | Sequence[PyTree] | Mapping[Any, PyTree] | None"
+PyTree: TypeAlias = "Held | complex | Sequence[PyTree] | Mapping[Any, PyTree] | None"
 """Nested lists, tuples and dictionaries of arrays, as compiled functions take and return them."""

@@ -2,9 +2,10 @@
 
     python -m rlx_core.testing.stubs --update
 
-writes `rlx_core/__init__.pyi`. A public name is imported when it is first used, so no checker could follow it; and the function of an
-op takes whatever its class declares, which only running code knows. In a signature, what is an operand is `ArrayLike`, what is
-returned is `Array`, and an attribute has the type that its field (or the field's converter) takes.
+writes `__init__.pyi` of `rlx_core` and of `rlx_core.ops`. A public name is imported when it is first used, so no checker could
+follow it; and the function of an op takes whatever its class declares, which only running code knows. In a signature, what is
+an operand is `ArrayLike`, what is returned is `Array`, and an attribute has the type that its field (or the field's converter)
+takes. In `rlx_core.ops`, where rules are written, operands are traced values, and the functions are those of the modules.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ import numpy as np
 from attrs import define, field
 
 import rlx_core
+from rlx_core import ops
 from rlx_core.ir.apply import OpFunction, apply
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.samples import Sample
-from rlx_core.public import CORE, FUNCTIONS, place_of
+from rlx_core.public import CORE, FUNCTIONS, PLUGIN_KIT, place_of
 
-__all__ = ["STUB", "stub"]
+__all__ = ["stubs"]
 
-STUB = Path(rlx_core.__file__).with_suffix(".pyi")
+_ROOT = Path(rlx_core.__file__).parent
 
-_HEADER = """\
-# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.
+_HEADER = "# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.\n"
 
+_TYPES = """
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
@@ -107,8 +109,20 @@ class Writer:
         return name
 
 
-def stub() -> str:
-    """The stub of `rlx_core`."""
+def stubs() -> dict[Path, str]:
+    """Each stub's file, and what it has to say."""
+    return {_ROOT / "__init__.pyi": _core(), _ROOT / "ops" / "__init__.pyi": _ops()}
+
+
+def _ops() -> str:
+    public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in ops.__all__}
+    lines = sorted(f"from {m} import {a} as {n}\n" for n in public for m, a in [place_of(public, n)])
+    own = [n for n in ops.__all__ if n not in public]
+    defined = [f"\ndef {n}() -> {inspect.signature(getattr(ops, n)).return_annotation}: ...\n" for n in sorted(own)]
+    return "".join([_HEADER, "\n", *lines, *defined])
+
+
+def _core() -> str:
     public = {**CORE, **FUNCTIONS}
     writer = Writer(frozenset(public) & {"bool", "int", "float", "complex", "str", "bytes", "list", "tuple"})
     imported, defined = [], []
@@ -122,7 +136,7 @@ def stub() -> str:
     needed = [f"from {module} import {name}" for name, module in writer.imports.items()]
     head = ["import builtins\n"] if writer.shadowed else []
     lines = [*head, *sorted(f"{line}\n" for line in {*imported, *needed}), "\n__version__: str\n\n"]
-    return _HEADER + "".join(lines) + "\n".join(defined)
+    return _HEADER + _TYPES + "".join(lines) + "\n".join(defined)
 
 
 def _function(writer: Writer, name: str, function: Any) -> str:
@@ -228,15 +242,16 @@ def _parameters(rows: Iterable[tuple[inspect.Parameter, str, str | None]]) -> li
 
 
 def main(arguments: list[str]) -> int:
-    """Write the stub, or say whether it is what the functions are."""
+    """Write the stubs, or say which are not what the functions are."""
     parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.stubs", description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="write the file")
-    if parser.parse_args(arguments).update:
-        STUB.write_text(stub(), encoding="utf-8")
-    elif STUB.read_text(encoding="utf-8") != stub():
-        print(f"{STUB} is not what the functions are; write it with --update", file=sys.stderr)
-        return 1
-    return 0
+    update = parser.parse_args(arguments).update
+    stale = {path: text for path, text in stubs().items() if path.read_text(encoding="utf-8") != text}
+    for path, text in stale.items():
+        if update:
+            path.write_text(text, encoding="utf-8")
+        print(path, "was written" if update else "is not what the functions are; --update writes it", file=sys.stderr)
+    return 1 if stale and not update else 0
 
 
 if __name__ == "__main__":
