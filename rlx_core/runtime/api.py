@@ -31,7 +31,7 @@ Aux = TypeVar("Aux")
 Ts = TypeVarTuple("Ts")
 
 
-def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..., Any]:
+def _staged(function: Function, transformed: Function, prefix: str) -> Any:
     expect_function(prefix, function)
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)

@@ -39,7 +39,9 @@ __all__ = ["stubs"]
 
 _ROOT = Path(rlx_core.__file__).parent
 
-_HEADER = "# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.\n"
+_HEADER = (
+    "# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.\n"
+)
 
 _TYPES = """
 from collections.abc import Sequence
@@ -115,10 +117,10 @@ def stubs() -> dict[Path, str]:
 
 
 def _ops() -> str:
-    public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in ops.__all__}
+    public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in dir(ops)}
     lines = sorted(f"from {m} import {a} as {n}\n" for n in public for m, a in [place_of(public, n)])
-    own = [n for n in ops.__all__ if n not in public]
-    defined = [f"\ndef {n}() -> {inspect.signature(getattr(ops, n)).return_annotation}: ...\n" for n in sorted(own)]
+    own = (ops.family_names, ops.standard_ops)
+    defined = [f"\ndef {f.__name__}() -> {inspect.signature(f).return_annotation}: ...\n" for f in own]
     return "".join([_HEADER, "\n", *lines, *defined])
 
 
@@ -182,7 +184,7 @@ def _of_op(writer: Writer, function: OpFunction[Any]) -> tuple[list[str], str]:
 
 def _attribute(writer: Writer, attribute: attrs.Attribute[Any], hint: Any) -> str:
     """What an attribute is given as: what its converter takes, else its own type, with any sequence for a tuple."""
-    given = Any
+    given: Any = Any
     if inspect.isfunction(attribute.converter):
         hints = typing.get_type_hints(attribute.converter)
         given = next((h for name, h in hints.items() if name != "return"), Any)
@@ -193,8 +195,8 @@ def _attribute(writer: Writer, attribute: attrs.Attribute[Any], hint: Any) -> st
     items = [a for a in typing.get_args(hint) if a is not Ellipsis]
     if typing.get_origin(hint) is tuple:
         return f"Sequence[{' | '.join(dict.fromkeys(map(writer.text, items)))}]"
-    if set(typing.get_args(hint)) == {DType, type(None)}:
-        return writer.text(DType | str | None)
+    if DType in typing.get_args(hint):
+        return writer.text(hint | str)
     return "Any" if any(inspect.isclass(a) and issubclass(a, Op) for a in items) else writer.text(hint)
 
 
@@ -235,7 +237,7 @@ def _parameters(rows: Iterable[tuple[inspect.Parameter, str, str | None]]) -> li
             texts.append("/")
         if parameter.kind is kinds.KEYWORD_ONLY and last not in (kinds.KEYWORD_ONLY, kinds.VAR_POSITIONAL):
             texts.append("*")
-        star = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        star = "*" * (parameter.kind is kinds.VAR_POSITIONAL) + "**" * (parameter.kind is kinds.VAR_KEYWORD)
         texts.append(f"{star}{parameter.name}: {annotation}" + ("" if default is None else f" = {default}"))
         last = parameter.kind
     return [*texts, "/"] if last is kinds.POSITIONAL_ONLY else texts
