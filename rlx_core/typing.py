@@ -4,6 +4,8 @@ A function under `rlx.jit` is called once with values that have no elements yet,
 both can do, so one annotation is true of both; no class derives from it.
 """
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +21,13 @@ if TYPE_CHECKING:  # names for annotations: at run time `import rlx_core` stays 
 __all__ = ["Array", "ArrayLike", "DTypeLike", "PyTree"]
 
 
-@runtime_checkable
-class AbstractArray(Protocol):
+if TYPE_CHECKING:
+    Structural: TypeAlias = object
+else:
+    Structural = Protocol
+
+
+class AbstractArray(Structural):
     """What a traced value and a NumPy array have in common: a type, and the operators of the Python Array API.
 
     Elements are not among it: `x.tolist()` needs them, and a traced value has none. `np.asarray(result)` is the NumPy array
@@ -94,14 +101,14 @@ class AbstractArray(Protocol):
     def __float__(self) -> float: ...
 
 
-# A type checker compares classes with a protocol method by method, and NumPy's arrays fail that: their operators are overloaded
-# for single dtypes (`~` is for integers and booleans only), which besides takes minutes to find out. So to a type checker an
-# `Array` is "anything, and at least this": NumPy's arrays, tensors with DLPack and traced values may be passed, and what is done
-# with one inside the function is checked.
+# A type checker would compare NumPy's arrays with a protocol method by method, and they fail that: their operators are overloaded
+# for single dtypes (`~` is for integers and booleans only), which besides takes minutes to find out. So to a type checker this is
+# a class like any, and an `Array` is "anything, and at least that": NumPy's arrays, tensors with DLPack and traced values may be
+# passed, and what is done with one inside the function is checked.
 if TYPE_CHECKING:
     Array: TypeAlias = Any | AbstractArray
 else:
-    Array = AbstractArray
+    Array = runtime_checkable(AbstractArray)
 
 
 class SupportsDLPack(Protocol):

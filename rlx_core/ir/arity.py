@@ -6,7 +6,7 @@ them; where one may be left out, or any number is taken, Python's types have no 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
 
 
 class Infer1(Protocol):
@@ -26,7 +26,7 @@ class Infer4(Protocol):
 
 
 class InferSome(Protocol):
-    def infer(self, *operands: Any) -> Any: ...
+    def infer(self, *operands: Never) -> Any: ...
 
 
 class InferOptional2(Protocol):
@@ -58,7 +58,7 @@ class Decompose4(Protocol):
 
 
 class DecomposeSome(Protocol):
-    def decompose(self, *operands: Any) -> Any: ...
+    def decompose(self, *operands: Never) -> Any: ...
 
 
 class DecomposeOptional2(Protocol):

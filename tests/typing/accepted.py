@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,14 +89,18 @@ shrink = op_function(Shrink)
 mixed = op_function(Mixed)
 
 
-class Model:
+class Model(NamedTuple):
+    """A pytree, whose methods are functions of it."""
+
+    weight: rlx.Array
+
     @rlx.jit
-    def double(self, x: rlx.Array) -> rlx.Array:
-        return x + x
+    def scaled(self, x: rlx.Array) -> rlx.Array:
+        return x * self.weight
 
 
 def method() -> rlx.Array:
-    return Model().double(np.ones(2))
+    return Model(np.float64(2)).scaled(np.ones(2))
 
 
 def spelled_out() -> list[rlx.Array]:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ rlx.softmax(x, axis="last")  # type: ignore[arg-type]
 rlx.softmax()  # type: ignore[call-arg]
 rlx.softmax(x, empty_row="zeros")  # type: ignore[arg-type]
 rlx.add(x)  # type: ignore[call-arg]
-rlx.add(x, x, x)  # type: ignore[misc]
+rlx.add(x, x, x)  # type: ignore[call-arg, arg-type]
 rlx.exp("x")  # type: ignore[arg-type]
 rlx.exp({"x": 1.0})  # type: ignore[arg-type]
 rlx.layer_norm(x, epsilon=1e-6)  # type: ignore[call-arg]
@@ -35,7 +37,7 @@ rlx.leaky_relu(x, slope=x)  # type: ignore[arg-type]
 rlx.group_norm(x)  # type: ignore[call-arg]
 rlx.sum(x, axis=0.5)  # type: ignore[arg-type]
 rlx.sum(x, keepdim=True)  # type: ignore[call-arg]
-rlx.concat(x, x, x)  # type: ignore[call-arg]
+rlx.concat(x, x, x)  # type: ignore[call-arg, arg-type]
 rlx.gather(x, labels, oob="wrap")  # type: ignore[arg-type]
 rlx.take(x, labels, axis=None, mode="clip")  # type: ignore[call-arg]
 rlx.astype(x, 32)  # type: ignore[arg-type]
@@ -82,7 +84,7 @@ def doubled(x: rlx.Array) -> rlx.Array:
 
 
 predict(params)  # type: ignore[call-arg]
-predict(params, x, 2.0)  # type: ignore[misc]
+predict(params, x, 2.0)  # type: ignore[call-arg]
 predict(params, x, scal=2.0)  # type: ignore[call-arg]
 predict(params, x, scale="2")  # type: ignore[arg-type]
 predict(x, params)  # type: ignore[arg-type]
@@ -97,30 +99,32 @@ rlx.grad(loss)(params, x)  # type: ignore[call-arg]
 rlx.grad(loss)(params, x, labels)["w"].tolist()  # type: ignore[union-attr]
 rlx.grad(loss)(params, x, labels) + 1  # type: ignore[operator]
 rlx.grad(loss, argnum=1)  # type: ignore[call-overload]
-value, grads = rlx.grad(loss, has_aux=True)(params, x, labels)  # type: ignore[arg-type]
+value, grads = rlx.grad(loss, has_aux=True)(params, x, labels)  # type: ignore[call-overload]
 value, grads, extra = rlx.value_and_grad(loss)(params, x, labels)  # type: ignore[misc]
 rlx.value_and_grad(loss_and_scores, has_aux=True)(params, x)[1].shape  # type: ignore[attr-defined]
 rlx.vmap(loss)(params)  # type: ignore[call-arg]
 rlx.vjp(doubled, x, x)  # type: ignore[arg-type]
-rlx.jvp(doubled, (x,), (x, x))  # type: ignore[call-overload]
+rlx.jvp(doubled, (x,), (x, x))  # type: ignore[arg-type]
 rlx.hessian(doubled)(x, x)  # type: ignore[call-arg]
 
 fast = rlx.compile(predict, params, rlx.spec("f32[batch, 3]"))
 fast()  # type: ignore[call-arg]
-fast(x, x)  # type: ignore[misc]
+fast(x, x)  # type: ignore[call-arg, arg-type]
 fast(x, scal=2.0)  # type: ignore[call-arg]
 fast.emitt("lir")  # type: ignore[attr-defined]
 rlx.compile(predict, params, tarjet="cpu")  # type: ignore[call-overload]
 
 
-class Model:
+class Model(NamedTuple):
+    weight: rlx.Array
+
     @rlx.jit
     def step(self, x: rlx.Array) -> rlx.Array:
-        return x + 1
+        return x * self.weight
 
 
-Model().step()  # type: ignore[call-arg]
-Model().step(x, x)  # type: ignore[call-arg]
+Model(x).step()  # type: ignore[call-arg]
+Model(x).step(x, x)  # type: ignore[call-arg]
 
 
 # ------------------------------------------------------------------------------------ an op of one's own
