@@ -73,7 +73,7 @@ FUNCTIONS = _table(
 PLUGIN_KIT = _table(
     {
         "rlx_core.ir.op": "Op ZERO Zero define_op",
-        "rlx_core.ir.apply": "op_function",
+        "rlx_core.ir.arity": "op_function",
         "rlx_core.ir.samples": "Rejected Sample",
         "rlx_core.ir.types": "TensorType broadcast_shapes expect_dtype expect_rank expect_shape same_dim spec",
         "rlx_core.ir.graph": "Value",

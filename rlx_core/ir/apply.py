@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -20,10 +20,6 @@ from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, build
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.types import TensorType, spec
-
-if TYPE_CHECKING:
-    from rlx_core.ir import arity
-    from rlx_core.typing import ArrayLike
 
 __all__ = ["OpFunction", "apply", "as_array", "op_function"]
 
@@ -131,7 +127,6 @@ def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
 
 
 _OpT = TypeVar("_OpT", bound=Op)
-P = ParamSpec("P")
 
 _AFTER_THE_STAR: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
@@ -220,46 +215,6 @@ def default_of(attribute: attrs.Attribute[Any]) -> Any:
     return ... if isinstance(attribute.default, attrs.Factory) else attribute.default  # type: ignore[arg-type]
 
 
-class CheckedFunction(OpFunction[Any], Generic[P]):
-    """To a type checker, the function of an op whose operands it can count; in fact every function is an `OpFunction`."""
-
-    if TYPE_CHECKING:
-
-        @overload  # type: ignore[override]
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
-        @overload
-        def __call__(self, *operands: Any, name: str | None, **attributes: Any) -> Any: ...
-        def __call__(self, *operands: Any, **attributes: Any) -> Any: ...
-
-
-@overload
-def op_function(op: Callable[P, arity.InferOpen]) -> OpFunction[Any]: ...
-@overload
-def op_function(op: Callable[P, arity.Infer1]) -> CheckedFunction[Concatenate[ArrayLike, P]]: ...
-@overload
-def op_function(op: Callable[P, arity.Infer2]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, P]]: ...
-@overload
-def op_function(op: Callable[P, arity.Infer3]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, P]]: ...
-@overload
-def op_function(
-    op: Callable[P, arity.Infer4],
-) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, ArrayLike, P]]: ...
-@overload
-def op_function(op: Callable[P, arity.DecomposeOpen]) -> OpFunction[Any]: ...
-@overload
-def op_function(op: Callable[P, arity.Decompose1]) -> CheckedFunction[Concatenate[ArrayLike, P]]: ...
-@overload
-def op_function(op: Callable[P, arity.Decompose2]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, P]]: ...
-@overload
-def op_function(
-    op: Callable[P, arity.Decompose3],
-) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, P]]: ...
-@overload
-def op_function(
-    op: Callable[P, arity.Decompose4],
-) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, ArrayLike, P]]: ...
-@overload
-def op_function(op: type[_OpT]) -> OpFunction[_OpT]: ...
-def op_function(op: Any) -> Any:
+def op_function(op: type[_OpT]) -> OpFunction[_OpT]:
     """The function form of `op`."""
     return OpFunction(op)

@@ -1,12 +1,26 @@
-"""How many operands an op takes, as types: what lets a checker see the signature of the function that `op_function` makes.
+"""`op_function` as packages get it: a type checker sees how many operands the function takes, and its attributes.
 
 An op declares its operands by the parameters of `infer`, or of `decompose` where there is no `infer`. A protocol is a number of
-them; where one may be left out, or any number is taken, Python's types have no way to put the attributes behind them.
+them; where one may be left out, or any number is taken, Python's types have no way to put the attributes behind them. The
+standard ops use the plain `op_function` of `apply.py`: their converters take more than mypy can see (it knows none), and what
+users call of them has its signature from the stub.
 """
 
 from __future__ import annotations
 
-from typing import Any, Never, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
+
+from rlx_core.ir.apply import OpFunction
+from rlx_core.ir.op import Op
+
+if TYPE_CHECKING:
+    from rlx_core.typing import ArrayLike
+
+__all__ = ["CheckedFunction", "op_function"]
+
+P = ParamSpec("P")
+_OpT = TypeVar("_OpT", bound=Op)
 
 
 class Infer1(Protocol):
@@ -75,3 +89,48 @@ class DecomposeOptional4(Protocol):
 
 InferOpen = InferSome | InferOptional2 | InferOptional3 | InferOptional4
 DecomposeOpen = DecomposeSome | DecomposeOptional2 | DecomposeOptional3 | DecomposeOptional4
+
+
+class CheckedFunction(OpFunction[Any], Generic[P]):
+    """To a type checker, the function of an op whose operands it can count; in fact every function is an `OpFunction`."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+        @overload
+        def __call__(self, *operands: Any, name: str | None, **attributes: Any) -> Any: ...
+        def __call__(self, *operands: Any, **attributes: Any) -> Any: ...
+
+
+@overload
+def op_function(op: Callable[P, InferOpen]) -> OpFunction[Any]: ...  # type: ignore[overload-overlap]
+@overload
+def op_function(op: Callable[P, Infer1]) -> CheckedFunction[Concatenate[ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, Infer2]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, Infer3]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(
+    op: Callable[P, Infer4],
+) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, DecomposeOpen]) -> OpFunction[Any]: ...  # type: ignore[overload-overlap]
+@overload
+def op_function(op: Callable[P, Decompose1]) -> CheckedFunction[Concatenate[ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, Decompose2]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(
+    op: Callable[P, Decompose3],
+) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(
+    op: Callable[P, Decompose4],
+) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(op: type[_OpT]) -> OpFunction[_OpT]: ...
+def op_function(op: Any) -> Any:
+    """The function form of an op: operands first, attributes after them or by keyword."""
+    return OpFunction(op)

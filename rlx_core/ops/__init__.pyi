@@ -1,7 +1,7 @@
 # Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.
 
 from attrs import field as field
-from rlx_core.ir.apply import op_function as op_function
+from rlx_core.ir.arity import op_function as op_function
 from rlx_core.ir.dims import Dim as Dim
 from rlx_core.ir.graph import Value as Value
 from rlx_core.ir.op import Op as Op

@@ -184,12 +184,11 @@ def _of_op(writer: Writer, function: OpFunction[Any]) -> tuple[list[str], str]:
 
 def _attribute(writer: Writer, attribute: attrs.Attribute[Any], hint: Any) -> str:
     """What an attribute is given as: what its converter takes, else its own type, with any sequence for a tuple."""
-    given: Any = Any
     if inspect.isfunction(attribute.converter):
         hints = typing.get_type_hints(attribute.converter)
-        given = next((h for name, h in hints.items() if name != "return"), Any)
-    if given is not Any:
-        return writer.text(given)
+        given = [h for name, h in hints.items() if name != "return" and h is not Any]
+        if given:
+            return writer.text(given[0])
     if attribute.converter is None:
         return writer.text(hint)
     items = [a for a in typing.get_args(hint) if a is not Ellipsis]
