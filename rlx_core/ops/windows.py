@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx_core.ir.dims import Dim
 from rlx_core.ops import dynamic
 
@@ -19,7 +21,7 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Dim]) -> Any:
     >>> dynamic_slice(np.arange(5), [3], [2]).tolist()
     [3, 4]
     """
-    return dynamic.dynamic_slice(x, *starts, sizes=sizes)
+    return dynamic.dynamic_slice(x, *_indices(starts), sizes=sizes)
 
 
 def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
@@ -28,4 +30,9 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), [1]).tolist()
     [0.0, 1.0, 1.0, 0.0]
     """
-    return dynamic.dynamic_update_slice(x, update, *starts)
+    return dynamic.dynamic_update_slice(x, update, *_indices(starts))
+
+
+def _indices(starts: Sequence[Any]) -> list[Any]:
+    """Python's integers as indices: as numbers they would take the dtype of the data beside them."""
+    return [np.int64(s) if isinstance(s, int) else s for s in starts]
