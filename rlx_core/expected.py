@@ -43,7 +43,7 @@ RENAMED: Final[dict[str, str]] = {
     "rlx.divide": "div true_divide",
     "rlx.equal": "eq",
     "rlx.exp2": "exp_2",
-    "rlx.expand_dims": "unsqueeze newaxis",
+    "rlx.expand_dims": "unsqueeze",
     "rlx.eye": "identity",
     "rlx.flip": "fliplr flipud reverse rev",
     "rlx.floor_divide": "floor_div",

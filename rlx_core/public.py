@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "absent", "lazy_names", "place_of"]
+__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "absent", "found_at", "lazy_names", "place_of"]
 
 
 def _table(rows: Mapping[str, str]) -> dict[str, str]:
@@ -102,9 +102,18 @@ CORE = _table(
 
 
 def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The module that a public name is in, and what it is called there: a place is a module, or `module:attribute`."""
-    module, _, attribute = places[name].partition(":")
-    return module, attribute or name
+    """Where a public name is: a module and what it is called there, which is nothing where it is the module itself.
+
+    A place is `module`, `module:attribute`, or `module:` for a module.
+    """
+    module, colon, attribute = places[name].partition(":")
+    return module, attribute if colon else name
+
+
+def found_at(module: str, attribute: str) -> Any:
+    """What is there."""
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 def lazy_names(
@@ -116,8 +125,7 @@ def lazy_names(
     def get(name: str) -> Any:
         if name not in places:
             raise absent(module, name, places)
-        source, attribute = place_of(places, name)
-        return getattr(importlib.import_module(source), attribute)
+        return found_at(*place_of(places, name))
 
     return get, lambda: sorted(places), sorted(places)
 

@@ -11,7 +11,6 @@ takes. In `rlx_core.ops`, where rules are written, operands are traced values, a
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import itertools
 import sys
@@ -33,7 +32,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.samples import Sample
-from rlx_core.public import CORE, FUNCTIONS, PLUGIN_KIT, place_of
+from rlx_core.public import CORE, FUNCTIONS, PLUGIN_KIT, found_at, place_of
 
 __all__ = ["stubs"]
 
@@ -118,10 +117,16 @@ def stubs() -> dict[Path, str]:
 
 def _ops() -> str:
     public = {n: p for n, p in {**FUNCTIONS, **PLUGIN_KIT}.items() if n in dir(ops)}
-    lines = sorted(f"from {m} import {a} as {n}\n" for n in public for m, a in [place_of(public, n)])
+    lines = sorted(f"{_import(*place_of(public, n), n)}\n" for n in public)
     own = (ops.family_names, ops.standard_ops)
     defined = [f"\ndef {f.__name__}() -> {inspect.signature(f).return_annotation}: ...\n" for f in own]
     return "".join([_HEADER, "\n", *lines, *defined])
+
+
+def _import(module: str, attribute: str, name: str) -> str:
+    if not attribute:
+        module, _, attribute = module.rpartition(".")
+    return f"from {module} import {attribute} as {name}"
 
 
 def _core() -> str:
@@ -130,11 +135,11 @@ def _core() -> str:
     imported, defined = [], []
     for name in sorted(public):
         module, attribute = place_of(public, name)
-        found = getattr(importlib.import_module(module), attribute)
+        found = found_at(module, attribute)
         if name in FUNCTIONS and (isinstance(found, OpFunction) or inspect.isfunction(found)):
             defined.append(_function(writer, name, found))
         else:
-            imported.append(f"from {module} import {attribute} as {name}")
+            imported.append(_import(module, attribute, name))
     needed = [f"from {module} import {name}" for name, module in writer.imports.items()]
     head = ["import builtins\n"] if writer.shadowed else []
     lines = [*head, *sorted(f"{line}\n" for line in {*imported, *needed}), "\n__version__: str\n\n"]
