@@ -33,7 +33,6 @@ RENAMED: Final[dict[str, str]] = {
     "rlx.broadcast_to": "expand expand_as",
     "rlx.clip": "clamp clip_by_value",
     "rlx.concat": "concatenate cat hstack vstack row_stack column_stack",
-    "rlx.conjugate": "conj",
     "rlx.copysign": "copy_sign",
     "rlx.cumulative_logsumexp": "cum_log_sum_exp logcumsumexp cumlogsumexp",
     "rlx.cumulative_max": "cummax",
@@ -134,7 +133,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "while_loop": "how often it runs must be known when the program is written: a Python `for` is unrolled",
     "map": "rlx.vmap maps a function over an axis",
     "no_grad": "only what rlx.grad differentiates has a gradient; rlx.stop_gradient cuts one off",
-    "nonzero": "how many there are is only known when the program runs: rlx.where selects, rlx.count_nonzero counts",
+    "argwhere": "how many there are is only known when the program runs: rlx.where selects, rlx.count_nonzero counts",
     "numpy": "the functions are in rlx_core itself: rlx.sum, rlx.concat",
     "lax": "the functions are in rlx_core itself: rlx.dynamic_slice, rlx.gather, rlx.where",
     "functional": "the functions that models are written with are in rlx_core.nn",
@@ -147,7 +146,6 @@ ELSEWHERE: Final[dict[str, str]] = {
     "tree_util": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "block_until_ready": "a call returns when its results are there",
     "unique": "how many there are is only known when the program runs: rlx.sort, and compare neighbours",
-    "unique_values": "how many there are is only known when the program runs: rlx.sort, and compare neighbours",
 }
 """A name → what to do instead, where no one function is its equal."""
 

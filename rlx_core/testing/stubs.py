@@ -110,6 +110,10 @@ class Writer:
         return name
 
 
+_NO_OPERANDS = {"device", "dtype", "from_", "kind", "to", "type"}
+"""Parameters of the Array API that are `Any` and no array."""
+
+
 def stubs() -> dict[Path, str]:
     """Each stub's file, and what it has to say."""
     return {_ROOT / "__init__.pyi": _core(), _ROOT / "ops" / "__init__.pyi": _ops()}
@@ -165,7 +169,8 @@ def _of_function(writer: Writer, function: Callable[..., Any]) -> tuple[list[str
     signature = inspect.signature(function)
     rows = []
     for parameter in signature.parameters.values():
-        text = writer.text(hints.get(parameter.name, Any), "ArrayLike")
+        operand = "Any" if parameter.name in _NO_OPERANDS else "ArrayLike"
+        text = writer.text(hints.get(parameter.name, Any), operand)
         text += " | None" * (parameter.default is None and "None" not in text)
         rows.append((parameter, text, _default(parameter.default)))
     return _parameters(rows), writer.text(hints.get("return", Any), "Array")
@@ -189,13 +194,13 @@ def _of_op(writer: Writer, function: OpFunction[Any]) -> tuple[list[str], str]:
 
 def _attribute(writer: Writer, attribute: attrs.Attribute[Any], hint: Any) -> str:
     """What an attribute is given as: what its converter takes, else its own type, with any sequence for a tuple."""
-    if inspect.isfunction(attribute.converter):
-        hints = typing.get_type_hints(attribute.converter)
-        given = [h for name, h in hints.items() if name != "return" and h is not Any]
+    converter: Any = attribute.converter
+    if converter is None:
+        return writer.text(hint)
+    if inspect.isfunction(converter):
+        given = [h for name, h in typing.get_type_hints(converter).items() if name != "return" and h is not Any]
         if given:
             return writer.text(given[0])
-    if attribute.converter is None:
-        return writer.text(hint)
     items = [a for a in typing.get_args(hint) if a is not Ellipsis]
     if typing.get_origin(hint) is tuple:
         return f"Sequence[{' | '.join(dict.fromkeys(map(writer.text, items)))}]"
