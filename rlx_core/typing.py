@@ -117,16 +117,21 @@ class SupportsDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
-# Three levels, spelt out: a text is a sequence of sequences of sequences of …, and no array.
-Nested: TypeAlias = "complex | Sequence[complex] | Sequence[Sequence[complex]] | Sequence[Sequence[Sequence[complex]]]"
+# At run time the rest is `Any`: what it stands for is imported by those who use it, and `ArrayLike | None` still has a value.
+if TYPE_CHECKING:
+    # Three levels, spelt out: a text is a sequence of sequences of sequences of …, and no array.
+    Nested: TypeAlias = (
+        complex | Sequence[complex] | Sequence[Sequence[complex]] | Sequence[Sequence[Sequence[complex]]]
+    )
+    Held: TypeAlias = np.ndarray[Any, Any] | np.generic | Value | AbstractArray
 
-Held: TypeAlias = "np.ndarray[Any, Any] | np.generic | Value | AbstractArray"
+    ArrayLike: TypeAlias = Held | SupportsDLPack | Buffer | Nested
+    """What an operand may be: an `Array`, a number, nested lists of numbers, or what has DLPack or a buffer."""
 
-ArrayLike: TypeAlias = "Held | SupportsDLPack | Buffer | Nested"
-"""What an operand may be: an `Array`, a number, nested lists of numbers, or what has DLPack or a buffer."""
+    DTypeLike: TypeAlias = DType | str | type[Any] | np.dtype[Any]
+    """What names a dtype: `rlx.f32`, "f32", `np.float32`, `np.dtype("float32")`."""
 
-DTypeLike: TypeAlias = "DType | str | type[Any] | np.dtype[Any]"
-"""What names a dtype: `rlx.f32`, "f32", `np.float32`, `np.dtype("float32")`."""
-
-PyTree: TypeAlias = "Held | complex | Sequence[PyTree] | Mapping[Any, PyTree] | None"
-"""Nested lists, tuples and dictionaries of arrays, as compiled functions take and return them."""
+    PyTree: TypeAlias = "Held | complex | Sequence[PyTree] | Mapping[Any, PyTree] | None"
+    """Nested lists, tuples and dictionaries of arrays, as compiled functions take and return them."""
+else:
+    ArrayLike = DTypeLike = PyTree = Any
