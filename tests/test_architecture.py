@@ -189,6 +189,16 @@ def test_public_names_exist_and_the_stub_has_the_same() -> None:
         assert stubbed == set(package.__all__)
 
 
+def test_a_public_name_is_looked_up_once() -> None:
+    code = (
+        "import rlx_core as rlx; from rlx_core import transforms\n"
+        "print('exp' in vars(rlx), rlx.exp is rlx.exp, 'exp' in vars(rlx), callable(transforms.linearize) and "
+        "transforms.linearize is transforms.linearize)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "False True True True"
+
+
 def test_no_public_name_of_ops_is_a_module_of_it() -> None:
     """Such a name would mean the function or the module, by which of them was imported first."""
     from rlx_core import ops
