@@ -205,7 +205,7 @@ class StraightThrough(Op):
         return value
 
     def reference(self, value: np.ndarray, x: np.ndarray, factor: np.ndarray | None = None) -> np.ndarray:
-        return value
+        return value.copy()
 
     def vjp(
         self, g: Value, value: Value, x: Value, factor: Value | None = None, *, y: Value

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from attrs import field, frozen
 
-from rlx_core.testing.cases import Program
+from rlx_core.testing.cases import Program, Variation
 
-__all__ = ["About", "about", "asked_of", "differentiable", "has_own_derivative", "has_two_meanings", "runs", "smooth"]
+__all__ = [
+    "EVERY",
+    "About",
+    "about",
+    "asked_of",
+    "differentiable",
+    "has_own_derivative",
+    "has_two_meanings",
+    "runs",
+    "smooth",
+]
+
+EVERY: Final[tuple[Variation, ...]] = ("dtype", "size", "rank", "broadcasting")
 
 _F = TypeVar("_F", bound=Callable[..., None])
 
@@ -22,25 +34,31 @@ class About:
         holds: Whether a program is one of them.
         rules: The kinds of contributed rules that the law tries; of a rule of another kind it is not asked.
         widens: Whether it tries the op in f64 alone, so that of programs that differ in the width of a dtype one is enough.
-        variants: Whether it is asked of the variants of samples as well.
+        variants: The variations of samples that it is asked of as well: those that may make a difference to it.
     """
 
     holds: Callable[[Program], bool]
     rules: frozenset[str] = field(default=frozenset(), converter=frozenset)
     widens: bool = False
-    variants: bool = True
+    variants: frozenset[Variation] = field(default=frozenset(), converter=frozenset)
 
     def asks(self, program: Program) -> bool:
-        return not program.rule or program.rule in self.rules
+        """Whether the law tries what the program is there for; whether the program is one for it, `holds` says."""
+        tries_it = not program.rule or program.rule in self.rules
+        return tries_it and (program.variation is None or program.variation in self.variants)
 
 
 def about(
-    holds: Callable[[Program], bool], *, rules: Sequence[str] = (), widens: bool = False, variants: bool = True
+    holds: Callable[[Program], bool],
+    *,
+    rules: Iterable[str] = (),
+    widens: bool = False,
+    variants: Iterable[Variation] = (),
 ) -> Callable[[_F], _F]:
     """Ask a law only of programs that it is about; see `About`."""
 
     def mark(law: _F) -> _F:
-        law.about = About(holds, frozenset(rules), widens, variants)  # type: ignore[attr-defined]
+        law.about = About(holds, frozenset(rules), widens, frozenset(variants))  # type: ignore[attr-defined]
         return law
 
     return mark
@@ -48,7 +66,7 @@ def about(
 
 def asked_of(law: Any) -> About:
     """What a law is about; one that does not say it is asked of every sample."""
-    found: About = getattr(law, "about", About(lambda program: True, variants=False))
+    found: About = getattr(law, "about", About(lambda program: True))
     return found
 
 

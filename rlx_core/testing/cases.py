@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from typing import Literal
 
 import numpy as np
 from attrs import evolve, frozen
@@ -18,7 +19,9 @@ from rlx_core.ir.types import TensorType
 from rlx_core.transforms.engine import STANDARD, Engine
 from rlx_core.transforms.functional import engine_for
 
-__all__ = ["Program", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
+__all__ = ["Program", "Variation", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
+
+Variation = Literal["dtype", "size", "rank", "broadcasting"]
 
 
 def cases_of(ops: Iterable[type[Op]]) -> list[Case]:
@@ -44,11 +47,13 @@ class Program:
     Attributes:
         case: The op and the sample.
         rule: The kind of the contributed rule that is tried ("vjp", "batch", …); nothing where it is the op's own class.
-        varied: How the sample differs from one that the author wrote (see `variants.py`); nothing for those.
+        variation: What of a sample that the author wrote is varied (see `variants.py`); `None` for those themselves.
+        varied: How, in words.
     """
 
     case: Case
     rule: str = ""
+    variation: Variation | None = None
     varied: str = ""
 
     @property
@@ -131,7 +136,8 @@ class Program:
 
     def draw(self, variant: int = 0) -> list[np.ndarray]:
         """Arrays for the inputs; variant 0 is the sample's own draw, the others are further examples of it."""
-        arrays = self.sample.arrays(self.op) if variant == 0 else self._redraw(variant)
+        with np.errstate(all="ignore"):  # what is made for a wide dtype may overflow in a narrow one
+            arrays = self.sample.arrays(self.op) if variant == 0 else self._redraw(variant)
         return [a for a in arrays if a is not None]
 
     def _redraw(self, variant: int) -> Sequence[np.ndarray | None]:

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from rlx_core.testing.about import About
 from rlx_core.testing.cases import Program
-from rlx_core.testing.variants import accepted, bases, variants
+from rlx_core.testing.variants import bases, variants
 
 __all__ = ["Amount", "one_of_each", "tried"]
 
@@ -30,17 +30,21 @@ def tried(programs: Sequence[Program], about: About, law: str, amount: Amount) -
         groups = grouped(programs, lambda p: (p.rule, p.op.name)).values()
         chosen = (first(candidates(group, about, law), about) for group in groups)
         return [program for program in chosen if program is not None]
-    varied = [v for base in bases(programs) for v in accepted(base)] if about.variants else []
-    asked = [p for p in (*programs, *varied) if is_asked(about, p)]
+    asked = [p for p in (*programs, *varied(programs, about)) if is_asked(about, p)]
     return list({p.widened_key: p for p in reversed(asked)}.values())[::-1] if about.widens else asked
 
 
 def candidates(group: Sequence[Program], about: About, law: str) -> Iterator[Program]:
     """The samples of one op and their variants, beginning at another one for each law."""
-    every = [*group, *(v for base in bases(group) for v in variants(base))] if about.variants else list(group)
+    every = [*group, *varied(group, about)]
     start = rotation(group[0].op.name, law) % len(every)
     yield from every[start:]
     yield from every[:start]
+
+
+def varied(programs: Sequence[Program], about: About) -> list[Program]:
+    """The variants of some samples that a law is asked of, if the op takes them."""
+    return [v for base in bases(programs) for v in variants(base) if about.asks(v)]
 
 
 def rotation(*words: str) -> int:
@@ -49,14 +53,14 @@ def rotation(*words: str) -> int:
 
 
 def first(programs: Iterable[Program], about: About) -> Program | None:
-    return next((p for p in programs if (not p.varied or p.failure is None) and is_asked(about, p)), None)
+    return next((p for p in programs if is_asked(about, p)), None)
 
 
 def is_asked(about: About, program: Program) -> bool:
     """Whether the law is about the program. Of a sample that fails every law is asked, so that the failure is seen."""
-    if program.failure is not None:
-        return not program.varied
-    return about.asks(program) and about.holds(program)
+    if not about.asks(program):
+        return False
+    return about.holds(program) if program.failure is None else program.variation is None
 
 
 def one_of_each(items: Sequence[_T], key: object, law: str) -> list[_T]:

@@ -62,13 +62,17 @@ class Kernels:
 
     def test_kernel_runs_what_it_takes(self, kernel: tuple[KernelRow, list[KernelCase]]) -> None:
         row, cases = kernel
-        assert cases, f"{row} takes none of the samples of {row.kernel.op.name or 'any op'}; give the op one that it takes"
+        assert cases, (
+            f"{row} takes none of the samples of {row.kernel.op.name or 'any op'}; give the op one that it takes"
+        )
         ran: set[str] = set()
         for case in cases:
             report = compiled(case.program.graph, row.target, BARE).report
             ran |= {name for op, name, _ in report.kernels if op == case.program.op.name}
         names = {row.kernel.name, f"{row.plugin}.{row.kernel.name}"}
-        assert ran & names, f"{row} runs on none of the {len(cases)} programs that it takes: {', '.join(ran)} is preferred"
+        assert ran & names, (
+            f"{row} runs on none of the {len(cases)} programs that it takes: {', '.join(ran)} is preferred"
+        )
 
     def test_kernel_agrees_with_the_oracle(self, kernel_case: KernelCase) -> None:
         agrees(kernel_case, [Placed("alone", kernel_case.program.graph)], {})
@@ -157,5 +161,5 @@ def twice_flipped(value: Value) -> Value:
 
 
 def turned(value: Value) -> Value:
-    result: Value = transpose(value, permutation=tuple(range(value.ndim))[::-1]) if value.ndim > 1 else value
+    result: Value = transpose(value, perm=tuple(range(value.ndim))[::-1]) if value.ndim > 1 else value
     return result

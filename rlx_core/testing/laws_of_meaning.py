@@ -11,7 +11,7 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Graph, as_results
 from rlx_core.ir.types import TensorType
-from rlx_core.testing.about import about, differentiable, has_two_meanings, runs
+from rlx_core.testing.about import EVERY, about, differentiable, has_two_meanings, runs
 from rlx_core.testing.axes import has_axis, with_negative_axes
 from rlx_core.testing.cases import Program, typed, wide
 from rlx_core.testing.judges import (
@@ -36,7 +36,7 @@ BATCH = 3
 class Meaning:
     """One value by several ways: as inferred, as computed, in other dtypes, with symbols for sizes, in a batch."""
 
-    @about(runs)
+    @about(runs, variants=EVERY)
     def test_inferred_type_is_the_type_computed(self, program: Program) -> None:
         node, arrays = program.node, program.draw()
         for found, output in zip(typed(program.graph, arrays), program.graph.outputs, strict=True):
@@ -67,19 +67,19 @@ class Meaning:
             "the reference gives other results the second time, on equal operands"
         )
 
-    @about(has_two_meanings, rules=["decompose"], widens=True)
+    @about(has_two_meanings, rules=["decompose"], widens=True, variants=["size", "rank", "broadcasting"])
     def test_decomposition_means_the_same(self, program: Program) -> None:
         program = program.widened
         arrays = program.draw()
         what = "the decomposition means something else than the reference"
         close(wide(decomposed(program), arrays), wide(program.graph, arrays), EXACT, what)
 
-    @about(runs)
+    @about(runs, variants=["dtype", "size"])
     def test_typed_result_is_close_to_the_float64_oracle(self, program: Program) -> None:
         arrays = program.draw()
         near_oracle(program.graph, typed(program.graph, arrays), wide(program.graph, arrays), arrays)
 
-    @about(differentiable, rules=["vjp", "batch", "decompose"])
+    @about(differentiable, rules=["vjp", "batch", "decompose"], variants=["dtype"])
     def test_rules_are_the_same_in_every_dtype(self, program: Program) -> None:
         other = program.widened
         if other is program or [t.dtype.wide for t in program.node.types] != [t.dtype for t in other.node.types]:
@@ -115,7 +115,7 @@ class Meaning:
             " `normalize_axis`, or refuse them with an AxisError"
         )
 
-    @about(runs, rules=["batch", "decompose"], widens=True)
+    @about(runs, rules=["batch", "decompose"], widens=True, variants=["rank", "broadcasting"])
     def test_vmap_agrees_with_a_loop(self, program: Program) -> None:
         program = program.widened
         names = list(program.graph.input_types)
@@ -182,9 +182,7 @@ def agree(general: Graph | None, static: Graph | None, arrays: Sequence[np.ndarr
 
 def accumulating(program: Program) -> list[np.ndarray | None]:
     """The operands as a reference gets them: narrow floats in f32, and memory of their own."""
-    arrays = [
-        a.astype(v.dtype.accumulator.numpy) for a, v in zip(program.draw(), program.node.present(), strict=False)
-    ]
+    arrays = [a.astype(v.dtype.accumulator.numpy) for a, v in zip(program.draw(), program.node.present(), strict=False)]
     return spread(program.node, arrays)
 
 
@@ -202,7 +200,9 @@ def referred(program: Program) -> list[np.ndarray]:
 def assert_kind(result: np.ndarray, type: TensorType, operands: Sequence[TensorType | None]) -> None:
     """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is."""
     found, declared = dtype(result.dtype), type.dtype
-    assert list(result.shape) == list(type.static_shape), f"the reference gives {list(result.shape)}, declared is {type}"
+    assert list(result.shape) == list(type.static_shape), (
+        f"the reference gives {list(result.shape)}, declared is {type}"
+    )
     assert found.kind == declared.kind, f"the reference gives {found}, declared is {declared}"
     widths = [t.dtype.component.itemsize for t in operands if t is not None and t.dtype.is_differentiable]
     loses = found.is_differentiable and declared.component.itemsize < min(widths, default=0)

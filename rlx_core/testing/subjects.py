@@ -114,7 +114,8 @@ def subjects_of(plugin: str) -> Subjects:
         found = Subjects(ops=ops_of_module(module))
     if not found.ops and not found.contributions:
         raise UnknownNameError(
-            f"--rlx-plugin: {plugin} offers no ops, rules or kernels", hint="give the module a tuple `OPS` of op classes"
+            f"--rlx-plugin: {plugin} offers no ops, rules or kernels",
+            hint="give the module a tuple `OPS` of op classes",
         )
     return found
 
@@ -205,7 +206,9 @@ def select(subjects: Subjects, names: Sequence[str]) -> Subjects:
     """
     if not names:
         return subjects
-    ops = dict.fromkeys([*subjects.ops, *(op for _, op in subjects.rules), *(row.kernel.op for row in subjects.kernels)])
+    ops = dict.fromkeys(
+        [*subjects.ops, *(op for _, op in subjects.rules), *(row.kernel.op for row in subjects.kernels)]
+    )
     known = {op.name: op for op in ops if op.name} | {op.name.partition(".")[2]: op for op in ops if op.name}
     for name in names:
         if name not in known:

@@ -37,7 +37,9 @@ class Generalized:
         """The program of these sizes without symbols; `None` if the op refuses them."""
         if sizes == self.bindings[0]:
             return self.program
-        types = [renamed(t, {size: sizes[name] for size, name in self.symbols.items()}) for t in self.program.sample.types]
+        types = [
+            renamed(t, {size: sizes[name] for size, name in self.symbols.items()}) for t in self.program.sample.types
+        ]
         made = with_types(self.program, types)
         return None if made.is_refused else made
 
@@ -48,9 +50,7 @@ def generalized(program: Program) -> Generalized | None:
     `None` if it has no such size, or the op refuses symbols with a typed error.
     """
     program = program.widened
-    sizes = dict.fromkeys(
-        d for t in program.sample.types if t is not None for d in t.static_shape if d not in (0, 1)
-    )
+    sizes = dict.fromkeys(d for t in program.sample.types if t is not None for d in t.static_shape if d not in (0, 1))
     symbols = {size: f"n{i}" for i, size in enumerate(sizes)}
     if not symbols:
         return None

@@ -16,7 +16,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.samples import Case, Sample
 from rlx_core.ir.types import TensorType
-from rlx_core.testing.cases import Program, cases_of, evolve_types
+from rlx_core.testing.cases import Program, Variation, cases_of, evolve_types
 
 __all__ = ["accepted", "bases", "variants"]
 
@@ -28,11 +28,11 @@ def variants(program: Program) -> tuple[Program, ...]:
     """The variants of one sample, refused ones among them, each called by what is varied."""
     own = {signature(c.sample.types) for c in cases_of([program.op])}
     found: dict[str, Program] = {}
-    for name, types in varied_types(program.sample):
+    for variation, name, types in varied_types(program.sample):
         key = signature(types)
         if key not in own and key not in found:
             sample = evolve_types(program.sample, types)
-            found[key] = Program(Case(program.op, sample), program.rule, f"({name})")
+            found[key] = Program(Case(program.op, sample), program.rule, variation, f"({name})")
     return tuple(found.values())
 
 
@@ -57,13 +57,14 @@ def signature(types: Sequence[TensorType | None]) -> str:
     return ", ".join(map(str, types))
 
 
-def varied_types(sample: Sample) -> Iterator[tuple[str, Types]]:
-    """Every variation of the operand types, with its name."""
-    for dtype in (f16, bf16, f32, f64, c64, c128, i32, i64, u8, bool_):
-        yield str(dtype), with_dtype(sample.types, dtype)
-    if sample.make is None:  # what is made has the dims that its maker gave it
-        for name, types in varied_dims(sample.types):
-            yield name, types
+def varied_types(sample: Sample) -> Iterator[tuple[Variation, str, Types]]:
+    """Every variation of the operand types: its kind, what is varied, and the types."""
+    for dtype in (f16, bf16, f32, f64, c64, c128):
+        yield "dtype", str(dtype), with_dtype(sample.types, dtype)
+    if sample.make is None:  # what is made has the dims that its maker gave it, and may hold a NaN
+        for dtype in (i32, i64, u8, bool_):
+            yield "dtype", str(dtype), with_dtype(sample.types, dtype)
+        yield from varied_dims(sample.types)
 
 
 def with_dtype(types: Types, dtype: DType) -> Types:
@@ -76,16 +77,16 @@ def with_dtype(types: Types, dtype: DType) -> Types:
     return tuple(None if t is None else t.with_dtype(dtype) if t in chosen else t for t in types)
 
 
-def varied_dims(types: Types) -> Iterator[tuple[str, Types]]:
+def varied_dims(types: Types) -> Iterator[tuple[Variation, str, Types]]:
     present = [t for t in types if t is not None]
     sizes = list(dict.fromkeys(d for t in present for d in t.shape if d not in (0, 1)))
     for size in sizes:  # equal sizes are taken for one dim, wherever they occur
-        yield f"{size} → 0", replaced(types, size, 0)
-        yield f"{size} → 1", replaced(types, size, 1)
+        yield "size", f"{size} → 0", replaced(types, size, 0)
+        yield "size", f"{size} → 1", replaced(types, size, 1)
     if not any(t.rank for t in present):
         return
-    yield "rank + 1", tuple(None if t is None else t.with_shape((2, *t.shape)) for t in types)
-    yield "rank - 1", tuple(None if t is None else t.with_shape(t.shape[1:]) for t in types)
+    yield "rank", "rank + 1", tuple(None if t is None else t.with_shape((2, *t.shape)) for t in types)
+    yield "rank", "rank - 1", tuple(None if t is None else t.with_shape(t.shape[1:]) for t in types)
     if len(present) < 2:
         return
     for i, type in enumerate(types):
@@ -95,7 +96,7 @@ def varied_dims(types: Types) -> Iterator[tuple[str, Types]]:
                 ("of fewer axes", type.shape[1:]),
                 ("of more axes", (2, *type.shape)),
             ):
-                yield f"operand {i} {name}", (*types[:i], evolve(type, shape=shape), *types[i + 1 :])
+                yield "broadcasting", f"operand {i} {name}", (*types[:i], evolve(type, shape=shape), *types[i + 1 :])
 
 
 def replaced(types: Types, old: Dim, new: Dim) -> Types:
