@@ -247,7 +247,7 @@ straight_through = op_function(StraightThrough)
 class OptimizationBarrier(Op):
     """Its operands, unchanged: nothing is moved across it, and it is never merged with another."""
 
-    category: ClassVar = "elementwise"
+    category: ClassVar = "movement"
     is_barrier: ClassVar = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from attrs import field, frozen
+from attrs import frozen
 
 from rlx_core.testing.cases import Program, Variation
 
@@ -38,9 +38,9 @@ class About:
     """
 
     holds: Callable[[Program], bool]
-    rules: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    rules: frozenset[str] = frozenset()
     widens: bool = False
-    variants: frozenset[Variation] = field(default=frozenset(), converter=frozenset)
+    variants: frozenset[Variation] = frozenset()
 
     def asks(self, program: Program) -> bool:
         """Whether the law tries what the program is there for; whether the program is one for it, `holds` says."""

@@ -13,7 +13,7 @@ from attrs import evolve
 from rlx_core.errors import RlxError
 from rlx_core.ir.dims import DimBinding, Expr
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Argument
+from rlx_core.ir.graph import Argument, Node
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.plugins import default_host
@@ -53,6 +53,11 @@ def has_cost(program: Program) -> bool:
     return cost_rule(program) is not None
 
 
+def rule_of(node: Node, name: str) -> Any:
+    """A rule that the op of a node is known to have."""
+    return getattr(node.op, name)
+
+
 class Declarations:
     """`is_commutative`, `category`, `cost`, `view` and `parts`, each tried."""
 
@@ -82,13 +87,14 @@ class Declarations:
             return
         node = next(n for n in reversed(general.graph.nodes) if type(n.op) is program.op)
         try:
-            cost = node.op.cost(*node.operand_types)
+            cost: Any = rule_of(node, "cost")(*node.operand_types)
         except RlxError:
             return
         assert isinstance(cost, int | float | Expr), f"cost with symbols for sizes is {cost!r}"
         sizes = DimBinding.of(**general.bindings[0])
         found = sizes.bind(cost) if isinstance(cost, Expr) else cost
-        wanted = program.widened.node.op.cost(*program.widened.node.operand_types)
+        wide_node = program.widened.node
+        wanted = rule_of(wide_node, "cost")(*wide_node.operand_types)
         assert found == wanted, f"cost with symbols for sizes, bound to sizes, is {found}, and without symbols {wanted}"
 
     @about(is_view, variants=["size", "rank"])
@@ -96,7 +102,7 @@ class Declarations:
         node, arrays = program.node, program.draw()
         wanted = typed(program.graph, arrays)
         for raw, strides, offset in layouts(arrays[0]):
-            found = node.op.view(node.operand_types[0], strides, offset)
+            found = rule_of(node, "view")(node.operand_types[0], strides, offset)
             if found is None:
                 continue
             pairs = [found] if len(node.types) == 1 else found
@@ -111,7 +117,7 @@ class Declarations:
         node, arrays = program.node, program.draw()
         (wanted,) = typed(program.graph, arrays)
         raw = np.zeros(wanted.nbytes, np.uint8)
-        places = node.op.parts(*node.operand_types)
+        places = rule_of(node, "parts")(*node.operand_types)
         for i, ((offset, strides), array) in enumerate(zip(places, arrays, strict=True)):
             where = f"parts puts operand {i} at offset {offset} with strides {strides}"
             read(raw, TensorType(dtype(array.dtype), array.shape), strides, offset, where)[...] = array
@@ -208,7 +214,7 @@ def assert_cost(cost: Any, types: Sequence[TensorType | None]) -> None:
 
 def layouts(array: np.ndarray) -> Iterator[Layout]:
     """A value as it may lie in memory: dense, with gaps behind an offset, and transposed."""
-    dense = np.ascontiguousarray(array)
+    dense = np.array(array, order="C")
     item = array.itemsize
     yield dense.reshape(-1).view(np.uint8), tuple(dense_strides(TensorType(dtype(array.dtype), array.shape))), 0
     spaced = np.zeros((*(2 * d + 1 for d in array.shape),), array.dtype)
@@ -217,7 +223,7 @@ def layouts(array: np.ndarray) -> Iterator[Layout]:
     start = inner.__array_interface__["data"][0] - spaced.__array_interface__["data"][0] if array.size else 0
     yield spaced.reshape(-1).view(np.uint8), tuple(inner.strides), start
     if array.ndim > 1 and array.size:
-        turned = np.ascontiguousarray(array.T)
+        turned = np.array(array.T, order="C")
         yield turned.reshape(-1).view(np.uint8), tuple(turned.T.strides) if item else (), 0
 
 

@@ -126,7 +126,7 @@ def on_strided_operands(program: Program) -> Placed:
         views = [turned(v) for v in inputs.values()]
         results = called(program, op, views)
     graph = builder.finish(results)
-    return Placed("on strided operands", graph, lambda arrays: [np.ascontiguousarray(a.T) for a in arrays])
+    return Placed("on strided operands", graph, lambda arrays: [np.array(a.T, order="C") for a in arrays])
 
 
 PLACES: Final[dict[str, Callable[[Program], Placed]]] = {

@@ -9,11 +9,12 @@ import numpy as np
 
 from rlx_core.errors import RlxError
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Graph, as_results
+from rlx_core.ir.graph import Graph, Node, as_results
 from rlx_core.ir.types import TensorType
 from rlx_core.testing.about import EVERY, about, differentiable, has_two_meanings, runs
 from rlx_core.testing.axes import has_axis, with_negative_axes
 from rlx_core.testing.cases import Program, typed, wide
+from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import (
     EXACT,
     close,
@@ -23,7 +24,6 @@ from rlx_core.testing.judges import (
     spread,
     subsets,
 )
-from rlx_core.testing.differences import random_like
 from rlx_core.testing.symbolic import Generalized, generalized
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.vjp import vjp_graph
@@ -43,7 +43,7 @@ class Meaning:
             computed = TensorType(dtype(found.dtype), found.shape)
             assert computed == output.type, f"infer says {output.type}, computed is {computed}"
         for result, type in zip(referred(program), node.types, strict=False):
-            assert_kind(result, type, node.operand_types)
+            assert_kind(result, type, node)
 
     @about(runs)
     def test_reference_leaves_its_operands_alone(self, program: Program) -> None:
@@ -197,15 +197,20 @@ def referred(program: Program) -> list[np.ndarray]:
     return [] if reference is None else refer(reference, accumulating(program))
 
 
-def assert_kind(result: np.ndarray, type: TensorType, operands: Sequence[TensorType | None]) -> None:
-    """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is."""
+def assert_kind(result: np.ndarray, type: TensorType, node: Node) -> None:
+    """A reference may leave rounding and wrapping to the interpreter, but nothing that changes what kind of number it is.
+
+    Nor may a type lose the digits that an operand has and the reference keeps, unless an attribute asks for that.
+    """
+    operands = node.operand_types
     found, declared = dtype(result.dtype), type.dtype
     assert list(result.shape) == list(type.static_shape), (
         f"the reference gives {list(result.shape)}, declared is {type}"
     )
     assert found.kind == declared.kind, f"the reference gives {found}, declared is {declared}"
     widths = [t.dtype.component.itemsize for t in operands if t is not None and t.dtype.is_differentiable]
-    loses = found.is_differentiable and declared.component.itemsize < min(widths, default=0)
+    is_asked = declared in node.op.attributes().values()
+    loses = found.is_differentiable and declared.component.itemsize < min(widths, default=0) and not is_asked
     assert not loses or found.itemsize <= declared.accumulator.itemsize, (
         f"the reference gives {found} for {', '.join(map(str, operands))}, and infer declares {declared}: digits are lost"
     )

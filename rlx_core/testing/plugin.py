@@ -6,14 +6,23 @@ It is loaded through the `pytest11` entry point of rlx-core and does nothing unt
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rlx_core.errors import RlxError
 
-__all__ = ["pytest_addoption", "pytest_collection", "pytest_generate_tests"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection",
+    "pytest_collection_modifyitems",
+    "pytest_generate_tests",
+    "pytest_runtest_makereport",
+    "pytest_terminal_summary",
+]
 
 for _module in ("laws", "laws_of_declarations", "laws_of_derivatives", "laws_of_kernels", "laws_of_meaning", "judges"):
     pytest.register_assert_rewrite(f"rlx_core.testing.{_module}")
@@ -58,8 +67,7 @@ def pytest_collection(session: pytest.Session) -> None:
             from rlx_core.testing.subjects import host_with_module
 
             if (host := host_with_module(word)) is not None:
-                before = set_default_host(host)
-                config.add_cleanup(lambda: set_default_host(before) and None)
+                config.add_cleanup(partial(restore, set_default_host(host)))
         if config.getoption("--rlx-plugin"):
             subjects(config, None)
         for target in config.getoption("--rlx-backend"):
@@ -82,6 +90,47 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc)
     except RlxError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if laws := laws_in_use():
+        from rlx_core.testing.summary import describe
+
+        describe(item for item in items if issubclass(getattr(item, "cls", None) or object, laws.EveryOp))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    if call.when == "call" and item.user_properties and laws_in_use():
+        from rlx_core.testing.summary import describe_refusals
+
+        describe_refusals(item)
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the laws came to, a line for each op, rule and kernel."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ()) if r.user_properties]
+    if not reports:
+        return
+    from rlx_core.testing.summary import lines
+
+    if found := lines(reports):
+        terminalreporter.section("the laws of rlx")
+        for line in found:
+            terminalreporter.line(line)
+
+
+def restore(host: Any) -> None:
+    """Use the host again that was the default before."""
+    from rlx_core.plugins import set_default_host
+
+    set_default_host(host)
+
+
+def laws_in_use() -> Any:
+    """The module of the laws, if a test imported it: runs without laws must not pay for it."""
+    return sys.modules.get("rlx_core.testing.laws")
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -139,7 +188,7 @@ def name_of(subject: Any) -> str:
     """What a test is called by what it is asked of."""
     if isinstance(subject, tuple):
         return str(subject[0])
-    return subject.name if isinstance(subject, type) else str(subject)
+    return str(getattr(subject, "name", subject)) if isinstance(subject, type) else str(subject)
 
 
 def not_asked(metafunc: pytest.Metafunc, reason: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import evolve, frozen
 
 from rlx_core.errors import RlxError
@@ -65,7 +67,7 @@ def generalized(program: Program) -> Generalized | None:
     return Generalized(program, graph, symbols, tuple(bindings))
 
 
-def renamed(type: TensorType | None, to: dict[int, Dim] | dict[int, int]) -> TensorType | None:
+def renamed(type: TensorType | None, to: Mapping[int, Dim]) -> TensorType | None:
     return None if type is None else type.with_shape(to.get(d, d) if isinstance(d, int) else d for d in type.shape)
 
 

@@ -16,7 +16,6 @@ from rlx_core.ir.types import broadcast_shapes, expect_dtype, expect_rank
 from rlx_core.ops import full, sum
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.movement import flip
-
 from seeded.seeds import Blend, Seeds, Square, Total
 
 SEEDS = Seeds()
