@@ -218,7 +218,11 @@ def layouts(array: np.ndarray) -> Iterator[Layout]:
     item = array.itemsize
     yield dense.reshape(-1).view(np.uint8), tuple(dense_strides(TensorType(dtype(array.dtype), array.shape))), 0
     spaced = np.zeros((*(2 * d + 1 for d in array.shape),), array.dtype)
-    inner = spaced[(*(slice(1, 2 * d + 1, 2) for d in array.shape), ...)]  # with the dots a scalar is a view as well
+    inside: tuple[Any, ...] = (
+        *(slice(1, 2 * d + 1, 2) for d in array.shape),
+        ...,
+    )  # with the dots a scalar is a view too
+    inner = spaced[inside]
     inner[...] = array
     start = inner.__array_interface__["data"][0] - spaced.__array_interface__["data"][0] if array.size else 0
     yield spaced.reshape(-1).view(np.uint8), tuple(inner.strides), start
