@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "rlx_core"
 
 LAYERS = (
-    ("errors", "public"),
+    ("errors", "public", "locks", "private", "floating"),
     ("ir",),
     ("contributions", "hooks"),
     ("plugins",),
