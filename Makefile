@@ -53,7 +53,7 @@ VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
 CASES ?= 4
 test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
-	$(PYTEST) -m "not slow" --cases $(CASES)
+	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
 
 test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases (at most 30 minutes on 2 cores)
 	$(PYTEST)
@@ -74,7 +74,7 @@ stubs: $(VENV)/.test ## Print rlx_core/__init__.pyi afresh, after a public funct
 	$(BIN)/python -m rlx_core.testing.stubs --update
 
 test-python: $(VENV)/.test ## A case of every quick test, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
-	$(PYTEST) -m "not slow" --cases 1
+	$(PYTEST) -m "not slow" --cases 1 --rlx-samples=one
 
 test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed
 	@for version in 3.11 3.12 3.13; do \
