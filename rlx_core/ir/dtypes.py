@@ -40,8 +40,8 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> str:
-        raise DtypeError(f"{self.name}: dtypes travel by name, not by pickle", hint=f'use dtype("{self.name}")')
+    def __reduce__(self) -> tuple[object, ...]:
+        return dtype, (self.name,)
 
     def __copy__(self) -> DType:
         return self

@@ -33,12 +33,13 @@ Aux = TypeVar("Aux")
 Ts = TypeVarTuple("Ts")
 
 
-def _staged(function: Function, transformed: Function, prefix: str) -> Any:
+def _staged(transform: Function, function: Function, transformed: Function, *settings: Any, **flags: Any) -> Any:
+    prefix = transform.__name__
     expect_function(prefix, function)
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)
     named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
-    return Jitted(named, {}, ())
+    return Jitted(named, {}, (), functools.partial(transform, function, *settings, **flags))
 
 
 @in_standard_modes
@@ -102,7 +103,7 @@ def value_and_grad(
         MissingRuleError: An op on the way has no derivative; it names the op, the operand and the method to write.
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "value_and_grad")
+    return _staged(value_and_grad, function, inner, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
 
 
 @overload
@@ -145,7 +146,7 @@ def grad(
     Arguments and errors are those of `value_and_grad`.
     """
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "grad")
+    return _staged(grad, function, inner, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
 
 
 def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:
@@ -156,22 +157,22 @@ def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitte
         in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument.
         out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
     """
-    return _staged(function, functional.vmap(function, in_axes, out_axes), "vmap")
+    return _staged(vmap, function, functional.vmap(function, in_axes, out_axes), in_axes, out_axes)
 
 
 def jacfwd(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array by forward mode, for more results than arguments."""
-    return _staged(function, functional.jacfwd(function), "jacfwd")
+    return _staged(jacfwd, function, functional.jacfwd(function))
 
 
 def jacrev(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array to one array by reverse mode, for more arguments than results."""
-    return _staged(function, functional.jacrev(function), "jacrev")
+    return _staged(jacrev, function, functional.jacrev(function))
 
 
 def hessian(function: Callable[P, R]) -> Jitted[P, R]:
     """The Hessian of a scalar function of one array."""
-    return _staged(function, functional.hessian(function), "hessian")
+    return _staged(hessian, function, functional.hessian(function))
 
 
 @overload

@@ -19,6 +19,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
+from rlx_core.ir.travel import Stays
 from rlx_core.ir.types import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ __all__ = ["OPERATORS", "Node", "Value", "operator"]
 
 
 @frozen(eq=False, repr=False)
-class Node:
+class Node(Stays):
     """One op applied to values. `index` is its place in the graph that `owner` builds."""
 
     op: Op
@@ -95,7 +96,7 @@ OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
 """The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
-class Value:
+class Value(Stays):
     """One result of a node: what operands refer to, and what a traced function computes with.
 
     Operators follow the Python Array API. A value has a type but no elements: converting it to a number, a bool or an
