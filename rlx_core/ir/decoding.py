@@ -201,13 +201,18 @@ class Decoder:
     def op(self, form: Json) -> Op:
         """An op; its version must be the one that is installed."""
         name, version, attributes = items(form, 3, "an op")
+        cls = self.op_class(name, version)
+        values = need(attributes, dict, "attributes")
+        return self.make(cls, {k: self.value(v, cls) for k, v in values.items()})
+
+    def op_class(self, name: Json, version: Json) -> type[Op]:
+        """The class of an op, of this version."""
         cls = self.classes.get(need(name, str, "an op name"))
         if cls is None:
             cls = self.classes[name] = find_op(name, self.ops)
         if version != cls.version:
             raise FormatError(f"{name}: it was stored by version {version}, and version {cls.version} is installed")
-        values = need(attributes, dict, "attributes")
-        return self.make(cls, {k: self.value(v, cls) for k, v in values.items()})
+        return cls
 
     def graph(self, form: Json) -> Graph:
         """A graph, as it was stored; `verify` says whether it makes sense."""

@@ -17,9 +17,10 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Final
+from typing import Any, Final
 
 from rlx_core.errors import FormatError
+from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.attributes import Decoder, Encoder, OpTable, flat_bytes
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.decoding import made_before
@@ -29,6 +30,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.verify import Stage, check
 from rlx_core.ir.verify_lir import check_lir
 
@@ -48,8 +50,8 @@ __all__ = [
 Program = Module | Graph | Bundle
 """What a file holds."""
 
-Stored = Program | Lir | Op | Literal
-"""What the format can hold; parts of programs travel in pickles."""
+Stored = Program | Lir | Op | OpFunction[Any] | Literal
+"""What the format can hold, which is what `Travels`; parts of programs do so in pickles."""
 
 Bytes = bytes | memoryview
 
@@ -61,7 +63,7 @@ _PREFIX = struct.Struct("<8sIQ32s")
 _ALIGNMENT = 64
 
 
-def save(stored: Stored) -> bytes:
+def save(stored: Travels) -> bytes:
     """A program, or a part of one, as bytes for `load`.
 
     Raises:
@@ -70,7 +72,7 @@ def save(stored: Stored) -> bytes:
     return b"".join(save_chunks(stored))
 
 
-def save_chunks(stored: Stored) -> list[Bytes]:
+def save_chunks(stored: Travels) -> list[Bytes]:
     """The bytes of `save` piece by piece: constant data and weights where they lie, without a copy of all of them."""
     blobs = _Blobs()
     content = _content(stored, Encoder(blobs.add))
@@ -83,7 +85,7 @@ def save_chunks(stored: Stored) -> list[Bytes]:
     return [_PREFIX.pack(MAGIC, FORMAT_VERSION, len(header), digest.digest()), *body]
 
 
-def _content(stored: Stored, encoder: Encoder) -> dict[str, Json]:
+def _content(stored: Travels, encoder: Encoder) -> dict[str, Json]:
     match stored:
         case Graph():
             return {"kind": "graph", "graph": encoder.graph(stored)}
@@ -95,8 +97,12 @@ def _content(stored: Stored, encoder: Encoder) -> dict[str, Json]:
             return {"kind": "plan", "plan": encode_lir(stored, encoder)}
         case Op():
             return {"kind": "op", "op": encoder.op(stored)}
+        case OpFunction():
+            return {"kind": "function", "op": [stored.op.name, stored.op.version]}
         case Literal():
             return {"kind": "literal", "literal": encoder.value(stored)}
+        case _:
+            raise AssertionError(f"{type(stored).__name__} travels, and has no form")
 
 
 class _Blobs:
@@ -160,6 +166,8 @@ def load_stored(data: Bytes, ops: OpTable) -> Stored:
             return lir
         case "op":
             return decoder.op(header.get("op"))
+        case "function":
+            return OpFunction(decoder.op_class(*items(header.get("op"), 2, "an op")))
         case "literal":
             return _literal(header.get("literal"), decoder)
         case kind:

@@ -85,10 +85,11 @@ def to_bytes(value: Any) -> bytes:
         FormatError: It is none of these, or holds something that cannot be stored.
     """
     from rlx_core.ir.bundle import Bundled
-    from rlx_core.ir.serialize import Stored, save
+    from rlx_core.ir.serialize import save
+    from rlx_core.ir.travel import Travels
 
     ready = value.bundle() if isinstance(value, Bundled) else value
-    if not isinstance(ready, Stored):
+    if not isinstance(ready, Travels):
         raise FormatError(
             f"bytes: a {type(value).__name__} is no program",
             hint="rlx.compile(function, ...) makes a function with its weights, rlx.trace(function, ...) its graph",
