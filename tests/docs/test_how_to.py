@@ -12,7 +12,9 @@ pytestmark = pytest.mark.every_case
 HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("rlx_cpu", "llvmlite"))
 
 
-@pytest.mark.parametrize("page", ["how-to/add-an-op", "how-to/add-a-pass", "how-to/add-a-backend", "types"])
+@pytest.mark.parametrize(
+    "page", ["how-to/add-an-op", "how-to/add-a-pass", "how-to/add-a-backend", "how-to/save-and-send", "types"]
+)
 def test_the_page_prints_what_it_shows(run_page: Callable[[str], None], page: str) -> None:
     run_page(f"{page}.md")
 

@@ -53,7 +53,7 @@ def test_a_saved_function_is_called_as_before(path):
         same(loaded(x=given), function(given))
     with pytest.raises(ConfigError, match=r"x\.scale was compiled as 2\.5, not 3\.0"):
         loaded({"x": X, "scale": 3.0})
-    with pytest.raises(ShapeError, match="extra|another structure"):
+    with pytest.raises(ShapeError, match="another structure"):
         loaded({"x": X, "scale": 2.5, "z": X})
 
 
@@ -237,7 +237,7 @@ def another_type(header):
         (set_in("call", "arguments", 1, 0, "params"), "two arguments params"),
         (set_in("call", "statics", {"x.scale": [1]}), "no scalars"),
         (set_in("call", "statics", {"y": 1}), "no leaves"),
-        (set_in("call", "results", ["leaf"]), "1 results, and the graph has 2"),
+        (set_in("call", "results", ["leaf"]), "1 results, and the graph has 3"),
         (set_in("call", "results", None), "a structure must be list"),
         (set_in("kind", "pickle"), "no kind 'pickle'"),
         (set_in("kind", "op"), "must be a list of 3"),
@@ -308,7 +308,7 @@ def test_what_cannot_be_stored_leaves_the_file_as_it_was(path):
     function = rlx.compile(lambda x: {b"key": x}, rlx.spec("f32[]"))
     with pytest.raises(FormatError, match="key b'key' of type bytes"):
         rlx.save(path, function)
-    with pytest.raises(FormatError, match="not a Jitted(.|\n)*rlx.compile"):
+    with pytest.raises(FormatError, match=r"not a Jitted(.|\n)*rlx\.compile"):
         rlx.save(path, rlx.jit(lambda x: x))
     assert path.read_bytes() == before
     assert [each.name for each in path.parent.iterdir()] == [path.name]
