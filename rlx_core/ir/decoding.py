@@ -25,6 +25,8 @@ __all__ = ["Decoder", "OpTable", "find_op", "made_before", "make_op", "make_reco
 OpTable = Mapping[str, type[Op]]
 """Op name → op class, as a registry holds it."""
 
+OpClass = type[Op]
+
 LEAVES: OpTable = {op.name: op for op in (Input, Param, Constant)}
 
 _MAX_DEPTH = 64
@@ -103,7 +105,7 @@ class Decoder:
         self.make = make
         self.depth = 0
         self.types: dict[str, TensorType] = {}
-        self.classes: dict[str, type[Op]] = {}
+        self.classes: dict[str, OpClass] = {}
 
     def value(self, form: Json, owner: type[Any] | None = None) -> Any:
         """One attribute value; records and enums are looked up in the annotations of `owner`.
@@ -205,7 +207,7 @@ class Decoder:
         values = need(attributes, dict, "attributes")
         return self.make(cls, {k: self.value(v, cls) for k, v in values.items()})
 
-    def op_class(self, name: Json, version: Json) -> type[Op]:
+    def op_class(self, name: Json, version: Json) -> OpClass:
         """The class of an op, of this version."""
         cls = self.classes.get(need(name, str, "an op name"))
         if cls is None:
