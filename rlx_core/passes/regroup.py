@@ -8,7 +8,7 @@ results, so everything it reads moves in front of it, once; inputs and params ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 from attrs import evolve, field, frozen
 
@@ -16,6 +16,7 @@ from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, building
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.passes.base import Result
+from rlx_core.passes.contraction import Contraction
 from rlx_core.passes.splice import draft
 
 __all__ = ["Group", "Grouping", "regroup"]
@@ -48,27 +49,22 @@ class Grouping:
         self.groups: list[Group] = []
         self.group_of: dict[Node, Group] = {}
 
+    @cached_property
+    def contraction(self) -> Contraction:
+        return Contraction(self.graph)
+
     def add(self, group: Group) -> bool:
         """Take a group in, unless a node of it is taken or its inputs depend on its outputs (R5)."""
-        if any(node in self.group_of for node in group.members) or self.depends(group.inputs, set(group.members)):
+        if any(node in self.group_of for node in group.members) or self.depends(group.inputs, group.members):
             return False
         self.groups.append(group)
         self.group_of.update(dict.fromkeys(group.members, group))
+        self.contraction.contract(group.members, group.inputs, group.outputs)
         return True
 
-    def depends(self, values: Iterable[Value], on: set[Node]) -> bool:
-        """Whether one of `values` is computed from a node among `on`, when all groups so far are replaced."""
-        seen: set[Node] = set()
-        stack = [v.node for v in values]
-        while stack:
-            node = stack.pop()
-            if node in on:
-                return True
-            if node not in seen:
-                seen.add(node)
-                group = self.group_of.get(node)
-                stack.extend(v.node for v in (node.present() if group is None else group.inputs))
-        return False
+    def depends(self, values: Iterable[Value], on: Iterable[Node]) -> bool:
+        """Whether one of `values` is computed from a node among `on`, or with it, when all groups so far are replaced."""
+        return self.contraction.depends(values, on)
 
 
 def regroup(grouping: Grouping, by: str) -> Result:
