@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -163,6 +164,8 @@ class OpFunction(Generic[_OpT]):
         return apply(self._make(attributes), operands, name=name)
 
     def _make(self, attributes: dict[str, Any]) -> _OpT:
+        if not attributes:
+            return self._plain
         try:
             return self.op(**attributes)
         except RlxError as error:
@@ -170,6 +173,11 @@ class OpFunction(Generic[_OpT]):
             raise type(error)(f"{self.op.title}: {error.message}", *error.facts, hint=error.hint) from (
                 None if source is None else error
             )
+
+    @cached_property
+    def _plain(self) -> _OpT:
+        """The op with its attributes as they are by default: one object, so that what is found out about it is found out once."""
+        return self.op()
 
     @property
     def signature(self) -> str:

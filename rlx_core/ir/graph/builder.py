@@ -12,10 +12,10 @@ from typing import Any
 from attrs import define, field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
-from rlx_core.ir.dims import Guard, collecting_guards
+from rlx_core.ir.dims import Guard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import Graph
+from rlx_core.ir.graph.program import Graph, nested_graphs
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
@@ -184,24 +184,42 @@ class Builder:
 
 def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition."""
+    # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
+    if not types or nested_graphs(op) or not _is_hashable(op):
+        check_operand_count(op, types)
+        return _inferred(op, types)
+    result, guards = _inferred_once(op, tuple(types))
+    if guards:
+        record(guards)
+    return result
+
+
+@lru_cache(maxsize=8192)
+def _inferred_once(
+    op: Op, types: tuple[TensorType | None, ...]
+) -> tuple[tuple[TensorType, ...], tuple[Guard, ...]]:
+    """The result types and the guards that they need: most nodes of a long program are like others in it."""
     check_operand_count(op, types)
+    with collecting_guards() as guards:
+        result = _inferred(op, types)
+    return result, tuple(guards)
+
+
+def _is_hashable(op: Op) -> bool:
+    """Whether an op's attributes are values; those of an op that was made wrongly may be lists, which verifying tells."""
+    try:
+        hash(op)
+    except TypeError:
+        return False
+    return True
+
+
+def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     rule = op.infer
-    if rule is not None:
-        result = rule(*types)
-        return result if isinstance(result, tuple) else (result,)
-    return _decomposed(op, tuple(types))
-
-
-def _decomposed(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    """The result types of an op that has no rule for them. Those of known sizes, which need no guards, are remembered."""
-    if all(t is None or t.is_static for t in types):
-        return _decomposed_once(op, types)
-    return decomposition(op, types).output_types
-
-
-@lru_cache(maxsize=1024)
-def _decomposed_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    return decomposition(op, types).output_types
+    if rule is None:
+        return decomposition(op, types).output_types
+    result = rule(*types)
+    return result if isinstance(result, tuple) else (result,)
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:
