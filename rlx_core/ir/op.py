@@ -150,6 +150,8 @@ def spelt(record: Any) -> str:
 
 def exact(value: object) -> object:
     """A key for an attribute value under which equal keys mean equal bits, not only equal numbers."""
+    if type(value) is int:
+        return value
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, float):

@@ -86,7 +86,7 @@ class Contraction:
         lowest, highest = min(freed), max((*freed, *(self.place[self.unit[n]] for n in read)))
         earlier = self.closure({self.unit[n] for n in read}, lowest, highest, is_forward=False)
         later = self.closure(set(self.after(group)), lowest, highest, is_forward=True)
-        assert group not in earlier and earlier.isdisjoint(later), "a group that depends on itself"
+        assert earlier.isdisjoint({group, *later}), "a group that depends on itself"
         # Those that move take over one another's places: each thing read by the group an earlier one, each reader a later one.
         before, behind = (sorted(units, key=self.place.__getitem__) for units in (earlier, later))
         free = sorted((*freed, *(self.place[u] for u in (*before, *behind))))
@@ -127,7 +127,7 @@ def is_between(numbers: list[int], first: int, end: int) -> bool:
 
 
 def spans(reads: list[Collection[int]]) -> tuple[list[int], list[int]]:
-    """Numbers for the nodes of a tree in which each hangs on what it waits for longest: of each, and after its last descendant."""
+    """Numbers in a tree where each node hangs on what it waits for longest: each node's, and the one after its descendants."""
     depth, parent, size = [0] * len(reads), [-1] * len(reads), [1] * len(reads)
     for node, read in enumerate(reads):
         if read:

@@ -13,6 +13,7 @@ from functools import cached_property, reduce
 from attrs import evolve, field, frozen
 
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, building
+from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.passes.base import Result
@@ -125,15 +126,24 @@ class Regrouping:
             return
         origin = evolve(merged_origin(group.members), created_by=f"{self.by}/{group.rule}")
         inputs = [self.values[v] for v in group.inputs]
-        with originating(origin):
-            made = draft(lambda: group.make(*inputs), group.rule)
-        wanted = tuple(v.type for v in group.outputs)
-        assert made is not None, f"{self.by}: {group.rule} made nothing"
-        assert made.types == wanted, f"{self.by}: {wanted} became {made.types} at {node!r}"
         # A name belongs to the first result of a node, and so it does afterwards.
         names = [v.node.name if v.index == 0 else None for v in group.outputs]
-        self.values.update(zip(group.outputs, made.place_named(names), strict=True))
+        with originating(origin):
+            results = self.made_by_op(group, inputs, names[0]) or self.drafted(group, inputs, names)
+        wanted, made = tuple(v.type for v in group.outputs), tuple(v.type for v in results)
+        assert made == wanted, f"{self.by}: {wanted} became {made} at {node!r}"
+        self.values.update(zip(group.outputs, results, strict=True))
         self.counts[group.rule] = self.counts.get(group.rule, 0) + 1
+
+    def made_by_op(self, group: Group, inputs: Sequence[Value], name: str | None) -> tuple[Value, ...]:
+        """The results of the op that a group becomes; nothing where it becomes more than an op."""
+        is_op = isinstance(group.make, Op) and group.make.prepare is None
+        return self.builder.emit(group.make, inputs, name=name) if is_op else ()  # type: ignore[arg-type]
+
+    def drafted(self, group: Group, inputs: Sequence[Value], names: Sequence[str | None]) -> tuple[Value, ...]:
+        made = draft(lambda: group.make(*inputs), group.rule)
+        assert made is not None, f"{self.by}: {group.rule} made nothing"
+        return made.place_named(names)
 
 
 def merged_origin(members: Sequence[Node]) -> Origin:

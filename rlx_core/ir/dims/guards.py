@@ -64,7 +64,7 @@ class Guard:
 _collector: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
 
 
-class collecting_guards:  # noqa: N801  used as a function, and entered for every node: a generator takes three times as long
+class collecting_guards:
     """Collect the guards that `require` records inside the block."""
 
     __slots__ = ("_token",)
