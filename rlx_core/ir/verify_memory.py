@@ -7,8 +7,10 @@ his alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from attrs import frozen
@@ -130,6 +132,39 @@ class _Life:
         return _meet(self.place, other.place) and not is_apart
 
 
+class _Active:
+    """The lives that are not over, by where they are: a long program has thousands at a time, of which a new one meets few."""
+
+    def __init__(self) -> None:
+        self.lives: list[_Life] = []
+        self.rows: dict[object, list[tuple[int, int]]] = {}  # buffer -> (first byte, number of the life), sorted
+        self.widest: dict[object, int] = {}
+        self.deaths: list[tuple[int, int]] = []  # (death, number), as a heap
+
+    def add(self, life: _Life) -> None:
+        buffer, low, high = life.place
+        number = len(self.lives)
+        self.lives.append(life)
+        insort(self.rows.setdefault(buffer, []), (low, number))
+        self.widest[buffer] = max(self.widest.get(buffer, 0), high - low)
+        heappush(self.deaths, (life.death, number))
+
+    def end_before(self, step: int) -> None:
+        """Forget those whose bytes nobody needs at `step`."""
+        while self.deaths and self.deaths[0][0] < step:
+            number = heappop(self.deaths)[1]
+            buffer, low, _ = self.lives[number].place
+            rows = self.rows[buffer]
+            del rows[bisect_left(rows, (low, number))]
+
+    def near(self, life: _Life) -> list[_Life]:
+        """Those that may share bytes with `life`, in the order in which they were added."""
+        buffer, low, high = life.place
+        rows = self.rows.get(buffer, [])
+        found = rows[bisect_left(rows, (low - self.widest.get(buffer, 0), -1)) : bisect_left(rows, (high, -1))]
+        return [self.lives[number] for _, number in sorted(found, key=lambda row: row[1])]
+
+
 @frozen
 class _Rows:
     """The bytes of a value with gaps: `width` of every `period`, from byte `start` of a buffer on."""
@@ -220,13 +255,13 @@ class _Story:
                 yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
 
     def faults(self) -> Iterator[Fault]:
-        active: list[_Life] = []
+        active = _Active()
         for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
-            active = [x for x in active if x.death >= life.birth]
-            for other in active:
+            active.end_before(life.birth)
+            for other in active.near(life):
                 if life.clashes_with(other) and not self._takes_over(life, other):
                     yield self._clash(life, other)
-            active.append(life)
+            active.add(life)
 
     def _takes_over(self, new: _Life, old: _Life) -> bool:
         """Whether `new` may use the bytes of `old`: its step says so, reads it last, and both lie in the same place."""
