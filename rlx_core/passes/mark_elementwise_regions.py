@@ -77,7 +77,7 @@ def is_step(node: Node) -> bool:
 
 def may_be_read(shape: Shape, region: Shape) -> bool:
     """Whether an operand of these dims is repeated along those of the region by what is known, and not by assumption."""
-    return all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
+    return shape == region or all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
 def grown(

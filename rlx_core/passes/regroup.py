@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 
 from attrs import evolve, field, frozen
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, building
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
@@ -137,8 +137,11 @@ class Regrouping:
 
     def made_by_op(self, group: Group, inputs: Sequence[Value], name: str | None) -> tuple[Value, ...]:
         """The results of the op that a group becomes; nothing where it becomes more than an op."""
-        is_op = isinstance(group.make, Op) and group.make.prepare is None
-        return self.builder.emit(group.make, inputs, name=name) if is_op else ()  # type: ignore[arg-type]
+        op = group.make
+        if not isinstance(op, Op):
+            return ()
+        operands = inputs if op.prepare is None else as_results(op.prepare(*inputs))
+        return self.builder.emit(op, operands, name=name)
 
     def drafted(self, group: Group, inputs: Sequence[Value], names: Sequence[str | None]) -> tuple[Value, ...]:
         made = draft(lambda: group.make(*inputs), group.rule)
