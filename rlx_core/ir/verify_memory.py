@@ -10,10 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from heapq import heappop, heappush
 from itertools import pairwise
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Argument, Constant, Node, Value
@@ -132,39 +131,6 @@ class _Life:
         return _meet(self.place, other.place) and not is_apart
 
 
-class _Active:
-    """The lives that are not over, by where they are: a long program has thousands at a time, of which a new one meets few."""
-
-    def __init__(self) -> None:
-        self.lives: list[_Life] = []
-        self.rows: dict[object, list[tuple[int, int]]] = {}  # buffer -> (first byte, number of the life), sorted
-        self.widest: dict[object, int] = {}
-        self.deaths: list[tuple[int, int]] = []  # (death, number), as a heap
-
-    def add(self, life: _Life) -> None:
-        buffer, low, high = life.place
-        number = len(self.lives)
-        self.lives.append(life)
-        insort(self.rows.setdefault(buffer, []), (low, number))
-        self.widest[buffer] = max(self.widest.get(buffer, 0), high - low)
-        heappush(self.deaths, (life.death, number))
-
-    def end_before(self, step: int) -> None:
-        """Forget those whose bytes nobody needs at `step`."""
-        while self.deaths and self.deaths[0][0] < step:
-            number = heappop(self.deaths)[1]
-            buffer, low, _ = self.lives[number].place
-            rows = self.rows[buffer]
-            del rows[bisect_left(rows, (low, number))]
-
-    def near(self, life: _Life) -> list[_Life]:
-        """Those that may share bytes with `life`, in the order in which they were added."""
-        buffer, low, high = life.place
-        rows = self.rows.get(buffer, [])
-        found = rows[bisect_left(rows, (low - self.widest.get(buffer, 0), -1)) : bisect_left(rows, (high, -1))]
-        return [self.lives[number] for _, number in sorted(found, key=lambda row: row[1])]
-
-
 @frozen
 class _Rows:
     """The bytes of a value with gaps: `width` of every `period`, from byte `start` of a buffer on."""
@@ -205,6 +171,35 @@ def _bytes_of(lir: Lir, value: Value) -> _Place:
     slot = lir.slots.get(place.root)
     buffer, start = (id(place.root), 0) if slot is None else (None, slot.offset)
     return buffer, start + place.byte_offset + low, start + place.byte_offset + high
+
+
+@define(eq=False)
+class _Active:
+    """The lives in one buffer, by their first byte; those that are over are dropped where they are met.
+
+    Attributes:
+        longest: The most bytes of one, which says how far before a byte a life that reaches it may begin.
+    """
+
+    lives: list[_Life] = field(factory=list)
+    longest: int = 0
+
+    def add(self, life: _Life) -> None:
+        insort(self.lives, life, key=_first_byte)
+        self.longest = max(self.longest, life.place[2] - life.place[1])
+
+    def around(self, life: _Life) -> list[_Life]:
+        """Those that are not over when `life` begins, among them all that share a byte with it."""
+        _, low, high = life.place
+        first = bisect_left(self.lives, low - self.longest, key=_first_byte)
+        last = bisect_left(self.lives, high, lo=first, key=_first_byte)
+        found = [x for x in self.lives[first:last] if x.death >= life.birth]
+        self.lives[first:last] = found
+        return found
+
+
+def _first_byte(life: _Life) -> int:
+    return life.place[1]
 
 
 class _Story:
@@ -255,13 +250,13 @@ class _Story:
                 yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
 
     def faults(self) -> Iterator[Fault]:
-        active = _Active()
+        active: dict[object, _Active] = {}
         for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
-            active.end_before(life.birth)
-            for other in active.near(life):
+            there = active.setdefault(life.place[0], _Active())
+            for other in there.around(life):
                 if life.clashes_with(other) and not self._takes_over(life, other):
                     yield self._clash(life, other)
-            active.add(life)
+            there.add(life)
 
     def _takes_over(self, new: _Life, old: _Life) -> bool:
         """Whether `new` may use the bytes of `old`: its step says so, reads it last, and both lie in the same place."""
