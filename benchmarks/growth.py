@@ -127,11 +127,9 @@ class Point:
 
 def function_of(program: str, xp: Any, steps: int, grad: Callable[..., Any]) -> tuple[Callable[..., Any], Arrays]:
     """The function that a name means: `gru` itself, `gru-grad` its gradient in all arguments."""
-    name, _, is_gradient = program.partition("-grad") if program.endswith("-grad") else (program, "", "")
+    name = program.removesuffix("-grad")
     function, arrays = PROGRAMS[name](xp, steps)
-    if program.endswith("-grad"):
-        return grad(function, argnums=tuple(range(len(arrays)))), arrays
-    return function, arrays
+    return (function if name == program else grad(function, argnums=tuple(range(len(arrays))))), arrays
 
 
 def first_call(system: str, program: str, steps: int) -> dict[str, float]:
@@ -265,7 +263,9 @@ def panel(program: str, points: Sequence[Point]) -> list[str]:
             kind, last = system.partition(".")[0], line[-1]
             path = "L".join(f"{across(p.nodes):.1f} {down(p.seconds):.1f}" for p in line)
             lines.append(f'<path d="M{path}" class="line {kind}"/>')
-            lines.append(f'<text x="{across(last.nodes) - 4:.1f}" y="{down(last.seconds) - 6:.1f}" text-anchor="end">{system}</text>')
+            lines.append(
+                f'<text x="{across(last.nodes) - 4:.1f}" y="{down(last.seconds) - 6:.1f}" text-anchor="end">{system}</text>'
+            )
             if system == "rlx":
                 even = last.seconds * FEWEST / last.nodes
                 lines.append(

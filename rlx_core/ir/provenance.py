@@ -76,7 +76,7 @@ def current_origin() -> Origin:
     return ambient if ambient.source is not None else evolve(ambient, source=here())
 
 
-class originating:  # noqa: N801  used as a function, and entered for every node: a generator takes three times as long
+class originating:
     """Give nodes made inside the block this origin; what it lacks comes from the enclosing block."""
 
     __slots__ = ("_origin", "_token")

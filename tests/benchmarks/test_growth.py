@@ -37,7 +37,9 @@ def test_a_first_call_is_timed_in_this_process_too() -> None:
 
 def test_the_picture_has_a_panel_a_program_and_a_line_a_system() -> None:
     lengths = (100, 1000, 20_000)
-    points = [Point(p, s, n, n, n / 1000, n / 1000) for p in ("chain", "gru") for s in ("rlx", "jax.jit") for n in lengths]
+    points = [
+        Point(p, s, n, n, n / 1000, n / 1000) for p in ("chain", "gru") for s in ("rlx", "jax.jit") for n in lengths
+    ]
     drawn = picture(points)
     assert drawn.count('class="line rlx"') == drawn.count('class="line jax"') == 2
     assert "gru: seconds of the first call over nodes" in drawn
