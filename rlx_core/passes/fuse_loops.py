@@ -36,6 +36,9 @@ FEWEST_UNITS = 64
 WIDE = 32768
 """Elements from which on that matters."""
 
+NEIGHBOURS = 64
+"""Readers of a value, in program order, among which a loop looks for another to join: a step of an unrolled loop has few."""
+
 VIEWS = 3
 """Views in a row that a loop looks through for its next producer."""
 
@@ -210,7 +213,7 @@ class Siblings(Search):
                         readers.setdefault(value, []).append(node)
         for value, nodes in readers.items():
             for i, first in enumerate(nodes):
-                for second in nodes[i + 1 :]:
+                for second in nodes[i + 1 : i + 1 + NEIGHBOURS]:
                     self.join(grouping, value, first, second)
         return self.finish(grouping, self.limits.name, ())
 

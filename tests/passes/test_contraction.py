@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 import time
 
+import numpy as np
 import pytest
 
 import rlx_core as rlx
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.passes import fuse_loops
 from rlx_core.passes.contraction import Contraction
+from rlx_core.passes.fuse_loops import Siblings
+from rlx_core.pipeline.compile import compile_graph
 
 
 def random_graph(seed: int, nodes: int) -> Graph:
@@ -128,3 +132,40 @@ def test_a_long_program_is_contracted_in_the_time_of_its_length() -> None:
     start = time.process_time()
     visits(1600)
     assert time.process_time() - start < 16 * 3 * short
+
+
+def test_products_of_one_value_are_compared_with_all_chosen_ones_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(count: int) -> int:
+        def f(params: list[Value], x: Value) -> Value:
+            total = x @ params[0]
+            for w in params[1:]:
+                total = total + x @ w
+            return total
+
+        calls: list[object] = []
+        depends = Contraction.depends
+        with monkeypatch.context() as patched:
+            patched.setattr(Contraction, "depends", lambda s, v, on: calls.append(on) or depends(s, v, on))
+            weights = [np.full((4, 4), i, np.float32) for i in range(count)]
+            rlx.compile(f, weights, rlx.spec("f32[4, 4]"), config={"cache": {"disk": False}})
+        return len(calls)
+
+    assert 0 < asked(24) < 3.5 * asked(8)
+
+
+def test_a_value_that_all_steps_read_is_no_reason_to_compare_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(count: int) -> int:
+        def f(w: Value, x: Value) -> Value:
+            for _ in range(count):
+                w = w - rlx.sum(x * w, axis=1, keepdims=True)
+            return w
+
+        calls: list[object] = []
+        join = Siblings.join
+        with monkeypatch.context() as patched:
+            patched.setattr(Siblings, "join", lambda *given: calls.append(given) or join(*given))
+            compile_graph(rlx.trace(f, rlx.spec("f32[64, 1]"), rlx.spec("f32[64, 64]")), target="cpu")
+        return len(calls)
+
+    monkeypatch.setattr(fuse_loops, "NEIGHBOURS", 2)
+    assert 0 < joined(128) < 2.6 * joined(64)
