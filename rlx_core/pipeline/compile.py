@@ -15,6 +15,7 @@ from attrs import evolve
 
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
+from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config import Configuration, PluginConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config
@@ -61,7 +62,8 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     job.events.tell("compile-start", key=job.key)
-    found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+    with collecting_seldom():
+        found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
