@@ -206,6 +206,7 @@ def _read(path: Path, size: int, changed: int) -> str:
 
 def unfold(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table with dotted keys at its top as nested tables: `{"dispatch.rounds": 4}`."""
+    expect_shallow(table, "the program")
     result: dict[str, Any] = {}
     for key, value in table.items():
         expect_text_keys({key: value})
