@@ -6,10 +6,11 @@ HIR and MIR share this structure: a HIR graph is one in which some ops are block
 
 from rlx_core.ir.graph.builder import Builder, ambient_builder, as_results, building, decomposition, infer
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import Graph, ValueMap, leaf_name, nested_graphs, ops_inside
+from rlx_core.ir.graph.program import MOST_NESTED, Graph, ValueMap, leaf_name, nested_graphs, ops_inside
 from rlx_core.ir.graph.values import OPERATORS, Node, Value, operator
 
 __all__ = [
+    "MOST_NESTED",
     "OPERATORS",
     "Argument",
     "Builder",
