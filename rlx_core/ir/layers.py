@@ -87,7 +87,9 @@ def _rows_of(boxes: Sequence[Box]) -> list[int]:
         if readers[i]:
             lowest = min(rows[r] for r in readers[i]) - 1
             # A trunk is as long as the way to its lowest reader.
-            reach = [max((rows[r] for r in readers[s] if r != i), default=rows[s]) for s in dict.fromkeys(boxes[i].sources)]
+            reach = [
+                max((rows[r] for r in readers[s] if r != i), default=rows[s]) for s in dict.fromkeys(boxes[i].sources)
+            ]
             longer = sum(max(0, lowest - max(end, rows[i])) for end in reach)
             if longer < lowest - rows[i]:
                 rows[i] = lowest
