@@ -76,6 +76,11 @@ class PassRun:
     def has_effect(self) -> bool:
         return bool(self.counts) or self.nodes_before != self.nodes_after
 
+    @property
+    def effect(self) -> str:
+        """What it did and how often: `softmax 2, mean 1`."""
+        return ", ".join(f"{what} {count}" for what, count in self.counts.items())
+
 
 @frozen(eq=False)
 class Run:

@@ -124,6 +124,16 @@ class Graph:
 
         return print_graph(self).rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        from rlx_core.ir.display import program_html
+
+        return program_html(self, repr(self))
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self)
+
 
 def leaf_name(value: Value) -> str:
     """The name of an input or param."""
