@@ -35,4 +35,5 @@ def executable_html(executable: Executable, outputs: Sequence[str] | None = None
 def _signature(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for what, types in groups.items():
         if types:
-            yield section(f"{len(types)} {what if len(types) != 1 else what[:-1]}", table(("", ""), types.items()), is_open=0 < len(types) <= _SHOWN)
+            called = what if len(types) != 1 else what.removesuffix("s")
+            yield section(f"{len(types)} {called}", table(("", ""), types.items()), is_open=len(types) <= _SHOWN)
