@@ -292,9 +292,10 @@ def list_layout(found: list[OpRow]) -> Iterator[Any]:
         title = f"{name or 'cannot be imported'} · {plugin}"
         yield listing(("op(operands; attributes)", "in Python", "rules"), lines, title=title, whole=0)
         yield ""
-    yield f"{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
-    yield "written, a small letter derived, + contributed by another plugin, · missing. An op without a"
-    yield "name in Python is what others decompose into, or what passes put in their place."
+    yield f"{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital"
+    yield "is written, a small letter derived, + contributed by another plugin, · missing."
+    yield "An op without a name in Python is what others decompose into, or what passes"
+    yield "put in their place."
 
 
 def page_layout(row: OpRow) -> Iterator[Any]:

@@ -52,7 +52,7 @@ def _builder_for(operands: Sequence[Any]) -> Builder | None:
         return ambient
     for each in operands:
         if isinstance(each, Value):
-            if each.node.owner.is_finished:
+            if each.node.owner.trace_has_ended:
                 raise leaked(each)
             return each.node.owner
     return None

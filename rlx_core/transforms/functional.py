@@ -66,8 +66,9 @@ class Call:
             DtypeError: A leaf is an integer, a bool or a Python scalar.
         """
         leaves = [n for a in arguments for n in self.subtrees[a].names]
+        statics = {leaf.name: type(leaf.static).__name__ for leaf in self.traced.leaves if leaf.role == "static"}
         for name in leaves:
-            found = self.values[name].dtype if name in self.values else "a Python int, bool, complex or string"
+            found = self.values[name].dtype if name in self.values else f"the Python {statics[name]}"
             if name not in self.values or not self.values[name].dtype.is_differentiable:
                 raise DtypeError(
                     f"{what}: argument {name} is {found}, and only floating-point arrays have derivatives",

@@ -117,7 +117,7 @@ def trace_flat(
             outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
         graph = builder.finish(outputs)
     finally:
-        builder.is_finished = True  # after an error too: a value that the function kept has leaked
+        builder.is_finished = builder.trace_has_ended = True  # after an error too: what the function kept has leaked
     captures = {inner.node.op.label: outer for outer, inner in builder.captures.items()}  # type: ignore[attr-defined]
     return graph, results, captures
 

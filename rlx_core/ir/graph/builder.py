@@ -59,6 +59,7 @@ class Builder:
     guards: list[Guard] = field(factory=list, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)
     is_finished: bool = field(default=False, init=False)
+    trace_has_ended: bool = field(default=False, init=False)
     _leaf_names: set[str] = field(factory=set, init=False)
     _constants: dict[Literal, Value] = field(factory=dict, init=False)
 
@@ -106,7 +107,7 @@ class Builder:
         """
         if self.is_finished:
             for value in operands:
-                if value is not None and value.node.owner is self:
+                if value is not None and value.node.owner.trace_has_ended:
                     raise leaked(value)
             raise TraceError(f"graph {self.name}: it is finished, and takes no more nodes ({op.name})")
         given = [None if v is None else self._own(v) for v in operands]
@@ -170,7 +171,7 @@ class Builder:
         if value.node.owner is self:
             return value
         if not self.capturing:
-            if value.node.owner.is_finished:
+            if value.node.owner.trace_has_ended:
                 raise leaked(value)
             raise TraceError(
                 f"graph {self.name}: a value of graph {value.node.owner.name} cannot be used here",

@@ -76,7 +76,7 @@ _WHERE: Final = "use rlx.where(condition, a, b), which chooses element by elemen
 
 def needs_elements(value: Value, wanted: str, function: Any = None, hint: str | None = None) -> TraceError:
     """The error for a value that is asked for elements: by `function` where that is known, else by the user's line."""
-    if value.node.owner.is_finished:
+    if value.node.owner.trace_has_ended:
         return leaked(value)
     if hint is None:
         hint = hint_at(user_frame()) if function is None else hint_for_function(function)
@@ -92,8 +92,8 @@ def leaked(value: Value) -> TraceError:
     source = here()
     used = [] if source is None else [Fact("at", repr(source))]
     return TraceError(
-        f"trace: {value!r} leaked from {value.node.owner.name}, which is finished; it has a type ({value.type}) and never had "
-        "elements",
+        f"trace: {value!r} leaked from {value.node.owner.name}, whose trace has ended; "
+        f"it has a type ({value.type}) and never had elements",
         Fact("made at", repr(value), value.node.origin.source),
         *used,
         hint="return it from the traced function instead of keeping it in a list, an attribute or a global",
