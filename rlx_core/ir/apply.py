@@ -115,6 +115,10 @@ def _hint_for_text(text: str | bytes) -> str:
     return _ARRAYS
 
 
+_HOST_MEMORY = (1, 3)
+"""DLPack's numbers for memory that the host can read: its own, and its own pinned for a device."""
+
+
 def _hint_for_tensor(data: Any) -> str | None:
     """What makes an array of another library's tensor that does not give its memory away; read off what it says of itself."""
     steps = []
@@ -122,7 +126,8 @@ def _hint_for_tensor(data: Any) -> str | None:
         steps.append(".detach()")
     if str(getattr(data, "layout", "torch.strided")) != "torch.strided":
         steps.append(".to_dense()")
-    if str(getattr(data, "device", "cpu")).partition(":")[0] not in ("cpu", "None"):
+    where = getattr(data, "__dlpack_device__", None)
+    if where is not None and where()[0] not in _HOST_MEMORY:
         steps.append(".cpu()")
     if str(getattr(data, "dtype", "")) == "torch.bfloat16":
         steps.append(".float()")
