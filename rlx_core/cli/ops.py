@@ -87,7 +87,7 @@ def ops(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List ops by family with their names in Python, or show everything about one."""
+    """List ops, or show everything about one."""
     session = Session.of(ctx)
     host = session.host
     name = exact_name(host, pattern) if pattern else None
