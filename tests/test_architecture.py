@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.every_case
+
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "rlx_core"
 
 LAYERS = (
-    ("errors", "public"),
+    ("errors", "public", "locks", "private", "floating"),
     ("ir",),
     ("contributions", "hooks"),
     ("plugins",),

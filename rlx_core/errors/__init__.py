@@ -31,6 +31,7 @@ from rlx_core.errors.configuring import (
 )
 from rlx_core.errors.running import (
     BindingError,
+    DeadlockError,
     GuardError,
     LengthMismatchError,
     MissingInputError,
@@ -53,6 +54,7 @@ __all__ = [
     "CacheError",
     "ConfigError",
     "CycleError",
+    "DeadlockError",
     "DeviceError",
     "DeviceUnavailableError",
     "DtypeError",

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked
 from rlx_core.ir.op import Op
@@ -140,6 +141,7 @@ def _hint_for_object(array: np.ndarray) -> str:
     return f"an element is a {type(inside).__name__}; {_ARRAYS}" if array.shape else _ARRAYS
 
 
+@in_standard_modes
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
     from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
 

@@ -14,13 +14,14 @@ import inspect
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
 from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
+from rlx_core.locks import lazy
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
 
@@ -122,7 +123,7 @@ class Op:
 
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
     # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
-    @cached_property
+    @lazy
     def exact_attributes(self) -> tuple[object, ...]:
         """The attributes as a hashable key that tells apart whatever can change a result."""
         return tuple(exact(value) for value in self.attributes().values())

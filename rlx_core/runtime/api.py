@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx_core.errors import ShapeError
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
+from rlx_core.locks import forks_wait
 from rlx_core.pipeline.forward import prepare_with
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
@@ -49,6 +51,7 @@ class _Gradient(Jitted[..., Any]):
         return super().__call__(*args, **kwargs)
 
 
+@in_standard_modes
 def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
     """The program that a function is: HIR, with an input for every array among the arguments.
 
@@ -56,7 +59,7 @@ def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
         function: Any Python function of pytrees of arrays.
         args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
     """
-    with preparing(prepare_with(None, None)):
+    with forks_wait, preparing(prepare_with(None, None)):
         return _trace(function, args, kwargs).graph
 
 

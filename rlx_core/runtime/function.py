@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,10 +12,13 @@ import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors.memory import enough_memory
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
+from rlx_core.locks import Lock, forks_wait
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import prepare_with
 from rlx_core.pipeline.report import Report
@@ -65,7 +67,7 @@ class Jitted(Generic[P, R]):
         self._options = options
         self._donate = _donated_names(donate)
         self._variants: dict[Any, Variant] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock(f"the compiling of {function_name(function)}")
         self._straight: tuple[StraightCall, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -124,6 +126,8 @@ class Jitted(Generic[P, R]):
             repr(self)
         )
 
+    @enough_memory("compile")
+    @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
             traced = trace(self._function, args, kwargs)
@@ -144,7 +148,7 @@ class Jitted(Generic[P, R]):
                 f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
                 "values that vary, or compile with symbolic sizes",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
         return variant
 
@@ -330,6 +334,9 @@ class CompiledFunction:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
 
+@enough_memory("compile")
+@in_standard_modes
+@forks_wait
 def compile_function(
     function: Callable[..., Any],
     /,

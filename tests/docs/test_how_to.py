@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+pytestmark = pytest.mark.every_case
+
 HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("rlx_cpu", "llvmlite"))
 
 
