@@ -4,8 +4,8 @@ Calling an instance builds a node. `decompose` is the meaning; every rule that i
 written rule is an optimisation that the laws (`rlx_core.testing`) check against the derived one. A *primitive* has no
 decomposition: it has a NumPy `reference` and every rule.
 
-Rule slots start as `None`, which means "derive it". They are declared as class variables rather than as methods so that
-ops may differ in arity without breaking the override rules of a type checker.
+Rule slots start as `None`, which means "derive it". They are no methods here, so that ops may differ in arity without breaking
+the override rules of a type checker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
@@ -54,6 +54,11 @@ class Operand:
     is_variadic: bool = False
 
 
+def _derived() -> Rule:
+    """A rule slot that nobody has filled."""
+    return None
+
+
 @attrs.frozen(slots=False, eq=False, repr=False)
 class Op:
     """The base of every op; see the module's docstring. Subclasses are made with `define_op`.
@@ -87,17 +92,18 @@ class Op:
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
 
-    infer: ClassVar[Rule] = None
-    reference: ClassVar[Rule] = None
-    decompose: ClassVar[Rule] = None
-    vjp: ClassVar[Rule] = None
-    jvp: ClassVar[Rule] = None
-    batch: ClassVar[Rule] = None
-    cost: ClassVar[Rule] = None
-    prepare: ClassVar[Rule] = None
-    view: ClassVar[Rule] = None
-    parts: ClassVar[Rule] = None
-    samples: ClassVar[Callable[[], Iterator[Any]] | None] = None
+    # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.
+    infer = _derived()
+    reference = _derived()
+    decompose = _derived()
+    vjp = _derived()
+    jvp = _derived()
+    batch = _derived()
+    cost = _derived()
+    prepare = _derived()
+    view = _derived()
+    parts = _derived()
+    samples = _derived()
 
     def __call__(self, *operands: Any, name: str | None = None) -> Any:
         """Build a node with these operands; returns its result, or a tuple of them for a multi-result op.
