@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.plugins.entry import Origin, PluginEntry, normalized
+from rlx_core.plugins.packages import reinstalling
 from rlx_core.plugins.states import State, Verdict
 
 BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"
@@ -129,7 +130,7 @@ class PluginPolicy:
                     mend = f"add `{entry.name}` to {source}"
                     return Verdict(State.BLOCKED, f"not allowed by {source}", mend)
         if entry.incompatible is not None:
-            mend = f"python -m pip install --upgrade rlx-core {entry.distribution}"
+            mend = f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or install an rlx-core that it takes"
             return Verdict(State.INCOMPATIBLE, entry.incompatible, mend)
         return None
 

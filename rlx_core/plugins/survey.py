@@ -37,6 +37,7 @@ def status(
         overrides={each.loser.name: each.loser.entry.name for each in taken},
         overridden={each.loser.name: each.winner.entry.name for each in lost},
         failure=verdict.failure if verdict else None,
+        faults=tuple(each for each in registry.faults if (each.owner.plugin, each.owner.distribution) == entry.key[:2]),
     )
 
 
