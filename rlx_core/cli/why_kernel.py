@@ -17,10 +17,10 @@ from rlx_core.ir.graph import Builder, Graph, Node, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.samples import Sample
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher
 from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.legalize import rewrite
-from rlx_core.pipeline.plan import load_table
 from rlx_core.pipeline.tiers import why_not_best
 
 __all__ = ["Choice", "choice_json", "choose", "layout"]
@@ -70,8 +70,7 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     assert op is not None, "an op that cannot be imported is refused"
     configuration = configuration_of(session, target)
     device, registry = target_of(session, configuration)
-    tables = tuple(load_table(registry, each.name) for each in registry.legalizations_for(device.name))
-    dispatcher = Dispatcher(device, configuration.dispatch, tables)
+    dispatcher = Dispatcher(device, configuration.dispatch, legalization_tables(registry, device.name))
 
     sample = first_sample(op)
     attributes = {**(dict(sample.attributes) if sample else {}), **given_attributes(op, attrs)}

@@ -26,7 +26,8 @@ from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, plainly, split_entry
-from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
+from rlx_core.pipeline.contributed import legalization_tables
+from rlx_core.pipeline.dispatch import Dispatcher
 from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
@@ -64,6 +65,16 @@ class PlannedPass:
         return self.made.options()
 
 
+@frozen
+class Extension:
+    """What a plan uses besides passes: the target, a table of kernels, a table of target rewrites; and who provides it."""
+
+    kind: str
+    name: str
+    plugin: str
+    digest: str
+
+
 @frozen(eq=False)
 class Plan:
     """What will happen to a program; see the module's docstring.
@@ -75,6 +86,7 @@ class Plan:
         dispatcher: The target's answers under the configured policy.
         configuration: What it was resolved from.
         left_out: Passes that the pipeline lists and that do not run, each with the reason.
+        extensions: Whose target and tables it uses.
     """
 
     pipeline: str
@@ -84,6 +96,7 @@ class Plan:
     dispatcher: Dispatcher | None
     configuration: Configuration
     left_out: tuple[str, ...] = ()
+    extensions: tuple[Extension, ...] = ()
 
     def run(self, graph: Graph, watch: Watch = NO_WATCH) -> Run:
         """The graph after all passes of the HIR and MIR lists.
@@ -127,6 +140,7 @@ class Plan:
                 {"stage": p.stage, "name": p.name, "options": plain(p.options), "plugin": p.plugin, "digest": p.digest}
                 for p in self.passes
             ],
+            "extensions": [attrs.asdict(each) for each in self.extensions],
             "kernels": self.kernel_digest,
             "legalizations": [] if self.dispatcher is None else [t.name for t in self.dispatcher.tables],
             "properties": {} if self.target is None else dict(sorted(self.target.properties.items())),
@@ -163,8 +177,7 @@ class Plan:
     @property
     def plugins(self) -> tuple[str, ...]:
         """Everyone who takes part, by name."""
-        kernels = () if self.target is None else {k.plugin for k in self.target.kernels if k.plugin}
-        return tuple(sorted({p.plugin for p in self.passes} | set(kernels)))
+        return tuple(sorted({p.plugin for p in self.passes} | {e.plugin for e in self.extensions}))
 
     def to_json(self) -> str:
         """The summary and the hash, with sorted keys."""
@@ -228,8 +241,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     check_unused_options(configuration, planned, registry)
     dispatcher = None
     if target is not None:
-        tables = tuple(load_table(registry, spec.name) for spec in registry.legalizations_for(target.name))
-        dispatcher = Dispatcher(target, configuration.dispatch, tables)
+        dispatcher = Dispatcher(target, configuration.dispatch, legalization_tables(registry, target.name))
     try:
         check_order(
             [p.made for p in kept if p.stage in ("hir", "mir")],
@@ -238,7 +250,7 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         )
     except PassOrderError as error:
         raise error.with_fact(Fact("pipeline", name, source)) from None
-    return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out)
+    return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out, extensions(registry, target))
 
 
 def entries_of(table: PipelineConfig, stage: str) -> tuple[Entry, ...]:
@@ -305,8 +317,7 @@ def plan_pass(
     general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
     options = {**general, **own_options}
     made = structured(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
-    owner = registry.owner(kind, full)
-    plugin = f"{owner.distribution} {owner.version}"
+    plugin = provider(registry, kind, full)
     return PlannedPass(stage, made, f"{where} of {source}", plugin, registry.digest(kind, full))
 
 
@@ -365,11 +376,17 @@ def check_unused_options(configuration: Configuration, planned: Sequence[Planned
             )
 
 
-def load_table(registry: Registry, name: str) -> LegalizationTable:
-    found = registry.load("legalizations", name)
-    if not isinstance(found, LegalizationTable):
-        raise ConfigError(
-            f"legalization {name}: it is {found!r}, not a LegalizationTable",
-            Fact("plugin", registry.owner("legalizations", name)),
-        )
-    return found
+def extensions(registry: Registry, target: Target | None) -> tuple[Extension, ...]:
+    """The target, and the tables that plugins bring for it."""
+    if target is None:
+        return ()
+    names = [("backends", target.name)] if target.name in registry.backends else []
+    names += [("kernels", spec.name) for spec in registry.kernels_for(target.name)]
+    names += [("legalizations", spec.name) for spec in registry.legalizations_for(target.name)]
+    return tuple(Extension(*key, provider(registry, *key), registry.digest(*key)) for key in names)
+
+
+def provider(registry: Registry, kind: str, name: str) -> str:
+    """Who provides something: distribution and version."""
+    owner = registry.owner(kind, name)
+    return f"{owner.distribution} {owner.version}"
