@@ -40,6 +40,7 @@ class Choice:
         tier: Where the kernel runs, on a target that has tiers.
         below: Why it is not the best of them, if it is not.
         is_sample: Whether types or attributes come from a sample of the op, because nobody gave them.
+        left_out: Tables for the target that cannot be used, each with the reason.
     """
 
     target: str
@@ -52,6 +53,7 @@ class Choice:
     tier: str | None
     below: str | None
     is_sample: bool
+    left_out: tuple[str, ...] = ()
 
     @property
     def can_run(self) -> bool:
@@ -93,7 +95,10 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     is_sample = types is None or (not attrs and bool(attributes))
     tier = device.tier(chosen) if chosen is not None else None
     below = why_not_best(node, chosen.name, device) if chosen is not None and device.falls_back(tier) else None
-    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample)
+    left_out = tuple(
+        str(fault) for (kind, _), fault in registry.left_out.items() if kind in ("kernels", "legalizations")
+    )
+    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample, left_out)
 
 
 def first_sample(op: type[Op]) -> Sample | None:
@@ -181,6 +186,7 @@ def choice_json(found: Choice) -> dict[str, Any]:
         "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in found.answer.refusals],
         "less_preferred": [each.name for each in found.later],
         "can_run": found.can_run,
+        "left_out": list(found.left_out),
         "becomes": [
             {"node": row.node, "op": row.op, "answer": row.means, "kernel": row.kernel, "reason": row.reason}
             for row in found.becomes
@@ -200,6 +206,7 @@ def layout(found: Choice) -> Iterator[Any]:
     rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
     rows += [("less preferred", ", ".join(each.name for each in found.later))]
     rows += [("because", found.answer.reason)]
+    rows += [("left out", each) for each in found.left_out]
     yield facts(rows)
     if found.becomes:
         yield ""

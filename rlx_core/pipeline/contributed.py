@@ -101,7 +101,9 @@ def kernels_fault(thing: Any, spec: KernelSpec, registry: Registry) -> str | Non
     if not isinstance(thing, Iterable) or isinstance(thing, str | bytes | Mapping):
         return f"it is {described(thing)}, not a KernelTable"
     if isinstance(thing, Iterator):
-        return f"it is {described(thing)}, which can be read once; a KernelTable or a tuple of its rows can be read again"
+        return (
+            f"it is {described(thing)}, which can be read once; a KernelTable or a tuple of its rows can be read again"
+        )
     target = getattr(thing, "target", spec.target)
     if target != spec.target:
         return f"the table is for the target {target}"
@@ -139,7 +141,7 @@ def command_fault(thing: Any, spec: Contribution, registry: Registry) -> str | N
 def described(thing: object) -> str:
     """A thing in a few words: what it is, and how it shows itself."""
     shown = repr(thing)
-    return f"a {type(thing).__name__} ({shown if len(shown) <= 40 else shown[:39] + '…'})"
+    return f"{shown if len(shown) <= 40 else shown[:39] + '…'} ({type(thing).__name__})"
 
 
 EXPECTED: Final[Mapping[str, Complaint]] = {
@@ -183,11 +185,15 @@ def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) 
     if isinstance(spec, RuleSpec) and spec.op not in registry.ops:
         hint = nearest(spec.op, registry.ops)
         reason = f"no plugin provides the op {spec.op}" + (f"; {hint}" if hint else "")
-        yield Fault(kind, name, claim.provenance, reason, mend=f"name an op that there is in {claim.provenance.file}")
+        yield Fault(kind, name, claim.provenance, reason, claim.provenance.place, f"correct {claim.provenance.place}")
     if isinstance(spec, PassSpec):
         passes = {*registry.passes, *registry.rulesets}
         for word in sorted({*spec.before, *spec.after} - passes):
             hint = nearest(word, passes)
             yield note(f"its place is said by {word}, which no plugin provides" + (f"; {hint}" if hint else ""))
-    if isinstance(spec, KernelSpec) and spec.target not in registry.backends and ("backends", spec.target) not in registry.refused:
+    if (
+        isinstance(spec, KernelSpec)
+        and spec.target not in registry.backends
+        and ("backends", spec.target) not in registry.refused
+    ):
         yield note(f"no plugin provides the target {spec.target}")

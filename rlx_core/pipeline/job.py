@@ -178,6 +178,7 @@ class Job:
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
             device=self.target,
+            left_out=self.registry.left_out,
         )
         return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
 

@@ -23,6 +23,7 @@ from rlx_core.passes.dead_code import sweep
 from rlx_core.passes.splice import Draft, draft
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, row_of
+from rlx_core.plugins.faults import as_fact
 
 __all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
 

@@ -8,7 +8,7 @@ printed, in which order packages were installed).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
@@ -25,9 +25,10 @@ from rlx_core.passes.order import check_order
 from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
 from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, plainly, split_entry
+from rlx_core.pipeline.config import STAGES, Configuration, PipelineConfig, plainly, split_entry
 from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.dispatch import Dispatcher
+from rlx_core.pipeline.placement import Line, check_places, with_included
 from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
@@ -234,11 +235,16 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
     """
     name, table, source = find_pipeline(configuration, registry)
-    lines = [(stage, place, entry) for stage in STAGES for place, entry in enumerate(entries_of(table, stage))]
-    planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
+    listed = [line for stage in STAGES for line in lines_of(name, table, stage)]
+    lines = with_included(listed, configuration, registry)
+    planned = [plan_pass(configuration, registry, source, line) for line in lines]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
     check_unused_options(configuration, planned, registry)
+    check_printing(configuration, planned, registry)
+    for stage in STAGES:
+        own = [p for p in kept if p.stage == stage]
+        check_places([p.name for p in own], dict(enumerate(p.origin for p in own)), registry)
     dispatcher = None
     if target is not None:
         dispatcher = Dispatcher(target, configuration.dispatch, legalization_tables(registry, target.name))
@@ -253,9 +259,11 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out, extensions(registry, target))
 
 
-def entries_of(table: PipelineConfig, stage: str) -> tuple[Entry, ...]:
+def lines_of(pipeline: str, table: PipelineConfig, stage: str) -> Iterator[Line]:
     """The lines of a pipeline for one stage."""
-    return {"forward": table.forward, "hir": table.hir, "mir": table.mir, "lir": table.lir}[stage]
+    entries = {"forward": table.forward, "hir": table.hir, "mir": table.mir, "lir": table.lir}[stage]
+    for place, entry in enumerate(entries):
+        yield Line(stage, f"pipeline.{pipeline}.{stage}[{place}]", entry)
 
 
 def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pass, ...]:
@@ -267,10 +275,7 @@ def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pa
         ConfigError, UnknownNameError, PassOrderError: As for `resolve_plan`.
     """
     name, table, source = find_pipeline(configuration, registry)
-    planned = [
-        plan_pass(configuration, registry, name, source, "forward", place, entry)
-        for place, entry in enumerate(table.forward)
-    ]
+    planned = [plan_pass(configuration, registry, source, line) for line in lines_of(name, table, "forward")]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     check_order([p.made for p in kept], given=(LOWERED,), where={i: p.origin for i, p in enumerate(kept)})
     return tuple(p.made for p in kept if isinstance(p.made, Pass))
@@ -286,7 +291,7 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
         known = [*configuration.pipeline, *(p.removeprefix(f"{CORE}.") for p in registry.pipelines)]
         raise UnknownNameError(
             f"pipeline: {name!r} is not configured and no plugin provides it (there are {', '.join(known) or 'none'})",
-            Fact("use", name, configuration.origin_of("use")),
+            Fact("said by", configuration.origin_of("use")),
             hint=nearest(name, known),
         )
     spec = registry.require("pipelines", full)
@@ -294,18 +299,10 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
     return name, structured(spec.config, PipelineConfig, f"pipeline {full}", owner), owner
 
 
-def plan_pass(
-    configuration: Configuration,
-    registry: Registry,
-    pipeline: str,
-    source: str,
-    stage: str,
-    place: int,
-    entry: Entry,
-) -> PlannedPass:
+def plan_pass(configuration: Configuration, registry: Registry, source: str, line: Line) -> PlannedPass:
     """One line of a pipeline, resolved."""
-    where = f"pipeline.{pipeline}.{stage}[{place}]"
-    name, own_options = split_entry(entry, where)
+    where, stage = line.where, line.stage
+    name, own_options = split_entry(line.entry, where)
     full = full_name(name)
     kind = kind_of(registry, full, where, source)
     try:
@@ -374,6 +371,21 @@ def check_unused_options(configuration: Configuration, planned: Sequence[Planned
                 Fact("file", configuration.origin_of(f"passes.{name}")),
                 hint=nearest(name, [k.removeprefix(f"{CORE}.") for k in known]),
             )
+
+
+def check_printing(configuration: Configuration, planned: Sequence[PlannedPass], registry: Registry) -> None:
+    """Require that the passes around which programs are printed exist; one that merely does not run is fine."""
+    known = {*registry.passes, *registry.rulesets, *(p.name for p in planned)}
+    short = {each.partition(".")[2] for each in known}
+    for key in ("before", "after"):
+        words: tuple[str, ...] = getattr(configuration.printing, key)
+        for word in words:
+            if word != "*" and word not in known and word not in short:
+                raise ConfigError(
+                    f"printing.{key}: no plugin provides a pass called {word!r}",
+                    Fact("said by", configuration.origin_of(f"printing.{key}")),
+                    hint=nearest(word, [*known, *short]),
+                )
 
 
 def extensions(registry: Registry, target: Target | None) -> tuple[Extension, ...]:

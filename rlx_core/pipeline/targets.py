@@ -93,7 +93,10 @@ def no_backend(host: PluginHost) -> DeviceError:
     known = known_packages()
     absent = [(e, v) for e, v in host.registry().absent if v.state in unusable and f"target.{e.name}" in known]
     if absent:
-        facts = [Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution) for entry, verdict in absent]
+        facts = [
+            Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution)
+            for entry, verdict in absent
+        ]
         return DeviceError("target: no backend can be used", *facts, hint=absent[0][1].mend)
     command = next((package.command for package in known.values() if package.command), None)
     return DeviceError("target: no backend is installed", hint=f"{command}; `rlx doctor` says more")

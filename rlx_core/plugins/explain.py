@@ -92,7 +92,7 @@ def mending(entry: PluginEntry, failure: Failure) -> str:
     if entry.origin is Origin.BUILTIN:
         return reinstalling(entry.distribution, entry.file, "--force-reinstall")
     if entry.origin is not Origin.INSTALLED:
-        return f"mend {failure.where}, or {switch_off}" if failure.where else switch_off
+        return f"correct {failure.where}, or {switch_off}" if failure.where else switch_off
     # Reinstalling the distribution brings what it depends on. A missing module's own name would only be a
     # guess at a package, and anyone can publish a package under a name that people guess.
     return f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or {switch_off}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import Fact, PluginError, RlxError
 from rlx_core.plugins.collect import Claim
@@ -49,6 +49,8 @@ def fault_of(claim: Claim, error: BaseException) -> Fault:
     """The fault of a contribution whose import, or whose check, raised `error`."""
     cause = error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
     failure = Failure.of(cause)
+    if cause is error or not failure.where:  # nothing of the plugin's own raised: what is wrong is the record itself
+        failure = evolve(failure, where=claim.provenance.place)
     said = failure.summary.removeprefix(f"{claim.name}: ")
     reason = f"it does not load ({named_cause(cause)})" if cause is not error else said
     mend = mending(claim.entry, failure)

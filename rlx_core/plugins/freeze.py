@@ -103,14 +103,14 @@ def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
 def outside(claim: Claim, domains: Domains) -> Fault:
     """A name in the domain of another plugin, which being installed does not give to anybody else."""
     owner = domains[domain_of(claim.kind, claim.name) or ""][0]
-    return Fault(
-        claim.kind,
-        claim.name,
-        claim.provenance,
-        f"the name belongs to {owner.name} ({owner.distribution} {owner.version})",
-        mend=f"call it {claim.entry.name}.…, or accept it in the configuration: "
-        f'[plugins.override] "{claim.name}" = "{claim.entry.name}"',
+    reason = f"the name belongs to {owner.name} ({owner.distribution} {owner.version})"
+    mend = (
+        f"call it {claim.entry.name}, or switch the plugin off: RLX_PLUGINS_BLOCK={claim.entry.name}"
+        if claim.kind == "backends"
+        else f"call it {claim.entry.name}.…, or accept it in the configuration: "
+        f'[plugins.override] "{claim.name}" = "{claim.entry.name}"'
     )
+    return Fault(claim.kind, claim.name, claim.provenance, reason, claim.provenance.place, mend)
 
 
 def not_theirs(group: list[Claim], domains: Domains) -> Refusal:

@@ -50,11 +50,12 @@ class PluginHost:
     ) -> None:
         self.policy: Final = PluginPolicy.from_environment() if policy is None else policy
         self.notes: tuple[str, ...] = ()
+        self.index_faults: tuple[str, ...] = ()
         given: set[EntryKey] = set()
         if entries is None:
             index = installed_plugins()
             known = list(index.entries)
-            self.notes = index.faults
+            self.index_faults = index.faults
         else:
             listed = list(entries)
             known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in listed]

@@ -30,9 +30,9 @@ from rlx_core.errors import Fact, PluginError, RlxError, UnknownNameError, neare
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import PluginEntry
-from rlx_core.plugins.explain import mending, missing
+from rlx_core.plugins.explain import missing
 from rlx_core.plugins.faults import Fault, fault_of, warn_of
-from rlx_core.plugins.states import Failure, Provenance, Verdict, attempt
+from rlx_core.plugins.states import Provenance, Verdict, attempt
 
 R = TypeVar("R", bound=Contribution)
 Key = tuple[str, str]  # kind, name
@@ -157,7 +157,7 @@ class Registry:
             if complaint is not None and complaint.value is not None:
                 raise PluginError(f"{name}: {complaint.value}")
         except PluginError as error:
-            error.hint = error.hint or mending(claim.entry, Failure.of(error.__cause__ or error))
+            error.hint = error.hint or fault_of(claim, error).mend
             raise error.with_fact(Fact("plugin", claim.provenance)) from error.__cause__
         return found
 

@@ -94,9 +94,13 @@ class Provenance:
     file: str
     line: int | None = None
 
+    @property
+    def place(self) -> str:
+        """`file:line`, as far as they are known."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{self.distribution} {self.version}, {place}"
+        return f"{self.distribution} {self.version}, {self.place}"
 
 
 @frozen

@@ -114,9 +114,7 @@ STANDARD: Final = Engine()
 """The engine with the ops' own rules only."""
 
 
-def missing_rule(
-    op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Sequence[Fault] = ()
-) -> MissingRuleError:
+def missing_rule(op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Sequence[Fault] = ()) -> MissingRuleError:
     """The error for an op without a rule: op, transformation, operand, and the method to write.
 
     Args:
