@@ -184,8 +184,8 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
             yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
     if not registry.backends:
         error = no_backend(host)
-        reasons = "; ".join(str(fact.found) for fact in error.facts) or "no backend that works is installed"
-        yield Finding("targets", "(none)", "wrong", f"nothing can be compiled: {reasons}", error.hint)
+        said = "; ".join(str(fact.found) for fact in error.facts) or "no backend that works is installed"
+        yield Finding("targets", "(none)", "wrong", f"nothing can be compiled: {said}", error.hint)
 
 
 def devices(host: PluginHost, name: str) -> list[str]:

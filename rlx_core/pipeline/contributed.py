@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from rlx_core.contributions import KINDS, Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
@@ -110,16 +111,16 @@ def kernels_fault(thing: Any, spec: KernelSpec, registry: Registry) -> str | Non
     return next((fault for row in thing if (fault := kernel_fault(row)) is not None), None)
 
 
-def kernel_fault(row: object) -> str | None:
+def kernel_fault(row: Any) -> str | None:
     if not isinstance(row, Kernel):
         return f"a row is {described(row)}, not a Kernel"
-    if not (isinstance(row.op, type) and issubclass(row.op, Op)):
-        return f"kernel {row.name} is for {described(row.op)}, which is no op"
-    count = 1 + len(row.op.operands)
-    if callable(row.run) and accepts(row.run, count, ("out", "workspace")):
+    op, run = attrgetter("op", "run")(row)  # of whatever type: nothing has checked what a stranger put there
+    if not (isinstance(op, type) and issubclass(op, Op)):
+        return f"kernel {row.name} is for {described(op)}, which is no op"
+    if callable(run) and accepts(run, 1 + len(op.operands), ("out", "workspace")):
         return None
-    found = inspect.signature(row.run) if callable(row.run) else described(row.run)
-    names = "".join(f"{'*' * o.is_variadic}{o.name}, " for o in row.op.operands)
+    found = inspect.signature(run) if callable(run) else described(run)
+    names = "".join(f"{'*' * o.is_variadic}{o.name}, " for o in op.operands)
     return f"kernel {row.name} takes {found}, and is called as kernel(op, {names}*, out, workspace)"
 
 
@@ -191,9 +192,6 @@ def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) 
         for word in sorted({*spec.before, *spec.after} - passes):
             hint = nearest(word, passes)
             yield note(f"its place is said by {word}, which no plugin provides" + (f"; {hint}" if hint else ""))
-    if (
-        isinstance(spec, KernelSpec)
-        and spec.target not in registry.backends
-        and ("backends", spec.target) not in registry.refused
-    ):
+    targets = {*registry.backends, *(each for its, each in registry.refused if its == "backends")}
+    if isinstance(spec, KernelSpec) and spec.target not in targets:
         yield note(f"no plugin provides the target {spec.target}")

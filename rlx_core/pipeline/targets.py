@@ -9,7 +9,7 @@ from attrs import evolve
 from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
 from rlx_core.pipeline.backend import Backend, Target
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 from rlx_core.plugins import PluginHost, Registry, State
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.faults import fault_of, named_cause
@@ -51,8 +51,8 @@ def opened(host: PluginHost, name: str) -> Backend:
             f"{name}: making its backend raised {named_cause(cause)}",
             Fact("plugin", registry.owner("backends", name), outcome.failure.where or None),
         ) from cause
-    made: Backend = outcome.value
-    return made
+    assert isinstance(outcome.value, Backend), "what was expected is a class of backends, and it was made"
+    return outcome.value
 
 
 def preferred_target(host: PluginHost) -> tuple[str, Backend]:
@@ -110,19 +110,29 @@ def with_contributed_kernels(target: Target, registry: Registry, name: str) -> T
     specs = registry.kernels_for(name)
     if not specs:
         return target
-    return evolve(target, kernels=KernelTable(name, fill=partial(fill, target.kernels, registry, name)))
+    return evolve(target, kernels=KernelTable(name, fill=partial(fill, target, registry)))
 
 
-def fill(own: KernelTable, registry: Registry, name: str, table: KernelTable) -> None:
+def fill(target: Target, registry: Registry, table: KernelTable) -> None:
     """Fill a table with a target's own rows and those of others."""
-    table.merge(own)
-    for spec in registry.kernels_for(name):
+    table.merge(target.kernels)
+    for spec in registry.kernels_for(target.name):
         rows = registry.usable("kernels", spec.name, expectation("kernels", spec, registry))
         claim = registry.claims["kernels", spec.name]
         if rows is not None:
             try:
-                table.merge(rows, plugin=claim.entry.name)
+                table.merge(as_guest(row, target, claim.entry.name) for row in rows)
                 continue
             except ConfigError as error:
                 registry.leave_out(fault_of(claim, error))
         table.leave_out(registry.left_out["kernels", spec.name])
+
+
+def as_guest(row: Kernel, target: Target, plugin: str) -> Kernel:
+    """A row as another plugin brings it: it is that plugin's, whatever table it was made in.
+
+    The best tier of several is what the target's own compiler makes. It knows nothing of a guest's row, which is called as a
+    function, on the last tier.
+    """
+    is_best = len(target.tiers) > 1 and row.tier == target.tiers[0]
+    return evolve(row, plugin=plugin, tier=None if is_best else row.tier)

@@ -99,15 +99,19 @@ class PluginHost:
         self._look_for(kind, name)
         return self.registry().load(kind, name)
 
-    def importer_for(self, suffix: str) -> ImporterSpec:
-        """The reader for files with a suffix; the first in order where several have it."""
-        found: ImporterSpec = self._for_suffix("importers", suffix)
-        return found
+    def importers_for(self, suffix: str) -> list[ImporterSpec]:
+        """The readers for files with a suffix, the one to use first: rlx's own, then the others in order.
 
-    def exporter_for(self, suffix: str) -> ExporterSpec:
-        """The writer for files with a suffix; the first in order where several have it."""
-        found: ExporterSpec = self._for_suffix("exporters", suffix)
-        return found
+        The configuration gives a suffix to another plugin as it does names: `[plugins.override] ".acme" = "acme"`.
+
+        Raises:
+            UnknownNameError: There is none.
+        """
+        return self._for_suffix("importers", suffix)
+
+    def exporters_for(self, suffix: str) -> list[ExporterSpec]:
+        """The writers for files with a suffix, in the same order."""
+        return self._for_suffix("exporters", suffix)
 
     def activate_for_compile(self, target: str) -> Registry:
         """The registry for a compilation, with whoever extends the target or compilation as such."""
@@ -178,15 +182,20 @@ class PluginHost:
         if name not in registry.table(kind) and (kind, name) not in registry.refused:
             self.activate_all()
 
-    def _for_suffix(self, kind: str, suffix: str) -> Any:
+    def _for_suffix(self, kind: str, suffix: str) -> list[Any]:
         verb = VERBS[kind]
         registry = self.activate_for(verb, f"{verb}{suffix}")
         for attempted in (registry, None):
-            table: Any = (attempted or self.activate_all()).table(kind)
-            for record in table.values():
-                if suffix.lower() in record.suffixes:
-                    return record
+            registry = attempted or self.activate_all()
+            table: Any = registry.table(kind)
+            found = [record for record in table.values() if suffix.lower() in record.suffixes]
+            if found:
+                return sorted(found, key=lambda record: self._turn(registry.claims[kind, record.name], suffix))
         raise unknown_suffix(verb, suffix, {each for record in table.values() for each in record.suffixes})
+
+    def _turn(self, claim: Claim, suffix: str) -> tuple[bool, bool]:
+        choice = self.policy.override.get(suffix.lower())
+        return choice is None or not claim.entry.matches(choice.word), claim.entry.origin is not Origin.BUILTIN
 
     def _activate(self, entries: Iterable[PluginEntry]) -> None:
         """Activate those of these that have no verdict yet, in the fixed order of the entries."""

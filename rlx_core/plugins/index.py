@@ -119,7 +119,8 @@ def malformed(text: str) -> Iterator[str]:
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1].strip()
             if section.partition(".")[0] == WORD and section not in (GROUP, WHEN_GROUP):
-                yield f"line {number}: rlx reads no group `{section}`; {nearest(section, (GROUP, WHEN_GROUP)) or 'it is passed over'}"
+                hint = nearest(section, (GROUP, WHEN_GROUP)) or "it is passed over"
+                yield f"line {number}: rlx reads no group `{section}`; {hint}"
         elif line.startswith("["):
             section = None
             yield f"line {number}: `{line}` is no group in brackets"

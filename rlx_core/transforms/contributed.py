@@ -43,7 +43,9 @@ def engine_for(graph: Graph) -> Engine:
     """Where rules for the ops of `graph` come from: the ops themselves, and the plugins that extend their domains."""
     host = (_host.get() or default_host)()
     registry = host.activate_for(*(f"domain.{node.op.name.partition('.')[0]}" for node in graph.nodes))
-    specs = {(spec.kind, spec.op): spec for spec in registry.rules.values() if spec.kind in KINDS}
+    specs: dict[tuple[str, str], RuleSpec] = {
+        (spec.kind, spec.op): spec for spec in registry.rules.values() if spec.kind in KINDS
+    }
     if not specs:
         return STANDARD
     rules = ContributedRules(registry, specs)
