@@ -17,7 +17,7 @@ from rlx_core.errors import RlxError, nearest
 from rlx_core.ir.block import Block
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
-from rlx_core.passes.base import PassRecord
+from rlx_core.passes.base import LirPass, Pass
 from rlx_core.passes.rules import RuleSet
 from rlx_core.pipeline.backend import Backend
 from rlx_core.pipeline.dispatch import LegalizationTable
@@ -70,8 +70,9 @@ def op_fault(thing: Any, spec: OpSpec, registry: Registry) -> str | None:
 
 
 def block_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
-    is_block = isinstance(thing, type) and issubclass(thing, Block)
-    return None if is_block else f"it is {described(thing)}, and no block: a class made with `define_block`"
+    if not (isinstance(thing, type) and issubclass(thing, Block)):
+        return f"it is {described(thing)}, and no block: a class made with `define_block`"
+    return next(complaints(thing), None)
 
 
 def contributed_rule_fault(thing: Any, spec: RuleSpec, registry: Registry) -> str | None:
@@ -79,9 +80,11 @@ def contributed_rule_fault(thing: Any, spec: RuleSpec, registry: Registry) -> st
 
 
 def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
-    if isinstance(thing, RuleSet) or (isinstance(thing, type) and issubclass(thing, PassRecord)):
+    if isinstance(thing, RuleSet):
         return None
-    return f"it is {described(thing)}, which is neither a pass nor a rule set"
+    if not (isinstance(thing, type) and issubclass(thing, Pass | LirPass)):
+        return f"it is {described(thing)}, which is neither a pass nor a rule set"
+    return method_fault(thing, "run", "self, graph, context")
 
 
 def legalization_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
@@ -94,7 +97,17 @@ def backend_fault(thing: Any, spec: Contribution, registry: Registry) -> str | N
     if not (isinstance(thing, type) and issubclass(thing, Backend)):
         return f"it is {described(thing)}, and no Backend"
     lacking = sorted(getattr(thing, "__abstractmethods__", ()))
-    return f"the class {thing.__name__} lacks {', '.join(lacking)}" if lacking else None
+    if lacking:
+        return f"the class {thing.__name__} lacks {', '.join(lacking)}"
+    return method_fault(thing, "compile", "self, lir, target, options")
+
+
+def method_fault(owner: type, name: str, parameters: str) -> str | None:
+    """Why a method cannot be called as rlx calls it, or `None` if it can."""
+    method: Any = getattr(owner, name)
+    if accepts(method, parameters.count(",") + 1):
+        return None
+    return f"its {name} takes {inspect.signature(method)}, and is called as {name}({parameters})"
 
 
 def kernels_fault(thing: Any, spec: KernelSpec, registry: Registry) -> str | None:

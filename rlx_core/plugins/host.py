@@ -185,6 +185,10 @@ class PluginHost:
     def _for_suffix(self, kind: str, suffix: str) -> list[Any]:
         verb = VERBS[kind]
         registry = self.activate_for(verb, f"{verb}{suffix}")
+        if (chosen := self.policy.override.get(suffix.lower())) is not None:
+            with self._lock:
+                self._activate(entry for entry in self.entries if entry.matches(chosen.word))
+            registry = self.registry()
         for attempted in (registry, None):
             registry = attempted or self.activate_all()
             table: Any = registry.table(kind)

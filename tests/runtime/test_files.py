@@ -77,7 +77,7 @@ def test_an_unknown_suffix_names_the_nearest(tmp_path):
 
 
 def test_an_unknown_suffix_names_the_package_that_is_known_to_have_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": "acme-rlx"})
+    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": KnownPackage("acme-rlx", published=True)})
 
     with pytest.raises(UnknownNameError, match="acme-rlx") as caught:
         rlx.load(tmp_path / "model.acme")
