@@ -59,3 +59,21 @@ def test_overrides_are_shown_on_both_sides(rlx) -> None:
 
 def test_a_misspelt_block_is_noted(rlx) -> None:
     assert "note: --block: no plugin is called `acne`" in rlx("--block", "acne", "plugins").out
+
+
+def test_a_plugin_on_the_command_line_that_there_is_none_of_is_refused(rlx) -> None:
+    rlx.install("acme", "")
+    ran = rlx("--plugin", "acmee", "plugins")
+    assert (ran.code, "did you mean `acme`?" in ran.err) == (2, True)
+    assert rlx("--plugin", "gone.py", "plugins").code == 2
+
+
+def test_faults_of_contributions_are_in_the_row_of_their_plugin(acme) -> None:
+    rows = {row["name"]: row for row in acme("plugins", "--json").json["plugins"]}
+    (fault,) = rows["acme"]["faults"]
+    assert (fault["kind"], fault["name"], fault["wrong"]) == ("passes", "acme.lost", True)
+    assert "it does not load (AttributeError" in fault["reason"]
+    words = " ".join(acme("plugins").out.split())
+    assert "1 cannot be used" in words
+    assert "left out pass acme.lost" in words
+    assert "RLX_PLUGINS_BLOCK=acme" in words

@@ -300,10 +300,10 @@ def test_a_warning_is_given_once_and_the_report_keeps_it():
     host = host_with(plugin_of(("kernels", [KernelSpec("cpu", "raises_at_load:table")])))
     function = rlx.jit(lambda x: rlx.tanh(x) * 3, host=host)
 
-    with pytest.warns(RuntimeWarning) as caught:
+    with pytest.warns(RuntimeWarning, match="raises_at_load") as caught:
         function(X)
-        function(np.ones(3, np.float32))
-    assert [str(each.message) for each in caught if "raises_at_load" in str(each.message)] == [str(caught[0].message)]
+    function(np.ones(3, np.float32))  # warnings are errors here
+    assert len([each for each in caught if "raises_at_load" in str(each.message)]) == 1
     assert "left out: kernel cpu:raises_at_load:table of acme (acme-rlx 1.0)" in str(function.report)
 
 

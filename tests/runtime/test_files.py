@@ -14,6 +14,7 @@ from rlx_core.errors import FormatError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.module import Module
 from rlx_core.plugins import PluginEntry, PluginHost, explain
+from rlx_core.plugins.packages import KnownPackage
 
 X = np.float32([[1, -2, 3]])
 
