@@ -243,8 +243,10 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
     check_unused_options(configuration, planned, registry)
     check_printing(configuration, planned, registry)
     for stage in STAGES:
-        own = [p for p in kept if p.stage == stage]
-        check_places([p.name for p in own], dict(enumerate(p.origin for p in own)), registry)
+        own = [line for line, p in zip(lines, planned, strict=True) if line.stage == stage and p in kept]
+        check_places(
+            [line.name for line in own], dict(enumerate(f"{line.where} of {source}" for line in own)), registry
+        )
     dispatcher = None
     if target is not None:
         dispatcher = Dispatcher(target, configuration.dispatch, legalization_tables(registry, target.name))

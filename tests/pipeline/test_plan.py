@@ -295,7 +295,7 @@ class Placed:
 
 
 def names_with(table):
-    host = PluginHost([given_entry(Placed())])
+    host = PluginHost([Placed()])
     return [p.origin.partition(" of ")[0] for p in resolve_plan(read_table(table), host.registry()).passes]
 
 
