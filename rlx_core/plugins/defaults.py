@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 from rlx_core.plugins.host import PluginHost
 from rlx_core.plugins.policy import PluginPolicy
@@ -16,7 +17,7 @@ def default_host() -> PluginHost:
     """The host of everything that is installed, as the environment restricts it; built on first use."""
     with _lock:
         if not _hosts:
-            _hosts.append(PluginHost())
+            _hosts.append(announced(PluginHost()))
         return _hosts[0]
 
 
@@ -25,8 +26,15 @@ def host_with(policy: PluginPolicy) -> PluginHost:
     key = repr(policy)
     with _lock:
         if key not in _restricted:
-            _restricted[key] = PluginHost(policy=policy)
+            _restricted[key] = announced(PluginHost(policy=policy))
         return _restricted[key]
+
+
+def announced(host: PluginHost) -> PluginHost:
+    """The host, and a warning for each word of its policy that means nobody: a plugin that is misspelt is not blocked."""
+    for note in host.notes:
+        warnings.warn(f"plugins: {note}", RuntimeWarning, stacklevel=3)
+    return host
 
 
 def set_default_host(host: PluginHost | None) -> PluginHost | None:

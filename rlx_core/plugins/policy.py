@@ -139,7 +139,12 @@ class PluginPolicy:
         known = list(entries)
         words = {choice for choice in self.block if not any(choice.covers(entry) for entry in known)}
         words |= {choice for row in self.allow for choice in row if not any(choice.covers(e) for e in known)}
-        return tuple(sorted(f"{each.source}: no plugin is called `{each.word}`" for each in words))
+        names = [entry.name for entry in known]
+        return tuple(sorted(unmatched_note(each, nearest(each.word, names)) for each in words))
+
+
+def unmatched_note(choice: Choice, hint: str | None) -> str:
+    return f"{choice.source}: no plugin is called `{choice.word}`" + (f"; {hint}" if hint else "")
 
 
 def words_in(value: str) -> list[str]:

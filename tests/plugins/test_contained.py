@@ -557,3 +557,8 @@ def test_an_option_is_read_from_its_variable(monkeypatch):
 def test_an_option_says_a_variable_by_which_its_plugin_is_found():
     with pytest.raises(RlxError, match=r"env is 'LEVEL', not of the form ACME_… or RLX_ACME_…"):
         OptionSpec("acme.level", int, 2, "How hard to try.", env="LEVEL")
+
+
+def test_a_plugin_to_block_that_is_not_there_is_warned_of():
+    with pytest.warns(RuntimeWarning, match=r"the configuration: no plugin is called `linalgg`; did you mean `linalg`"):
+        rlx.jit(lambda x: rlx.tanh(x), config={"plugins": {"block": ["linalgg"]}})(X)
