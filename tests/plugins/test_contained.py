@@ -129,7 +129,7 @@ def record(kind: str, load: object, domain: str = "acme", name: str = "thing") -
 
 
 STANDARD = {
-    "ops": "exp", "rules": "exp", "passes": "cse", "rulesets": "algebra", "importers": "safetensors", "blocks": "linear",
+    "ops": "exp", "rules": "exp", "passes": "cse", "rulesets": "algebra", "importers": "safetensors", "blocks": "linear_block",
     "exporters": "safetensors", "pipelines": "inference", "commands": "plugins",
 }  # fmt: skip
 
