@@ -1,7 +1,7 @@
 """Where contributed passes stand: `before` and `after` of their records put one that is included in its place, and bind one
 that is listed.
 
-A pipeline lists many passes several times, so that both mean one time each: `after = ["rlx.cse"]` wants some run of it
+A pipeline lists many passes several times, so that both mean one time each: `after` wants some run of it
 earlier, and `before` some run later. A pass that the pipeline does not list is no constraint.
 """
 

@@ -29,7 +29,7 @@ def load(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Any
         FormatError: The file is not what its suffix says, or is damaged.
         FileError: It cannot be read: it is not there, say (an OSError).
     """
-    found, at = host or default_host(), Path(path)
+    found, at = host or default_host(), path_of("load", path)
     read = usable(found, "importers", found.importers_for(at.suffix.lower()))
     with reading("load", at):
         return read(at, found)
@@ -50,7 +50,7 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
         FormatError, DtypeError: The value cannot be written in that format.
         FileError: The file cannot be written (an OSError).
     """
-    found, at = host or default_host(), Path(path)
+    found, at = host or default_host(), path_of("save", path)
     write = usable(found, "exporters", found.exporters_for(at.suffix.lower()))
     with writing("save", at):
         write(at, value, found)
@@ -76,6 +76,22 @@ def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> Callab
         registry.load(kind, first.name, expectation(kind, first, registry))
         raise
     return last
+
+
+def path_of(what: str, path: str | os.PathLike[str]) -> Path:
+    """What somebody gave as a path.
+
+    Raises:
+        FileError: No file can be called that; the message begins with `what`.
+    """
+    found = Path(path)
+    try:
+        has_nul = b"\0" in os.fsencode(found)
+    except UnicodeEncodeError as error:
+        raise FileError(f"{what}: {str(found)!a} is no path ({error.reason})") from None
+    if has_nul:
+        raise FileError(f"{what}: {str(found)!a} is no path (it holds a NUL)")
+    return found
 
 
 @contextmanager
