@@ -17,13 +17,12 @@ SOURCES = ("rlx_core", "plugins/rlx_cpu/src/rlx_cpu", "plugins/rlx_custom_ops/sr
 
 BOUNDED = {
     "graphs are nested at most MOST_NESTED deep (ir/graph), and each level is one round of these": {
-        "rlx_core/ir/apply.py": "apply _evaluate",
         "rlx_core/ir/bind.py": "bind check_guards _bind_node bind_op _evolved bind_value",
         "rlx_core/ir/encoding.py": "Encoder.value Encoder._object Encoder.op Encoder.graph Encoder._node",
         "rlx_core/ir/graph/program.py": "ops_inside",
         "rlx_core/ir/hir.py": "has_blocks",
-        "rlx_core/ir/interpret.py": "_run _evaluate",
         "rlx_core/ir/plan_form.py": "encode_lir _step_form decode_lir _step",
+        "rlx_core/ir/tape.py": "tape_of_op tape_of_graph steps_of",
         "rlx_core/ir/text.py": "_graph_lines _node_text attribute_text _object_text",
         "rlx_core/ir/text_lir.py": "_lines _step_lines _LirParser.lir _LirParser.fact _LirParser.step _LirParser.nested",
         "rlx_core/ir/verify.py": "verify _node _faults _nested attribute_symbols _symbols_in",
@@ -61,7 +60,7 @@ BOUNDED = {
         "rlx_core/ir/fingerprint.py": "canonical",
         "rlx_core/ir/plan_form.py": "option_form",
         "rlx_core/pipeline/config.py": "freeze",
-        "rlx_core/pipeline/config_reading.py": "merged key_paths",
+        "rlx_core/pipeline/config_reading.py": "merged key_paths expect_text_keys",
         "rlx_core/pipeline/config_structure.py": "faults",
         "rlx_core/pipeline/job.py": "as_tables",
         "rlx_core/pipeline/plan.py": "plain",

@@ -8,24 +8,20 @@ that comes here raises it and the last that leaves sets it back.
 from __future__ import annotations
 
 import gc
-import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from rlx_core.locks import Lock
 
 __all__ = ["collecting_seldom"]
 
 YOUNG: Final = 50_000
 """Objects that are made between two collections of the young ones."""
 
-# Re-entrant, because a signal handler may compile; and free in a child, whoever held it when the process forked.
-_lock = threading.RLock()
+_lock = Lock("the collector's threshold")
 _inside = 0
 _before = (0, 0, 0)
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @contextmanager

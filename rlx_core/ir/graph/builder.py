@@ -14,6 +14,7 @@ from attrs import define, field
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.ir.dims import Guard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.elements import leaked
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
 from rlx_core.ir.graph.program import MOST_NESTED, Graph, nested_graphs
 from rlx_core.ir.graph.values import Node, Value
@@ -58,6 +59,7 @@ class Builder:
     guards: dict[Guard, None] = field(factory=dict, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)
     is_finished: bool = field(default=False, init=False)
+    trace_has_ended: bool = field(default=False, init=False)
     _leaf_names: set[str] = field(factory=set, init=False)
     _constants: dict[Literal, Value] = field(factory=dict, init=False)
 
@@ -104,6 +106,9 @@ class Builder:
                 and lines added.
         """
         if self.is_finished:
+            for value in operands:
+                if value is not None and value.node.owner.trace_has_ended:
+                    raise leaked(value)
             raise TraceError(f"graph {self.name}: it is finished, and takes no more nodes ({op.name})")
         given = [None if v is None else self._own(v) for v in operands]
         while given and given[-1] is None:
@@ -171,6 +176,8 @@ class Builder:
         if value.node.owner is self:
             return value
         if not self.capturing:
+            if value.node.owner.trace_has_ended:
+                raise leaked(value)
             raise TraceError(
                 f"graph {self.name}: a value of graph {value.node.owner.name} cannot be used here",
                 Fact("value", repr(value), value.node.origin.source),

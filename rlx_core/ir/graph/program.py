@@ -129,6 +129,16 @@ class Graph:
 
         return print_graph(self).rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        from rlx_core.ir.display import program_html
+
+        return program_html(self, repr(self))
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self)
+
 
 MOST_NESTED = 32
 """Graphs inside one another. Programs are walked without recursion, and what is inside an op with it; files hold as many."""
