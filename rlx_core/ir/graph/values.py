@@ -152,6 +152,21 @@ class Value:
         perm = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
         return operator("permute_dims")(self, tuple(perm) or tuple(reversed(range(self.ndim))))
 
+    @property
+    def device(self) -> str:
+        """Where the value will be: the target that its program is compiled for."""
+        found: str = operator("device")(self)
+        return found
+
+    def to_device(self, device: object, /, *, stream: object = None) -> Value:
+        """This value, if that is its device; a program has one."""
+        found: Value = operator("to_device")(self, device)
+        return found
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of functions that take values, by the Python Array API."""
+        return operator("array_namespace")(api_version)
+
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         return operator("sum")(self, axis=axis, keepdims=keepdims)
 
@@ -215,6 +230,9 @@ class Value:
     def __float__(self) -> float:
         self._refuse("float()")
 
+    def __complex__(self) -> complex:
+        self._refuse("complex()")
+
     def __int__(self) -> int:
         self._refuse("int()")
 
@@ -223,6 +241,19 @@ class Value:
 
     def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
         self._refuse("a NumPy array")
+
+    def __dlpack__(self, **kwargs: object) -> NoReturn:
+        self._refuse("DLPack")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._refuse("DLPack")
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        raise TraceError(
+            f"trace: a value ({self.type}) does not change, so no element of it can be set",
+            Fact("value", repr(self), self.node.origin.source),
+            hint="make a new one: rlx.where(mask, new, x), or rlx.put_along_axis",
+        )
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
