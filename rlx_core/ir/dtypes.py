@@ -6,6 +6,7 @@ floats, complexes); it is symmetric, and for several operands independent of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache, reduce
 from typing import Literal
@@ -178,17 +179,27 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         return _INTERNED[spelling]
     if spelling == "bfloat16":
         return bf16
+    if isinstance(spelling, str) and not _SPELLING.fullmatch(spelling):
+        raise _unknown(spelling)
     try:
         found = _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
     except TypeError:
         found = None
     if found is None:
-        known = ", ".join(d.name for d in ALL)
-        raise DtypeError(
-            f"dtype: {spelling!r} is not an element type of rlx (known: {known})",
-            hint=nearest(str(spelling), [*_INTERNED, *_BY_NUMPY_NAME]),
-        )
+        raise _unknown(spelling)
     return found
+
+
+_SPELLING = re.compile(r"[<>=|]?(\?|[bBhHiIlLqQefdFD]|[biufc]\d{1,2})|[a-z]{3,}\w*")
+"""Texts that NumPy may be asked about: its language of dtypes has more, which raises SyntaxError and deprecations."""
+
+
+def _unknown(spelling: object) -> DtypeError:
+    known = ", ".join(d.name for d in ALL)
+    return DtypeError(
+        f"dtype: {spelling!r} is not an element type of rlx (known: {known})",
+        hint=nearest(str(spelling), [*_INTERNED, *_BY_NUMPY_NAME]),
+    )
 
 
 _SIGNED = {1: i8, 2: i16, 4: i32, 8: i64}
