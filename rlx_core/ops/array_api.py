@@ -7,7 +7,7 @@ values, arrays or numbers; axes may be negative and are counted from the front b
 
 from __future__ import annotations
 
-from rlx_core.ops.along_axis import put_along_axis, take_along_axis
+from rlx_core.ops.along_axis import put_along_axis
 from rlx_core.ops.array_creation import arange, asarray, empty, empty_like, eye, from_dlpack, linspace, meshgrid
 from rlx_core.ops.array_elementwise import ceil, clip, conj, conjugate, floor, imag, positive, real, round, trunc
 from rlx_core.ops.array_info import array_namespace
@@ -19,6 +19,7 @@ from rlx_core.ops.array_search import (
     searchsorted,
     sort,
     take,
+    take_along_axis,
     top_k,
     unique_all,
     unique_counts,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import operator
 from typing import Any, Literal, NoReturn
 
-from rlx_core.errors import TraceError
+from rlx_core.errors import ShapeError, TraceError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.types import normalize_axis
-from rlx_core.ops import counting, indexing, sorting
-from rlx_core.ops.array_shapes import reshape, shape_of
+from rlx_core.ir.types import broadcast_shapes, normalize_axis
+from rlx_core.ops import along_axis, counting, indexing, sorting
+from rlx_core.ops.array_shapes import broadcast_to, reshape, shape_of
 from rlx_core.ops.array_statistics import one_axis
 
 
@@ -61,6 +61,25 @@ def searchsorted(x1: Any, x2: Any, side: Literal["left", "right"] = "left", sort
 def take(x: Any, indices: Any, axis: int | None = None, oob: indexing.OutOfBounds = "error") -> Any:
     """Elements of `axis` at indices counted from the front; `x[indices]` also counts from the end."""
     return indexing.gather(x, indices, axis=one_axis("take", x, axis), oob=oob)
+
+
+def take_along_axis(x: Any, indices: Any, axis: int = -1, oob: indexing.OutOfBounds = "error") -> Any:
+    """One element of `axis` for each index, counted from the front; the other axes broadcast."""
+    rank = len(shape_of(x))
+    if len(shape_of(indices)) != rank:
+        raise ShapeError(f"take_along_axis: indices have {len(shape_of(indices))} axes, x has {rank}")
+    place = normalize_axis(axis, rank)
+
+    def others(v: Any) -> tuple[Dim, ...]:
+        return tuple(d for i, d in enumerate(shape_of(v)) if i != place)
+
+    common = list(broadcast_shapes(others(x), others(indices)))
+    wanted = [(*common[:place], shape_of(v)[place], *common[place:]) for v in (x, indices)]
+    own, places = (
+        v if tuple(shape_of(v)) == shape else broadcast_to(v, shape)
+        for v, shape in zip((x, indices), wanted, strict=True)
+    )
+    return along_axis.take_along_axis(own, places, axis=place, oob=oob)
 
 
 def nonzero(x: Any) -> NoReturn:

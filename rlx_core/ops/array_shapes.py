@@ -36,9 +36,23 @@ def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple(range(rank)) if axis is None else normalize_axes(numbers_of(axis), rank)
 
 
-def reshape(x: Any, shape: Sequence[Dim] | Dim) -> Any:
-    """The same elements in row-major order with other dims, one of which may be -1."""
-    return structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Any:
+    """The same elements in row-major order with other dims, one of which may be -1.
+
+    `copy` is for arrays outside of a trace: True makes a new one, False refuses to; values never change, and need neither.
+
+    Raises:
+        ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids.
+    """
+    y = structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+    if copy is None or isinstance(y, Value):
+        return y
+    if copy:
+        return y.copy()
+    view = as_array(x).reshape(y.shape)
+    if view.size and not np.shares_memory(view, as_array(x)):
+        raise ShapeError(f"reshape: to {y.shape} makes a copy, and copy=False forbids it")
+    return view
 
 
 def permute_dims(x: Any, axes: Sequence[int]) -> Any:
