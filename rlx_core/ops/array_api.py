@@ -68,6 +68,7 @@ from rlx_core.ops.getitem import getitem
 from rlx_core.ops.movement import concat
 from rlx_core.ops.operators import install
 from rlx_core.ops.rearrange import diagonal, tril, triu
+from rlx_core.ops.setitem import setitem
 
 __all__ = [
     "all",
@@ -156,7 +157,9 @@ install(
     mean=mean,
     min=min,
     permute_dims=permute_dims,
+    positive=positive,
     reshape=reshape,
+    setitem=setitem,
     sum=sum,
     to_device=to_device,
 )

@@ -17,7 +17,7 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
 from rlx_core.ir.graph import Value, ambient_builder
-from rlx_core.ops.array_shapes import broadcast_arrays, expand_dims, shape_of, stack
+from rlx_core.ops.array_shapes import broadcast_arrays, expand_dims, reshape, shape_of, stack
 from rlx_core.ops.complex import make_complex
 from rlx_core.ops.conversion import as_dtype, cast
 from rlx_core.ops.creation import dim_value, even_spacing, eye_matrix, full_like, iota, zeros
@@ -31,8 +31,8 @@ _DEFAULTS = {float: f32, complex: c64}
 def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = None, copy: bool | None = None) -> Any:
     """An array of `obj`: a value, an array, a number, a size, or nested sequences of these.
 
-    Python's floats are f32 and its complex numbers c64 unless a dtype is given; arrays keep theirs. `copy=True` makes a new
-    array outside of a trace; values never change, so there it means nothing.
+    Python's floats are f32 and its complex numbers c64 unless a dtype is given; arrays keep theirs. With `copy=True` the
+    result can be assigned to without changing `obj`.
 
     Raises:
         DtypeError: `copy` is False, and the dtype asks for a copy.
@@ -45,7 +45,8 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     elif isinstance(obj, list | tuple) and any(isinstance(leaf, Value | Expr) for leaf in _leaves(obj)):
         obj = stack([asarray(row, wanted) for row in obj])
     if isinstance(obj, Value):
-        return obj if wanted is None else as_dtype(obj, wanted)
+        made = obj if wanted is None else as_dtype(obj, wanted)
+        return reshape(made, made.shape) if copy and made is obj else made
     array = as_array(obj)
     kinds = {type(leaf) for leaf in _leaves(obj)}
     if wanted is None and kinds and kinds <= {bool, int, float, complex}:
@@ -57,7 +58,7 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     elif copy and ambient_builder() is None:
         array = array.copy()
     builder = ambient_builder()
-    return array if builder is None or isinstance(array, Value) else builder.constant(array)
+    return array if builder is None or isinstance(array, Value) else builder.constant(array, shared=False)
 
 
 def _leaves(obj: Any) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ops import complex, conversion, piecewise, selection
+from rlx_core.ops.array_shapes import copied
 from rlx_core.ops.creation import zeros_like
 from rlx_core.ops.linalg import operand
 
@@ -24,7 +25,7 @@ def dtype_of(x: Any) -> DType:
 
 
 def _whole(x: Any, rounding: OpFunction[Any]) -> Any:
-    return operand(x) if dtype_of(x).is_integer else rounding(x)
+    return copied(x) if dtype_of(x).is_integer else rounding(x)
 
 
 def floor(x: Any) -> Any:
@@ -50,14 +51,14 @@ def round(x: Any, *, ste: bool = False) -> Any:
     if dtype_of(x).is_complex:
         parts = conversion.real(x), complex.imag(x)
         return complex.make_complex(*(piecewise.round(part, ste=ste) for part in parts))
-    return operand(x) if dtype_of(x).is_integer else piecewise.round(x, ste=ste)
+    return copied(x) if dtype_of(x).is_integer else piecewise.round(x, ste=ste)
 
 
 def positive(x: Any) -> Any:
     """x itself, of any numeric dtype."""
     if not dtype_of(x).is_numeric:
         raise DtypeError(f"positive: x must be a number, not {dtype_of(x)}")
-    return operand(x)
+    return copied(x)
 
 
 def real(x: Any) -> Any:

@@ -25,6 +25,11 @@ def shape_of(x: Any) -> Shape:
     return x.shape if isinstance(x, Value) else as_array(x).shape
 
 
+def copied(x: Any) -> Any:
+    """`x` as another value, or another array, which can be assigned to without changing `x`."""
+    return structural.reshape(x, new_shape=x.shape) if isinstance(x, Value) else as_array(x).copy()
+
+
 def numbers_of(n: int | Sequence[int]) -> tuple[int, ...]:
     """One number, or several, as a tuple."""
     return tuple(operator.index(i) for i in n) if isinstance(n, Sequence) else (operator.index(n),)

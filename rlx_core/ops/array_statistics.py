@@ -17,7 +17,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops import conversion, counting, cumulative, reduction, structural
 from rlx_core.ops.arithmetic import subtract
-from rlx_core.ops.array_shapes import Axis, axes_of, shape_of
+from rlx_core.ops.array_shapes import Axis, axes_of, copied, shape_of
 from rlx_core.ops.comparison import not_equal
 from rlx_core.ops.creation import full
 from rlx_core.ops.device import expect_device
@@ -39,17 +39,16 @@ def one_axis(name: str, x: Any, axis: int | None) -> int:
     return 0 if axis is None else normalize_axis(operator.index(axis), rank)
 
 
-def astype(x: Any, dtype: DType | str, /, *, copy: bool = True, device: str | None = None) -> Any:
-    """`x` in another dtype; the same value where it has it already. Values never change, so `copy` means nothing to them.
+def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None = None) -> Any:
+    """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
 
     Complex to real is refused; `real`, `imag` and `abs` say which part is meant.
     """
     expect_device("astype", device)
-    target = _dtype(dtype)
-    if isinstance(x, Value):
-        return x if x.dtype is target else conversion.cast(x, to=target)
-    array = as_array(x)
-    return array if not copy and target == array.dtype else conversion.cast(array, to=target)
+    array, target = operand(x), _dtype(dtype)
+    if target != array.dtype:
+        return conversion.cast(array, to=target)
+    return copied(array) if copy else array
 
 
 def _accumulated(x: Any, dtype: DType | str | None) -> Any:

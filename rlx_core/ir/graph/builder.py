@@ -79,10 +79,10 @@ class Builder:
         self._claim(name)
         return self.emit(Param(name, type), (), name=name, origin=origin)[0]
 
-    def constant(self, data: Any, of: DType | None = None) -> Value:
-        """Literal data; small equal constants are one node."""
+    def constant(self, data: Any, of: DType | None = None, *, shared: bool = True) -> Value:
+        """Literal data; small equal constants are one node, unless the caller wants one that nobody else has."""
         value = data if isinstance(data, Literal) else literal(data, of)
-        if value.array.size > 16:
+        if value.array.size > 16 or not shared:
             return self.emit(Constant(value), ())[0]
         if value not in self._constants:
             self._constants[value] = self.emit(Constant(value), ())[0]
@@ -116,6 +116,34 @@ class Builder:
         if isinstance(op, Argument):
             self._leaf_names.add(op.label)
         return node.results
+
+    def assign(self, name: Value, new: Value) -> None:
+        """From now on the Python object `name` is the value `new`; what was made of it before keeps the value it had.
+
+        Raises:
+            TraceError: `name` is an input or a parameter, whose elements belong to the caller, or of another graph.
+        """
+        node, index = name.node, name.index
+        if node.owner is not self or new.node.owner is not self or ambient_builder() not in (self, None):
+            raise TraceError(
+                f"trace: a value of graph {node.owner.name} cannot be assigned to in another one",
+                Fact("value", repr(name), node.origin.source),
+                hint="assign to a copy: rlx.asarray(x, copy=True)",
+            )
+        if isinstance(node.op, Argument) and not isinstance(node.op, Constant):
+            raise TraceError(
+                f"trace: {name} is an argument of the program, and its elements are the caller's",
+                hint="assign to a copy: x = rlx.asarray(x, copy=True)",
+            )
+        before = Value(node, index)
+        _put_result(node, index, before)
+        for later in self.nodes[node.index + 1 :]:
+            if any(v is name for v in later.operands):
+                kept = tuple(before if v is name else v for v in later.operands)
+                object.__setattr__(later, "operands", kept)
+        self._constants = {data: before if v is name else v for data, v in self._constants.items()}
+        name.node, name.index = new.node, new.index
+        _put_result(new.node, new.index, name)
 
     def expect_operands(self, op: Op, operands: Sequence[Value | None]) -> None:
         """Require as many operands as the op declares, before anything is done with them.
@@ -180,6 +208,11 @@ class Builder:
     def _claim(self, name: str) -> None:
         if name in self._leaf_names:
             raise FormatError(f"graph {self.name}: there are two inputs or params called {name!r}")
+
+
+def _put_result(node: Node, index: int, value: Value) -> None:
+    results = (*node.results[:index], value, *node.results[index + 1 :])
+    object.__setattr__(node, "results", results)
 
 
 def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

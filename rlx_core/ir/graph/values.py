@@ -98,8 +98,9 @@ OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
 class Value:
     """One result of a node: what operands refer to, and what a traced function computes with.
 
-    Operators follow the Python Array API. A value has a type but no elements: converting it to a number, a bool or an
-    array raises TraceError.
+    A value never changes. `x[key] = y` makes another one, which the Python object `x` refers to from then on (see
+    `Builder.assign`). Operators follow the Python Array API. A value has a type but no elements: converting it to a number,
+    a bool or an array raises TraceError.
     """
 
     __slots__ = ("index", "node")
@@ -200,8 +201,8 @@ class Value:
     def __neg__(self) -> Any:
         return operator("negative")(self)
 
-    def __pos__(self) -> Value:
-        return self
+    def __pos__(self) -> Any:
+        return operator("positive")(self)
 
     def __abs__(self) -> Any:
         return operator("abs")(self)
@@ -248,12 +249,8 @@ class Value:
     def __dlpack_device__(self) -> NoReturn:
         self._refuse("DLPack")
 
-    def __setitem__(self, key: object, value: object) -> NoReturn:
-        raise TraceError(
-            f"trace: a value ({self.type}) does not change, so no element of it can be set",
-            Fact("value", repr(self), self.node.origin.source),
-            hint="make a new one: rlx.where(mask, new, x), or rlx.put_along_axis",
-        )
+    def __setitem__(self, key: Any, value: Any) -> None:
+        operator("setitem")(self, key, value)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
