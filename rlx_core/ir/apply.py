@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
-from rlx_core.ir.dims import Expr, require
+from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, operator
 from rlx_core.ir.op import Op
@@ -67,14 +67,16 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
     if type(operand) in _Scalar:
         return builder.constant(operand, weak_dtype(operand, present))
     if isinstance(operand, Expr):
-        return _lift_size(operand, weak_dtype(0, present))
+        return _lift_size(builder, operand, weak_dtype(0, present))
     return builder.constant(as_array(operand))
 
 
-def _lift_size(size: Expr, to: DType) -> Value:
-    """A size that is not known yet, as weak beside tensors as a Python integer."""
+def _lift_size(builder: Builder, size: Expr, to: DType) -> Value:
+    """A size that is not known yet, as weak beside tensors as a Python integer, which it must fit like one."""
     if to.is_integer and to.itemsize < 8:
-        require(">=", int(np.iinfo(to.numpy).max), size)
+        with collecting_guards() as guards:
+            require(">=", int(np.iinfo(to.numpy).max), size)
+        builder.add_guards(guards)
     value: Value = operator("astype")(operator("dim_value")(size=size), to)
     return value
 

@@ -17,6 +17,7 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
 from rlx_core.ir.graph import Value, ambient_builder
+from rlx_core.ops.array_info import result_type
 from rlx_core.ops.array_shapes import broadcast_arrays, expand_dims, reshape, shape_of, stack
 from rlx_core.ops.complex import make_complex
 from rlx_core.ops.conversion import as_dtype, cast
@@ -43,7 +44,8 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     if isinstance(obj, Expr):
         obj = dim_value(size=obj)
     elif isinstance(obj, list | tuple) and any(isinstance(leaf, Value | Expr) for leaf in _leaves(obj)):
-        obj = stack([asarray(row, wanted) for row in obj])
+        common = result_type(*_leaves(obj)) if wanted is None else wanted
+        obj = stack([asarray(row, common) for row in obj])
     if isinstance(obj, Value):
         made = obj if wanted is None else as_dtype(obj, wanted)
         return reshape(made, made.shape) if copy and made is obj else made
