@@ -49,7 +49,7 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     if isinstance(obj, Value):
         made = obj if wanted is None else as_dtype(obj, wanted)
         return reshape(made, made.shape) if copy and made is obj else made
-    array = as_array(obj)
+    array: Any = as_array(obj)
     kinds = {type(leaf) for leaf in _leaves(obj)}
     if wanted is None and kinds and kinds <= {bool, int, float, complex}:
         wanted = next((d for kind, d in reversed(_DEFAULTS.items()) if kind in kinds), None)
@@ -116,7 +116,7 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
     expect_device("linspace", device)
-    has_parts = isinstance(start, complex) or isinstance(stop, complex)
+    has_parts = np.iscomplexobj(start) or np.iscomplexobj(stop)
     target = (c64 if has_parts else f32) if dtype is None else _dtype(dtype)
     if not target.is_complex:
         if has_parts:

@@ -111,11 +111,17 @@ def finfo(type: Any, /) -> FloatLimits:
     if own is bf16:
         import ml_dtypes  # NumPy does not know bfloat16
 
-        limits: Any = ml_dtypes.finfo(own.numpy)
+        limits: Any = ml_dtypes.finfo(own.numpy)  # type: ignore[no-untyped-call]
     else:
         limits = np.finfo(own.numpy)
-    numbers = (float(v) for v in (limits.eps, limits.max, limits.min, limits.smallest_normal))
-    return FloatLimits(8 * own.itemsize, *numbers, own)
+    return FloatLimits(
+        bits=8 * own.itemsize,
+        eps=float(limits.eps),
+        max=float(limits.max),
+        min=float(limits.min),
+        smallest_normal=float(limits.smallest_normal),
+        dtype=own,
+    )
 
 
 def iinfo(type: Any, /) -> IntegerLimits:

@@ -301,10 +301,10 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -
         return vector_norm(x, axis=(rank - 2, rank - 1), keepdims=keepdims)
     if ord in ("nuc", 2, -2):
         s = svdvals(x)
-        y = {"nuc": sum, 2: max, -2: min}[ord](s, axis=-1)
+        y = sum(s, axis=-1) if ord == "nuc" else max(s, axis=-1) if ord == 2 else min(s, axis=-1)
     elif ord in (1, -1, math.inf, -math.inf):
-        sums = sum(abs(x), axis=rank - 2 if math.isfinite(ord) else rank - 1)  # type: ignore[arg-type]
-        y = (max if ord > 0 else min)(sums, axis=-1)  # type: ignore[operator]
+        sums = sum(abs(x), axis=rank - 2 if ord in (1, -1) else rank - 1)
+        y = max(sums, axis=-1) if ord in (1, math.inf) else min(sums, axis=-1)
     else:
         raise ShapeError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
     return expand_dims(y, (rank - 2, rank - 1)) if keepdims else y

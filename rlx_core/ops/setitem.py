@@ -51,7 +51,7 @@ def _masked(x: Value, mask: Value, new: Value) -> Value:
             f"setitem: under a computed mask the value has at most {x.ndim - mask.ndim} axes, not {new.ndim}",
             hint="how many elements the mask selects is known when the program runs; rlx.where takes a value for each",
         )
-    return where(over, new, x)  # type: ignore[no-any-return]
+    return where(over, new, x)
 
 
 def _placed(x: Value, key: Any, new: Value) -> Value:
@@ -60,7 +60,7 @@ def _placed(x: Value, key: Any, new: Value) -> Value:
     if broadcast_shapes(tuple(places.shape), tuple(new.shape)) != tuple(places.shape):
         raise ShapeError(f"setitem: a value {list(new.shape)} does not fit into {list(places.shape)}")
     if 0 in places.shape:
-        return reshape(x, x.shape)  # type: ignore[no-any-return]
+        return reshape(x, x.shape)
     spread = new if new.shape == places.shape else expand(new, places.shape)
     flat = put_along_axis(reshape(x, (count,)), reshape(places, (-1,)), reshape(spread, (-1,)), axis=0)
-    return reshape(flat, x.shape)  # type: ignore[no-any-return]
+    return reshape(flat, x.shape)
