@@ -20,7 +20,7 @@ from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, operator
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
-from rlx_core.ir.types import TensorType, spec
+from rlx_core.ir.types import spec
 
 __all__ = ["OpFunction", "apply", "as_array", "op_function"]
 
@@ -124,21 +124,10 @@ def _hint_for_text(text: str | bytes) -> str:
 
 
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
-    from rlx_core.ir.interpret import interpret  # evaluation needs graphs; graphs must not need evaluation
+    from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
 
-    builder = Builder(op.name)
-    # Scalars stay scalars inside the little graph, so that they promote as weakly as they would in a trace.
-    arrays = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
-    inputs = [
-        builder.input(f"x{i}", TensorType(dtype(a.dtype), a.shape)) if isinstance(a, np.ndarray | np.generic) else a
-        for i, a in enumerate(arrays)
-    ]
-    with building(builder):
-        results = as_results(apply(op, inputs))
-    graph = builder.finish(results)
-    fed = {f"x{i}": np.asarray(a) for i, a in enumerate(arrays) if isinstance(a, np.ndarray | np.generic)}
-    values = interpret(graph, fed)
-    return values[0] if len(values) == 1 else values
+    results = evaluate(op, [x if x is None or type(x) in _Scalar else as_array(x) for x in operands])
+    return results[0] if len(results) == 1 else results
 
 
 _OpT = TypeVar("_OpT", bound=Op)
