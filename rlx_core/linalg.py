@@ -1,7 +1,7 @@
 """Linear algebra by the names of the Python Array API: `rlx.linalg.solve(a, b)`.
 
 Factorisations come from a package (rlx-custom-ops has them); the rest is rlx's own. What is defined where is in
-`rlx_core.ops.array_linalg`.
+`rlx_core.ops.array_linalg` and its neighbours.
 """
 
 from rlx_core.ops.array_linalg import (
@@ -12,7 +12,6 @@ from rlx_core.ops.array_linalg import (
     eigh,
     eigvalsh,
     inv,
-    matrix_norm,
     matrix_power,
     matrix_rank,
     pinv,
@@ -22,8 +21,8 @@ from rlx_core.ops.array_linalg import (
     svd,
     svdvals,
     trace,
-    vector_norm,
 )
+from rlx_core.ops.array_norms import matrix_norm, vector_norm
 from rlx_core.ops.array_shapes import matrix_transpose
 from rlx_core.ops.linalg import matmul, outer, tensordot, vecdot
 

@@ -25,8 +25,6 @@ from rlx_core.ops.creation import dim_value, even_spacing, eye_matrix, full_like
 from rlx_core.ops.device import expect_device
 
 _dtype = dtype
-_DEFAULTS = {float: f32, complex: c64}
-"""The dtypes of Python's numbers; the others are those that NumPy gives them."""
 
 
 def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = None, copy: bool | None = None) -> Any:
@@ -52,7 +50,7 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     array: Any = as_array(obj)
     kinds = {type(leaf) for leaf in _leaves(obj)}
     if wanted is None and kinds and kinds <= {bool, int, float, complex}:
-        wanted = next((d for kind, d in reversed(_DEFAULTS.items()) if kind in kinds), None)
+        wanted = c64 if complex in kinds else f32 if float in kinds else None
     if wanted is not None and wanted != array.dtype:
         if copy is False:
             raise DtypeError(f"asarray: {array.dtype} to {wanted} makes a copy, and copy=False forbids it")

@@ -7,7 +7,6 @@ brings: they are looked up where every op is, and where the package is missing t
 from __future__ import annotations
 
 import builtins
-import math
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -16,22 +15,18 @@ from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
-from rlx_core.ops.activation import exp, sqrt
-from rlx_core.ops.arithmetic import abs, multiply, pow, square, subtract
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import multiply, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of
 from rlx_core.ops.array_shapes import (
-    Axis,
-    axes_of,
     broadcast_to,
     expand_dims,
     matrix_transpose,
     roll,
     shape_of,
 )
-from rlx_core.ops.array_statistics import max, min, sum
-from rlx_core.ops.comparison import greater, not_equal
-from rlx_core.ops.complex import complex_norm_sq
-from rlx_core.ops.conversion import cast
+from rlx_core.ops.array_statistics import max, sum
+from rlx_core.ops.comparison import greater
 from rlx_core.ops.creation import eye_matrix, zeros
 from rlx_core.ops.linalg import matmul, operand
 from rlx_core.ops.movement import concat
@@ -81,7 +76,7 @@ def factorisation(name: str) -> type[Op]:
     return found
 
 
-def _sides(function: str, x: Any) -> tuple[Any, Any]:
+def sides(function: str, x: Any) -> tuple[Any, Any]:
     """The last two dims."""
     shape = shape_of(x)
     if len(shape) < 2:
@@ -91,13 +86,13 @@ def _sides(function: str, x: Any) -> tuple[Any, Any]:
 
 def _order(function: str, x: Any) -> Any:
     """The number of rows of square matrices."""
-    rows, columns = _sides(function, x)
+    rows, columns = sides(function, x)
     if rows != columns:
         raise ShapeError(f"{function}: x must hold square matrices, not {rows} × {columns}")
     return rows
 
 
-def _expect_floating(function: str, x: Any) -> DType:
+def expect_floating(function: str, x: Any) -> DType:
     own = dtype_of(x)
     if not own.is_differentiable:
         raise DtypeError(f"{function}: x must be float or complex, not {own}")
@@ -132,7 +127,7 @@ def qr(x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResu
     if mode not in ("reduced", "complete"):
         raise ShapeError(f"qr: mode is 'reduced' or 'complete', not {mode!r}")
     q, r = factorisation("qr")()(x)
-    m, k = _sides("qr", q)
+    m, k = sides("qr", q)
     if mode == "complete" and m != k:
         below = zeros((*shape_of(r)[:-2], m - k, shape_of(r)[-1]), dtype_of(r))
         q, r = _completed(q), concat([r, below], axis=-2)
@@ -154,7 +149,7 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition; with `full_matrices` U and Vh are square."""
     u, s, vh = factorisation("svd")()(x)
     if full_matrices:
-        (m, k), (_, n) = _sides("svd", u), _sides("svd", vh)
+        (m, k), (_, n) = sides("svd", u), sides("svd", vh)
         u = u if m == k else _completed(u)
         vh = vh if n == k else _adjoint(_completed(_adjoint(vh)))
     return SVDResult(u, s, vh)
@@ -162,7 +157,7 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
 
 def _completed(q: Any) -> Any:
     """Orthonormal columns, and as many more as make the matrix square."""
-    m, k = _sides("svd", q)
+    m, k = sides("svd", q)
     if not (isinstance(m, int) and isinstance(k, int)):
         raise ShapeError(f"svd, qr: square factors need known sizes, not {m} × {k}", hint="ask for the reduced ones")
     # I - Q Qᴴ projects on what is missing: its last eigenvalues are 1, and their vectors are orthonormal.
@@ -184,7 +179,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     """How many singular values are larger than `rtol` (max(m, n) ε by default) times the largest."""
     s = svdvals(x)
     if rtol is None:
-        rtol = builtins.max(*_sides("matrix_rank", x)) * float(np.finfo(dtype_of(s).numpy).eps)
+        rtol = builtins.max(*sides("matrix_rank", x)) * float(np.finfo(dtype_of(s).numpy).eps)
     if 0 in shape_of(s):
         return zeros(shape_of(s)[:-1], i64)
     limit = multiply(max(s, axis=-1, keepdims=True), expand_dims(rtol, -1) if shape_of(rtol) else rtol)
@@ -208,7 +203,7 @@ def solve(x1: Any, x2: Any, /) -> Any:
 def inv(x: Any, /) -> Any:
     """The inverse; of a singular matrix NaN or infinities."""
     n = _order("inv", x)
-    return _solve(x, eye_matrix(n=n, m=n, dtype=_expect_floating("inv", x)))
+    return _solve(x, eye_matrix(n=n, m=n, dtype=expect_floating("inv", x)))
 
 
 def matrix_power(x: Any, n: int, /) -> Any:
@@ -250,61 +245,3 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 def trace(x: Any, /, *, offset: int = 0, dtype: DType | str | None = None) -> Any:
     """The sum of a diagonal of each matrix, held in `dtype` as `rlx.sum` is."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
-
-
-# ----------------------------------------------------------------------------------------- norms
-
-
-def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
-    """The norm of the vectors that lie along one axis or several; of all elements if none is said.
-
-    `ord` is 2, 1, 0 (how many are not 0), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p).
-    """
-    own = _expect_floating("vector_norm", x).component
-    axes = axes_of(x, axis)
-
-    def over(reduce: Any, y: Any) -> Any:
-        return reduce(y, axis=axes, keepdims=keepdims)
-
-    if ord in (math.inf, -math.inf):
-        return over(max if ord > 0 else min, abs(x))
-    if ord == 0:
-        return cast(over(sum, cast(not_equal(x, 0), to=i64)), to=own)
-    wide = cast(x, to=own.accumulator) if own.is_narrow else x
-    if ord == 2:
-        squares = complex_norm_sq(wide) if dtype_of(x).is_complex else square(wide)
-        return _narrowed(_root(over(sum, squares), 2), own)
-    if ord == 1:
-        return _narrowed(over(sum, abs(wide)), own)
-    return _narrowed(_root(over(sum, pow(abs(wide), float(ord))), float(ord)), own)
-
-
-def _root(x: Any, degree: float) -> Any:
-    return sqrt(x) if degree == 2 else pow(x, 1.0 / degree)
-
-
-def _narrowed(x: Any, to: DType) -> Any:
-    return x if dtype_of(x) is to else cast(x, to=to)
-
-
-MatrixNorm = Literal["fro", "nuc"] | float
-
-
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -> Any:
-    """The norm of matrices: fro, nuc (the sum of the singular values), ±2 (an extreme one), ±1 or ±inf (an extreme sum of
-    the moduli of a column, or of a row).
-    """
-    _expect_floating("matrix_norm", x)
-    _sides("matrix_norm", x)
-    rank = len(shape_of(x))
-    if ord == "fro":
-        return vector_norm(x, axis=(rank - 2, rank - 1), keepdims=keepdims)
-    if ord in ("nuc", 2, -2):
-        s = svdvals(x)
-        y = sum(s, axis=-1) if ord == "nuc" else max(s, axis=-1) if ord == 2 else min(s, axis=-1)
-    elif ord in (1, -1, math.inf, -math.inf):
-        sums = sum(abs(x), axis=rank - 2 if ord in (1, -1) else rank - 1)
-        y = max(sums, axis=-1) if ord in (1, math.inf) else min(sums, axis=-1)
-    else:
-        raise ShapeError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
-    return expand_dims(y, (rank - 2, rank - 1)) if keepdims else y
