@@ -102,6 +102,34 @@ def test_it_is_differentiated_and_batched() -> None:
     np.testing.assert_array_equal(rlx.vmap(rlx.grad(f))(X), wanted)
 
 
+def test_a_pullback_keeps_what_the_function_was_called_with() -> None:
+    def f(x: Any) -> Any:
+        z, w = x * 2, x + 1
+        y, pull = rlx.vjp(lambda v: v * v * w, z)
+        z[0], w[1], y[2] = 100, 100, 100
+        return pull(rlx.ones_like(y))[0], y
+
+    slopes, y = run(f)
+    np.testing.assert_array_equal(slopes, 4 * X * (X + 1))
+    np.testing.assert_array_equal(y[:2], (4 * X * X * (X + 1))[:2])
+
+
+def test_a_result_that_is_an_argument_of_a_transform_is_another_name() -> None:
+    def f(x: Any) -> Any:
+        z = x * 2
+        y, _ = rlx.vjp(lambda v: v, z)
+        u = z + 0
+        y[0] = 100
+        return z, y, u, z + y
+
+    z, y, u, total = run(f)
+    np.testing.assert_array_equal(z, 2 * X)
+    np.testing.assert_array_equal(u, 2 * X)
+    np.testing.assert_array_equal(y[1:], 2 * X[1:])
+    assert y[0].tolist() == [100] * 4
+    np.testing.assert_array_equal(total, z + y)
+
+
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[RlxError], str]] = {
     "an argument": (lambda x: x.__setitem__(0, 1), TraceError, "is an argument of the program"),
     "a value that does not fit": (lambda x: (x * 1).__setitem__(0, np.ones(3)), ShapeError, "does not fit into"),

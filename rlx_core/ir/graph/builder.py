@@ -135,15 +135,16 @@ class Builder:
                 f"trace: {name} is an argument of the program, and its elements are the caller's",
                 hint="assign to a copy: x = rlx.asarray(x, copy=True)",
             )
-        before = Value(node, index)
-        _put_result(node, index, before)
-        for later in self.nodes[node.index + 1 :]:
-            if any(v is name for v in later.operands):
-                kept = tuple(before if v is name else v for v in later.operands)
-                object.__setattr__(later, "operands", kept)
-        self._constants = {data: before if v is name else v for data, v in self._constants.items()}
+        if node.results[index] is name:
+            before = Value(node, index)
+            results = (*node.results[:index], before, *node.results[index + 1 :])
+            object.__setattr__(node, "results", results)
+            for later in self.nodes[node.index + 1 :]:
+                if any(v is name for v in later.operands):
+                    kept = tuple(before if v is name else v for v in later.operands)
+                    object.__setattr__(later, "operands", kept)
+            self._constants = {data: before if v is name else v for data, v in self._constants.items()}
         name.node, name.index = new.node, new.index
-        _put_result(new.node, new.index, name)
 
     def expect_operands(self, op: Op, operands: Sequence[Value | None]) -> None:
         """Require as many operands as the op declares, before anything is done with them.
@@ -191,6 +192,7 @@ class Builder:
         return explained
 
     def _own(self, value: Value) -> Value:
+        value = value.node.results[value.index]  # the object of the graph; `value` may be a name that was assigned to
         if value.node.owner is self:
             return value
         if not self.capturing:
@@ -208,11 +210,6 @@ class Builder:
     def _claim(self, name: str) -> None:
         if name in self._leaf_names:
             raise FormatError(f"graph {self.name}: there are two inputs or params called {name!r}")
-
-
-def _put_result(node: Node, index: int, value: Value) -> None:
-    results = (*node.results[:index], value, *node.results[index + 1 :])
-    object.__setattr__(node, "results", results)
 
 
 def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
