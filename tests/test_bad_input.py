@@ -42,6 +42,8 @@ from rlx_core.errors import (
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host
 from rlx_core.runtime.executable import Executable
 
+pytestmark = pytest.mark.every_case
+
 X = np.float32([[1, 2, 3], [4, 5, 6]])
 W = np.float32([[1, 0], [0, 1], [1, 1]])
 HERE = Path(__file__).name

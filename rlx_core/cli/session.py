@@ -101,9 +101,9 @@ class Session:
     def _file_policy(self) -> PluginPolicy:
         if self.config_path is None:
             return PluginPolicy()
-        from rlx_core.pipeline.config_reading import read_file
+        from rlx_core.pipeline.config_reading import file_table
 
-        table: Any = read_file(self.config_path).get("plugins", {})
+        table: Any = file_table(self.config_path, is_named=self.config is not None).get("plugins", {})
         source = str(self.config_path)
         if not isinstance(table, Mapping):
             table = {"table": table}  # refused below, by the one who knows the keys

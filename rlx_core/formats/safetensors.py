@@ -285,7 +285,10 @@ def _chunks(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> It
             "data_offsets": [at, at + array.nbytes],
         }
         at += array.nbytes
-    header = json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        header = json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise FormatError(f"safetensors: {error.object[error.start]!a} in a name or a text is no character") from None
     header += b" " * (-len(header) % _ALIGNMENT)
     yield _LENGTH.pack(len(header))
     yield header

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, operator
@@ -123,6 +124,7 @@ def _hint_for_text(text: str | bytes) -> str:
     return _ARRAYS
 
 
+@in_standard_modes
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
     from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
 
@@ -131,6 +133,8 @@ def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
 
 
 _OpT = TypeVar("_OpT", bound=Op)
+
+_AFTER_THE_STAR: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
 
 class OpFunction(Generic[_OpT]):
@@ -183,11 +187,27 @@ class OpFunction(Generic[_OpT]):
     @property
     def __signature__(self) -> inspect.Signature:
         kind = inspect.Parameter
-        absent = {o.name: None if o.is_optional else kind.empty for o in self.op.operands}
-        parameters = [kind(o, kind.POSITIONAL_ONLY, default=absent[o]) for o in self._operands if not self._is_variadic]
-        parameters += [kind("operands", kind.VAR_POSITIONAL)] if self._is_variadic else []
-        parameters += [kind(a.name, kind.KEYWORD_ONLY, default=default_of(a)) for a in attrs.fields(self.op)]
-        return inspect.Signature(parameters)
+        optional = {o.name: None if o.is_optional else kind.empty for o in self.op.operands}
+        if self._is_variadic:
+            parameters = [kind("operands", kind.VAR_POSITIONAL, annotation="ArrayLike")]
+        else:
+            parameters = [
+                kind(o, kind.POSITIONAL_OR_KEYWORD, default=d, annotation="ArrayLike") for o, d in optional.items()
+            ]
+        for attribute in attrs.fields(self.op):
+            default = default_of(attribute)
+            # By position too, where Python has a way to say so: what must be given cannot follow what may be left out.
+            follows = parameters and (
+                parameters[-1].kind in _AFTER_THE_STAR or parameters[-1].default is not kind.empty
+            )
+            by_keyword = self._is_variadic or (
+                follows and (default is kind.empty or parameters[-1].kind in _AFTER_THE_STAR)
+            )
+            place = kind.KEYWORD_ONLY if by_keyword else kind.POSITIONAL_OR_KEYWORD
+            shown = attribute.type if attribute.type is not None else kind.empty
+            parameters.append(kind(attribute.name, place, default=default, annotation=shown))
+        parameters.append(kind("name", kind.KEYWORD_ONLY, default=None, annotation="str | None"))
+        return inspect.Signature(parameters, return_annotation="Array")
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}{self.signature} of {self.op.name}>"

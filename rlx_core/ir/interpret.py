@@ -20,6 +20,7 @@ from rlx_core.errors import (
     UnknownNameError,
     nearest,
 )
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results
@@ -38,6 +39,7 @@ def stored(dtype: DType, mode: Mode) -> DType:
     return dtype.wide if mode == "wide" else dtype
 
 
+@in_standard_modes
 def interpret(
     graph: Graph,
     inputs: Mapping[str, np.ndarray],

@@ -4,8 +4,8 @@ Calling an instance builds a node. `decompose` is the meaning; every rule that i
 written rule is an optimisation that the laws (`rlx_core.testing`) check against the derived one. A *primitive* has no
 decomposition: it has a NumPy `reference` and every rule.
 
-Rule slots start as `None`, which means "derive it". They are declared as class variables rather than as methods so that
-ops may differ in arity without breaking the override rules of a type checker.
+Rule slots start as `None`, which means "derive it". They are no methods here, so that ops may differ in arity without breaking
+the override rules of a type checker.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from __future__ import annotations
 import inspect
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
 import attrs
 from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
+from rlx_core.locks import lazy
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
 
@@ -51,6 +52,11 @@ class Operand:
     name: str
     is_optional: bool = False
     is_variadic: bool = False
+
+
+def _derived() -> Rule:
+    """A rule slot that nobody has filled."""
+    return None
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)
@@ -86,17 +92,18 @@ class Op:
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
 
-    infer: ClassVar[Rule] = None
-    reference: ClassVar[Rule] = None
-    decompose: ClassVar[Rule] = None
-    vjp: ClassVar[Rule] = None
-    jvp: ClassVar[Rule] = None
-    batch: ClassVar[Rule] = None
-    cost: ClassVar[Rule] = None
-    prepare: ClassVar[Rule] = None
-    view: ClassVar[Rule] = None
-    parts: ClassVar[Rule] = None
-    samples: ClassVar[Callable[[], Iterator[Any]] | None] = None
+    # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.
+    infer = _derived()
+    reference = _derived()
+    decompose = _derived()
+    vjp = _derived()
+    jvp = _derived()
+    batch = _derived()
+    cost = _derived()
+    prepare = _derived()
+    view = _derived()
+    parts = _derived()
+    samples = _derived()
 
     def __call__(self, *operands: Any, name: str | None = None) -> Any:
         """Build a node with these operands; returns its result, or a tuple of them for a multi-result op.
@@ -122,7 +129,7 @@ class Op:
 
     # Equality is exact: a fill of -0.0 is not one of 0.0, NaN equals itself, and 1, 1.0 and True are three attributes.
     # What may be merged, matched, cached or fingerprinted as one op must compute the same bits.
-    @cached_property
+    @lazy
     def exact_attributes(self) -> tuple[object, ...]:
         """The attributes as a hashable key that tells apart whatever can change a result."""
         return tuple(exact(value) for value in self.attributes().values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
@@ -154,10 +154,14 @@ class ObjectStore(Protocol):
 class Backend(ABC):
     """A target and its compiler. A plugin offers one through the `rlx_backends` hook."""
 
-    @property
-    @abstractmethod
-    def target(self) -> Target:
-        """What the device accepts; read before every compile, never mutated by it."""
+    if TYPE_CHECKING:  # a class attribute in most backends: to a type checker a property could not become one
+        target: Target
+    else:
+
+        @property
+        @abstractmethod
+        def target(self) -> Target:
+            """What the device accepts; read before every compile, never mutated by it."""
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
         """The target under the values that a configuration gives to options; most targets do not depend on any.

@@ -13,8 +13,11 @@ from typing import Any, Literal
 
 from attrs import evolve
 
+from rlx_core.errors.memory import enough_memory
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
+from rlx_core.locks import forks_wait
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config import Configuration, PluginConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config
@@ -30,6 +33,9 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
+@enough_memory("compile")
+@in_standard_modes
+@forks_wait
 def compile_graph(
     graph: Graph,
     *,

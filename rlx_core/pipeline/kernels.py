@@ -6,7 +6,6 @@ Later rows are preferred over earlier ones only through `priority`; among equals
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
+from rlx_core.locks import Lock
 
 __all__ = ["Condition", "Kernel", "KernelTable", "Refusal", "Selection", "condition"]
 
@@ -135,7 +135,7 @@ class KernelTable:
         self._rows: dict[type[Op], list[Kernel]] = {}
         self._names: dict[str, Kernel] = {}
         self._fill = fill
-        self._lock = threading.RLock()
+        self._lock = Lock(f"the table of kernels for {target}")
 
     def register(
         self,
@@ -195,9 +195,10 @@ class KernelTable:
         """The rows by name, all of them there."""
         if self._fill is not None:
             with self._lock:
-                if self._fill is not None:
+                fill = self._fill
+                if fill is not None:
                     made = KernelTable(self.target, plugin=self.plugin)
-                    self._fill(made)
+                    fill(made)
                     self._rows, self._names, self._fill = made._rows, made._names, None
         return self._names
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
 from rlx_core.contributions import ExporterSpec, ImporterSpec
 from rlx_core.contributions.validators import BARE_NAME
 from rlx_core.errors import Fact, PluginError, nearest
+from rlx_core.locks import Lock
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
 from rlx_core.plugins.digest import sha256
@@ -70,7 +70,7 @@ class PluginHost:
         self._collected: dict[EntryKey, Collected] = {}
         self._met: set[str] = set()
         self._registry: Registry | None = None
-        self._lock = threading.RLock()  # re-entrant: a plugin's module may itself use rlx while it is imported
+        self._lock = Lock("the plugins")  # re-entrant: a plugin's module may itself use rlx while it is imported
 
     def registry(self) -> Registry:
         """The registry of everything that is active now."""
@@ -111,7 +111,8 @@ class PluginHost:
             if fresh:
                 self._activate(self._at_once)
                 self._activate(entry for entry in self.entries if fresh & entry.conditions)
-                self._met |= fresh
+                if not any(map(lacked_memory, self._verdicts.values())):
+                    self._met |= fresh
             return self.registry()
 
     def activate_all(self) -> Registry:
@@ -182,7 +183,7 @@ class PluginHost:
     def _activate(self, entries: Iterable[PluginEntry]) -> None:
         """Activate those of these that have no verdict yet, in the fixed order of the entries."""
         for entry in entries:
-            if entry.key in self._verdicts:
+            if entry.key in self._verdicts and not lacked_memory(self._verdicts[entry.key]):
                 continue
             verdict = self.policy.verdict(entry)
             # Recorded before its code runs, so that a plugin that asks for names while it is imported
@@ -230,6 +231,11 @@ class PluginHost:
         absent = [(entry, verdict) for entry, verdict in verdicts if verdict and verdict.state in unusable]
         reasons = {key: each.unavailable for key, each in self._collected.items() if each.unavailable}
         return freeze(self._claims(), self.policy, reasons, absent)
+
+
+def lacked_memory(verdict: Verdict) -> bool:
+    """Whether a plugin failed for want of memory, which says nothing of its next attempt."""
+    return verdict.failure is not None and isinstance(verdict.failure.error, MemoryError)
 
 
 def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:

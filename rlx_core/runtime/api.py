@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from rlx_core.errors import ShapeError
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
+from rlx_core.locks import forks_wait
 from rlx_core.pipeline.forward import prepare_with
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
@@ -22,9 +24,16 @@ from rlx_core.transforms.tree import expect_function
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
 
 Function = Callable[..., Any]
+Axes = int | Sequence[int]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")  # the argument that is differentiated: its gradient has its type
+Aux = TypeVar("Aux")
+Ts = TypeVarTuple("Ts")
 
 
-def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..., Any]:
+def _staged(function: Function, transformed: Function, prefix: str) -> Any:
     expect_function(prefix, function)
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)
@@ -32,6 +41,7 @@ def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..
     return Jitted(named, {}, ())
 
 
+@in_standard_modes
 def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
     """The program that a function is: HIR, with an input for every array among the arguments.
 
@@ -39,13 +49,45 @@ def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
         function: Any Python function of pytrees of arrays.
         args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
     """
-    with preparing(prepare_with(None, None)):
+    with forks_wait, preparing(prepare_with(None, None)):
         return _trace(function, args, kwargs).graph
 
 
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, P], R],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], tuple[R, A]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, P], tuple[R, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], tuple[tuple[R, Aux], A]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, R],
+    argnums: Axes,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[P, tuple[R, Any]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, tuple[R, Aux]],
+    argnums: Axes,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[P, tuple[tuple[R, Aux], Any]]: ...
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
-) -> Function:
+) -> Jitted[..., Any]:
     """The function that returns the value of `function` and its gradient, shaped like the argument.
 
     Args:
@@ -63,9 +105,41 @@ def value_and_grad(
     return _staged(function, inner, "value_and_grad")
 
 
+@overload
+def grad(
+    function: Callable[Concatenate[A, P], Any],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], A]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[A, P], tuple[Any, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], tuple[A, Aux]]: ...
+@overload
+def grad(
+    function: Callable[P, Any],
+    argnums: Axes,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[P, Any]: ...
+@overload
+def grad(
+    function: Callable[P, tuple[Any, Aux]],
+    argnums: Axes,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[P, tuple[Any, Aux]]: ...
 def grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
-) -> Function:
+) -> Jitted[..., Any]:
     """The function that returns the gradient of `function`; with `has_aux`, the pair of it and the auxiliary results.
 
     Arguments and errors are those of `value_and_grad`.
@@ -74,7 +148,7 @@ def grad(
     return _staged(function, inner, "grad")
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:
     """`function` over an axis of its arguments at once, instead of in a loop.
 
     Args:
@@ -85,21 +159,25 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     return _staged(function, functional.vmap(function, in_axes, out_axes), "vmap")
 
 
-def jacfwd(function: Function) -> Function:
+def jacfwd(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array by forward mode, for more results than arguments."""
     return _staged(function, functional.jacfwd(function), "jacfwd")
 
 
-def jacrev(function: Function) -> Function:
+def jacrev(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array to one array by reverse mode, for more arguments than results."""
     return _staged(function, functional.jacrev(function), "jacrev")
 
 
-def hessian(function: Function) -> Function:
+def hessian(function: Callable[P, R]) -> Jitted[P, R]:
     """The Hessian of a scalar function of one array."""
     return _staged(function, functional.hessian(function), "hessian")
 
 
+@overload
+def hvp(function: Callable[[A, *Ts], Any], primals: tuple[A, *Ts], tangents: tuple[A, *Ts]) -> A: ...
+@overload
+def hvp(function: Function, primals: list[Any], tangents: list[Any]) -> Any: ...
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of a scalar function at `primals`, times `tangents`, without forming the Hessian.
 
@@ -108,6 +186,10 @@ def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     return _here(lambda p, t: functional.hvp(function, p, t), *_both("hvp", primals, tangents))
 
 
+@overload
+def jvp(function: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[*Ts]) -> tuple[R, R]: ...
+@overload
+def jvp(function: Callable[..., R], primals: list[Any], tangents: list[Any]) -> tuple[R, R]: ...
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of `function` at `primals` and its derivative along `tangents`.
 
@@ -123,7 +205,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     return value, tangent
 
 
-def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
+def vjp(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
     """The value of `function` and its pullback, which maps cotangents of the results to one cotangent a primal.
 
     Outside a traced function the pullback computes the forward values again; inside one they are shared.

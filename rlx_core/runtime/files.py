@@ -27,7 +27,7 @@ def load(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Any
         FormatError: The file is not what its suffix says, or is damaged.
         FileError: It cannot be read: it is not there, say (an OSError).
     """
-    found, at = host or default_host(), Path(path)
+    found, at = host or default_host(), path_of("load", path)
     spec = found.importer_for(at.suffix.lower())
     read: Callable[[Path, PluginHost], Any] = found.load("importers", spec.name)
     with reading("load", at):
@@ -49,11 +49,27 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
         FormatError, DtypeError: The value cannot be written in that format.
         FileError: The file cannot be written (an OSError).
     """
-    found, at = host or default_host(), Path(path)
+    found, at = host or default_host(), path_of("save", path)
     spec = found.exporter_for(at.suffix.lower())
     write: Callable[[Path, Any, PluginHost], None] = found.load("exporters", spec.name)
     with writing("save", at):
         write(at, value, found)
+
+
+def path_of(what: str, path: str | os.PathLike[str]) -> Path:
+    """What somebody gave as a path.
+
+    Raises:
+        FileError: No file can be called that; the message begins with `what`.
+    """
+    found = Path(path)
+    try:
+        has_nul = b"\0" in os.fsencode(found)
+    except UnicodeEncodeError as error:
+        raise FileError(f"{what}: {str(found)!a} is no path ({error.reason})") from None
+    if has_nul:
+        raise FileError(f"{what}: {str(found)!a} is no path (it holds a NUL)")
+    return found
 
 
 @contextmanager

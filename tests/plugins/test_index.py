@@ -146,6 +146,50 @@ def test_an_entry_with_a_wrong_field_means_a_scan(site, path, cached, label):
     assert installed_plugins(path) == good
 
 
+def foreign(file):
+    os.chown(file, os.geteuid() + 1, -1)
+
+
+SPOILT = {
+    "written by a group": lambda file: file.chmod(0o660),
+    "written by all": lambda file: file.chmod(0o602),
+    "a link": lambda file: file.symlink_to(file.rename(file.with_suffix(".moved"))),
+    "in a directory that others write to": lambda file: file.parent.chmod(0o770),
+    "below one that others write to": lambda file: file.parent.parent.chmod(0o777),
+    "another user's": foreign,
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has neither these modes nor these links")
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_an_index_that_others_may_have_written_is_not_believed(site, path, scans, cached, spoil):
+    """It names modules to import."""
+    if spoil == "another user's" and os.geteuid() != 0:
+        pytest.skip("only root gives files away; CI runs as root in a container")
+    site.install("acme")
+    site.settle()
+    good = installed_plugins(path)
+    (file,) = cached()
+    file.write_text(file.read_text().replace("acme", "evil"))
+    SPOILT[spoil](file)
+
+    assert installed_plugins(path) == good
+    assert len(scans) == 2
+
+
+def test_an_index_of_other_places_is_not_believed(site, path, scans, cached, tmp_path):
+    """A file that is whole and another key's."""
+    site.install("acme")
+    site.settle()
+    good = installed_plugins(path)
+    (file,) = cached()
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "key": "index-0", "entries": []}))
+
+    assert installed_plugins(path) == good
+    assert len(scans) == 2
+
+
 def test_a_cache_that_cannot_be_written_costs_only_time(site, path, tmp_path):
     site.install("acme")
     site.settle()

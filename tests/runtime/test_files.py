@@ -10,7 +10,7 @@ import pytest
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.contributions import ExporterSpec, ImporterSpec
-from rlx_core.errors import FormatError, UnknownNameError
+from rlx_core.errors import FileError, FormatError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.module import Module
 from rlx_core.plugins import PluginEntry, PluginHost, explain
@@ -101,3 +101,19 @@ def test_a_plugin_brings_a_format(tmp_path):
     rlx.save(tmp_path / "x.lines", X, host=host)
 
     np.testing.assert_array_equal(rlx.load(tmp_path / "x.lines", host=host), X[0])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=ascii)
+@pytest.mark.parametrize("suffix", ["safetensors", "rlx"])
+def test_what_is_no_path_is_refused_as_a_file_is(tmp_path, name, suffix):
+    path = f"{tmp_path}/{name}.{suffix}"
+    with pytest.raises(FileError, match=r"load: .* is no path"):
+        rlx.load(path)
+    with pytest.raises(FileError, match=r"save: .* is no path"):
+        rlx.save(path, {"x": X})
+
+
+def test_a_name_that_is_no_text_of_any_file_is_refused(tmp_path):
+    with pytest.raises(FormatError, match=r"safetensors: '\\ud800' in a name or a text is no character"):
+        rlx.save(tmp_path / "w.safetensors", {"w\ud800": X})
+    assert list(tmp_path.iterdir()) == []
