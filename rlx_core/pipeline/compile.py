@@ -22,6 +22,7 @@ from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config import Configuration, PluginConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config
 from rlx_core.pipeline.job import Job
+from rlx_core.pipeline.progress import progress
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
@@ -67,7 +68,8 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     job.events.tell("compile-start", key=job.key)
-    found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+    with progress(f"compiling {graph.name} for {job.target.name}", job.events.phase):
+        found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)

@@ -1,4 +1,7 @@
-"""Telling plugins what a compile does. Listeners see facts and change nothing; one that raises is named in a warning."""
+"""Telling plugins, `logging` and the line at the terminal what a compile does.
+
+Listeners see facts and change nothing; one that raises is named in a warning.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen
 
+from rlx_core.pipeline.logs import log_event
+from rlx_core.pipeline.progress import Phase
 from rlx_core.plugins import Registry
 
 if TYPE_CHECKING:
@@ -35,14 +40,16 @@ class CompileEvent:
 
 @frozen(eq=False)
 class Events:
-    """The listeners of one compile."""
+    """The listeners of one compile, and what it does at the moment."""
 
     registry: Registry
     program: str
     target: str
+    phase: Phase = field(factory=Phase)
 
     def tell(self, event: str, **facts: Any) -> None:
-        """Call everyone who listens to `event`, in the registry's order."""
+        """Log `event`, and call everyone who listens to it, in the registry's order."""
+        log_event(event, {"program": self.program, "target": self.target, **facts})
         for spec in self.registry.listeners(event):
             try:
                 spec.load.resolve()(CompileEvent(event, self.program, self.target, facts))
@@ -52,5 +59,7 @@ class Events:
 
     def on_pass(self, happened: PassEvent) -> None:
         """Pass on what the runner of passes says."""
+        if happened.event == "pass-start":
+            self.phase.now = happened.name
         details = {"name": happened.name, "nodes": happened.nodes, "seconds": happened.seconds}
         self.tell(happened.event, **details, counts=happened.counts)

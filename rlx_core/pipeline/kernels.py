@@ -202,6 +202,10 @@ class KernelTable:
                     self._rows, self._names, self._fill = made._rows, made._names, None
         return self._names
 
+    def load(self) -> None:
+        """Have all rows there now rather than when the first is asked for, and their modules imported."""
+        self._filled()
+
     @property
     def name(self) -> str:
         """What tells it from the tables of others: `acme.cpu`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +156,31 @@ class Report:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """The numbers of the compilation, each with its name, for tables."""
+        yield "stages", ", ".join(f"{count} {stage}" for stage, count in self.stages.items())
+        parts = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in self.seconds.items())
+        yield "time", f"{parts} ({self.cache})" if parts else self.cache
+        yield "plan", self.plan_hash[:12]
+        if self.lir.is_planned:
+            arena, bound = self.arena_nbytes, self.lower_bound_nbytes
+            over = f", {arena / bound:.3f} of the least possible" if bound else ""
+            yield "arena", f"{human_bytes(arena)}, instead of {human_bytes(self.unshared_nbytes)} without sharing{over}"
+        else:
+            symbols = ", ".join(sorted(map(str, self.graph.symbols)))
+            yield "arena", f"planned when the sizes are known ({symbols})"
+        if self.tiers is not None:
+            yield "tiers", self.tiers.summary
+        if self.prepared_nbytes:
+            yield "prepared", f"{human_bytes(self.prepared_nbytes)} computed from parameters when they are bound"
+        if self.checked:
+            yield "calls", f"are checked in Python: {self.checked}"
+
+    def _repr_html_(self) -> str:
+        from rlx_core.pipeline.report_html import report_html  # a report is rarely looked at
+
+        return report_html(self)
 
 
 def human_bytes(count: int) -> str:

@@ -35,10 +35,27 @@ Ts = TypeVarTuple("Ts")
 
 def _staged(function: Function, transformed: Function, prefix: str) -> Any:
     expect_function(prefix, function)
+    return Jitted(_named(function, transformed, prefix), {}, ())
+
+
+def _named(function: Function, transformed: Function, prefix: str) -> Function:
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)
     named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
-    return Jitted(named, {}, ())
+    return named
+
+
+class _Gradient(Jitted[..., Any]):
+    """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
+
+    def __init__(self, function: Function, argnums: int | Sequence[int]) -> None:
+        super().__init__(function, {}, ())
+        self._argnums = argnums
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if float in map(type, args):
+            args = tuple(functional.differentiable_arguments(args, self._argnums))
+        return super().__call__(*args, **kwargs)
 
 
 @in_standard_modes
@@ -102,7 +119,8 @@ def value_and_grad(
         MissingRuleError: An op on the way has no derivative; it names the op, the operand and the method to write.
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "value_and_grad")
+    expect_function("value_and_grad", function)
+    return _Gradient(_named(function, inner, "value_and_grad"), argnums)
 
 
 @overload
@@ -145,7 +163,8 @@ def grad(
     Arguments and errors are those of `value_and_grad`.
     """
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "grad")
+    expect_function("grad", function)
+    return _Gradient(_named(function, inner, "grad"), argnums)
 
 
 def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:

@@ -123,6 +123,18 @@ class Jitted(Generic[P, R_co]):
             raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
         return self.executables[-1].report
 
+    def __repr__(self) -> str:
+        count = len(self._variants)
+        return f"<jit {function_name(self._function)}: {count} compiled {'variant' if count == 1 else 'variants'}>"
+
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html, page
+
+        latest = list(self._variants.values())[-1:]
+        return "".join(executable_html(v.executable, v.traced.results.names, above=repr(self)) for v in latest) or page(
+            repr(self)
+        )
+
     @enough_memory("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
@@ -340,6 +352,16 @@ class CompiledFunction(Generic[P, R_co]):
                 *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
             )
         return {n: named[n] for n in self._free}
+
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html
+
+        return executable_html(self.executable, self._traced.results.names)
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self.executable.lir.graph, self._traced.results.names)
 
     def __repr__(self) -> str:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
