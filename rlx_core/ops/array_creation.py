@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.errors import DtypeError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
@@ -42,6 +42,7 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
     if isinstance(obj, Expr):
         obj = dim_value(size=obj)
     elif isinstance(obj, list | tuple) and any(isinstance(leaf, Value | Expr) for leaf in _leaves(obj)):
+        _expect_axes(obj)
         common = result_type(*_leaves(obj)) if wanted is None else wanted
         obj = stack([asarray(row, common) for row in obj])
     if isinstance(obj, Value):
@@ -59,6 +60,19 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
         array = array.copy()
     builder = ambient_builder()
     return array if builder is None or isinstance(array, Value) else builder.constant(array, shared=False)
+
+
+MOST_AXES = 64
+"""As many as NumPy's arrays have."""
+
+
+def _expect_axes(nested: Any) -> None:
+    """Require lists that are nested as deep as arrays have axes, at most."""
+    inside = [nested]
+    for _ in range(MOST_AXES + 1):
+        inside = [row for one in inside if isinstance(one, list | tuple) for row in one]
+    if inside:
+        raise TraceError(f"asarray: lists are nested more than {MOST_AXES} deep", hint="an array has no more axes")
 
 
 def _leaves(obj: Any) -> Iterator[Any]:

@@ -158,3 +158,13 @@ def test_asarray_joins_values_and_copies_where_it_is_asked() -> None:
         rlx.asarray(x, rlx.f64, copy=False)
     graph = rlx.trace(lambda x: rlx.asarray([[x[0], 2.0], [x[1], x.shape[0]]]), x)
     assert graph.output_types[0] == rlx.spec("f32[2, 2]")
+
+
+def test_lists_are_nested_no_deeper_than_arrays_have_axes() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(5000):
+            x = [x]
+        return rlx.asarray(x)
+
+    with pytest.raises(TraceError, match="nested more than 64 deep"):
+        rlx.trace(f, np.ones(3))
