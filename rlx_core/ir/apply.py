@@ -16,6 +16,7 @@ import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
+from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
@@ -189,6 +190,7 @@ class OpFunction(Generic[_OpT]):
         operands, rest = list(arguments[:count]), arguments[count:]
         attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
         if len(rest) > len(self._attributes):
+            check_declared(self.op)  # one that says nothing of its operands would be refused for taking none
             raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():
             if key in self._attributes and key not in attributes:

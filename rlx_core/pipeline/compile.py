@@ -26,6 +26,7 @@ from rlx_core.pipeline.progress import progress
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
+from rlx_core.pipeline.words import check_dispatch
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
 
 __all__ = ["Config", "compile_graph", "prepare_job", "set_up"]
@@ -126,6 +127,7 @@ def prepare_job(
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
+    check_dispatch(configuration, host, graph)
     name, backend, registry = find_target(host, target or configuration.target)
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
     return Job(graph, configuration, device, backend, host, registry, donations, output_names)
