@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -16,8 +17,10 @@ import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
+from rlx_core.ir.declared import check_declared
+from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
-from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building
+from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.travel import Travels
@@ -52,7 +55,12 @@ def _builder_for(operands: Sequence[Any]) -> Builder | None:
     ambient = ambient_builder()
     if ambient is not None:
         return ambient
-    return next((v.node.owner for v in operands if isinstance(v, Value)), None)
+    for each in operands:
+        if isinstance(each, Value):
+            if each.node.owner.trace_has_ended:
+                raise leaked(each)
+            return each.node.owner
+    return None
 
 
 def lift(builder: Builder, operands: Sequence[Any]) -> list[Value | None]:
@@ -67,7 +75,19 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
         return operand
     if type(operand) in _Scalar:
         return builder.constant(operand, weak_dtype(operand, present))
+    if isinstance(operand, Expr):
+        return _lift_size(builder, operand, weak_dtype(0, present))
     return builder.constant(as_array(operand))
+
+
+def _lift_size(builder: Builder, size: Expr, to: DType) -> Value:
+    """A size that is not known yet, as weak beside tensors as a Python integer, which it must fit like one."""
+    if to.is_integer and to.itemsize < 8:
+        with collecting_guards() as guards:
+            require(">=", int(np.iinfo(to.numpy).max), size)
+        builder.add_guards(guards)
+    value: Value = operator("astype")(operator("dim_value")(size=size), to)
+    return value
 
 
 _ARRAYS = "pass NumPy, DLPack or buffer-protocol arrays, numbers, or nested lists of numbers"
@@ -81,6 +101,8 @@ def as_array(data: Any) -> np.ndarray:
     """
     if isinstance(data, Value):
         data._refuse("a NumPy array")
+    if isinstance(data, Expr):
+        raise TraceError(f"operand: the size {data} is known to a program, and none is being traced here")
     if isinstance(data, str | bytes):
         raise TraceError(f"operand: {data!r} is text, not an array", hint=_hint_for_text(data))
     if type(data) is not np.ndarray and isinstance(data, np.ma.MaskedArray):  # `np.ma` is imported when it is named
@@ -95,9 +117,11 @@ def as_array(data: Any) -> np.ndarray:
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; libraries that refuse to share their memory
-        raise TraceError(f"operand: {type(data).__name__} is not an array ({error})", hint=_ARRAYS) from None
+        raise TraceError(
+            f"operand: {type(data).__name__} is not an array ({error})", hint=_hint_for_tensor(data) or _ARRAYS
+        ) from None
     if array.dtype == object:
-        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_ARRAYS)
+        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_hint_for_object(array))
     dtype(array.dtype)
     return array
 
@@ -108,6 +132,31 @@ def _hint_for_text(text: str | bytes) -> str:
         with contextlib.suppress(RlxError):
             return f'for an array of this type that is yet to come: rlx.spec("{spec(text)}")'
     return _ARRAYS
+
+
+_HOST_MEMORY = (1, 3)
+"""DLPack's numbers for memory that the host can read: its own, and its own pinned for a device."""
+
+
+def _hint_for_tensor(data: Any) -> str | None:
+    """What makes an array of another library's tensor that does not give its memory away; read off what it says of itself."""
+    steps = []
+    if getattr(data, "requires_grad", False) is True:
+        steps.append(".detach()")
+    if str(getattr(data, "layout", "torch.strided")) != "torch.strided":
+        steps.append(".to_dense()")
+    where = getattr(data, "__dlpack_device__", None)
+    if where is not None and where()[0] not in _HOST_MEMORY:
+        steps.append(".cpu()")
+    if str(getattr(data, "dtype", "")) == "torch.bfloat16":
+        steps.append(".float()")
+    return f"pass x{''.join(steps)} instead of x" if steps else None
+
+
+def _hint_for_object(array: np.ndarray) -> str:
+    """What to write instead of a sequence, or a thing, that NumPy holds as objects."""
+    inside = array.item() if array.shape == () else next(iter(array.flat), None)
+    return f"an element is a {type(inside).__name__}; {_ARRAYS}" if array.shape else _ARRAYS
 
 
 @in_standard_modes
@@ -143,6 +192,7 @@ class OpFunction(Travels, Generic[_OpT]):
         operands, rest = list(arguments[:count]), arguments[count:]
         attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
         if len(rest) > len(self._attributes):
+            check_declared(self.op)  # one that says nothing of its operands would be refused for taking none
             raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():
             if key in self._attributes and key not in attributes:
@@ -157,6 +207,8 @@ class OpFunction(Travels, Generic[_OpT]):
         return apply(self._make(attributes), operands, name=name)
 
     def _make(self, attributes: dict[str, Any]) -> _OpT:
+        if not attributes:
+            return self._plain
         try:
             return self.op(**attributes)
         except RlxError as error:
@@ -164,6 +216,11 @@ class OpFunction(Travels, Generic[_OpT]):
             raise type(error)(f"{self.op.title}: {error.message}", *error.facts, hint=error.hint) from (
                 None if source is None else error
             )
+
+    @cached_property
+    def _plain(self) -> _OpT:
+        """The op with its attributes as they are by default: one object, so that what is found out about it is found out once."""
+        return self.op()
 
     @property
     def signature(self) -> str:
