@@ -419,12 +419,12 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
     def _repr_html_(self) -> str:
         from rlx_core.runtime.display import executable_html
 
-        return executable_html(self.executable, self._traced.results.names)
+        return executable_html(self.executable, self._results.names)
 
     def _repr_svg_(self) -> str:
         from rlx_core.ir.display import program_svg
 
-        return program_svg(self.executable.lir.graph, self._traced.results.names)
+        return program_svg(self.executable.lir.graph, self._results.names)
 
     def __repr__(self) -> str:
         return f"<compiled {self._graph.name}({', '.join(self._free)}): {self.executable!r}>"
