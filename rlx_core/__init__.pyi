@@ -843,7 +843,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int] | ArrayLike, axis: int | N
 def reshape(x: ArrayLike, shape: Dim | Sequence[Dim], *, copy: builtins.bool | None = None) -> Array:
     """The same elements in row-major order with other dims, one of which may be -1.
 
-    `copy` is for arrays outside of a trace: True makes a new one, False refuses to; values never change, and need neither.
+    `copy=True` makes a new array, or a value that may be assigned to; `copy=False` refuses to make an array.
 
     Raises:
         ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids."""
