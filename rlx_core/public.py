@@ -168,8 +168,13 @@ def lazy_names(
         from rlx_core.locks import forks_wait  # here, because importing rlx imports none of its parts
 
         # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
-        with forks_wait:  # a module that a fork finds half imported stays so in the child
-            found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+        try:
+            with forks_wait:  # a module that a fork finds half imported stays so in the child
+                found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+        except MemoryError as error:
+            from rlx_core.errors.memory import lacking
+
+            raise lacking(f"{module}.{name}", error) from error
         return found
 
     return get, lambda: sorted(places), sorted(places)
