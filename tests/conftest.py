@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,3 +41,43 @@ def a_backend_is_there() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write what pages of the documentation print into them")
+    parser.addoption(
+        "--cases",
+        type=int,
+        metavar="N",
+        help="run N cases of a parametrised test, and one for each op; without it, all",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--cases N`, keep N cases of each parametrised test, and at least one for each op that it is about."""
+    count = config.getoption("--cases")
+    if count is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for cases in tests.values() for item in chosen(cases, count)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def chosen(cases: Sequence[pytest.Item], count: int) -> list[pytest.Item]:
+    """So many of a test's cases, which is a matter of their names: neighbours, which are alike, are seldom both chosen."""
+    if len(cases) <= count or cases[0].get_closest_marker("every_case"):
+        return list(cases)
+    shuffled = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    one_an_op = {op_of(item): item for item in reversed(shuffled)}
+    return list(dict.fromkeys([*shuffled[:count], *one_an_op.values()]))
+
+
+def op_of(item: pytest.Item) -> object:
+    """The op that a case is about, if it says so: a parameter that is one, or that has one."""
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return next((op for value in values for op in (value, getattr(value, "op", None)) if is_op(op)), None)
+
+
+def is_op(value: object) -> bool:
+    from rlx_core.ir.op import Op
+
+    return isinstance(value, type) and issubclass(value, Op)

@@ -18,6 +18,8 @@ import rlx_core as rlx
 from rlx_core import errors, nn
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 
+pytestmark = pytest.mark.every_case
+
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, RlxError)]
 
 # What packages of this repository add, where they are there; a page without a program has its reason here.

@@ -31,12 +31,14 @@ from rlx_core.errors.configuring import (
 )
 from rlx_core.errors.running import (
     BindingError,
+    DeadlockError,
     GuardError,
     LengthMismatchError,
     MissingInputError,
     OutOfMemoryError,
 )
 from rlx_core.errors.writing import (
+    AbsentNameError,
     AxisError,
     DtypeError,
     IndexRangeError,
@@ -48,11 +50,13 @@ from rlx_core.errors.writing import (
 )
 
 __all__ = [
+    "AbsentNameError",
     "AxisError",
     "BindingError",
     "CacheError",
     "ConfigError",
     "CycleError",
+    "DeadlockError",
     "DeviceError",
     "DeviceUnavailableError",
     "DtypeError",

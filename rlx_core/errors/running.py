@@ -2,7 +2,14 @@
 
 from rlx_core.errors.base import RlxError
 
-__all__ = ["BindingError", "GuardError", "LengthMismatchError", "MissingInputError", "OutOfMemoryError"]
+__all__ = [
+    "BindingError",
+    "DeadlockError",
+    "GuardError",
+    "LengthMismatchError",
+    "MissingInputError",
+    "OutOfMemoryError",
+]
 
 
 class GuardError(RlxError, ValueError):
@@ -83,6 +90,42 @@ class LengthMismatchError(RlxError, ValueError):
 
     >>> program.run_typed({"x": (bytes(8), "f32")})
     [(b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00', f32, (2,))]
+    """
+
+
+class DeadlockError(RlxError, RuntimeError):
+    """A signal handler asked for what the program that it interrupted will not let go before it returns.
+
+    What is shared between threads is behind locks, which a handler may take again
+    from its own thread. But if another thread has one, and waits for what the
+    interrupted program holds, none of the three would ever go on: the handler is
+    told so, and the other two go on.
+
+    >>> import threading
+    >>> from rlx_core.locks import Lock
+    >>> ours, theirs, begun = Lock("ours"), Lock("theirs"), threading.Event()
+    >>> def other():
+    ...     with theirs:
+    ...         begun.set()
+    ...         with ours:
+    ...             pass
+    >>> thread = threading.Thread(target=other)
+    >>> with ours:
+    ...     thread.start()
+    ...     _ = begun.wait()
+    ...     with theirs:
+    ...         pass
+    Traceback (most recent call last):
+        ...
+    DeadlockError: deadlock: theirs is another thread's, which waits for ...
+
+    A handler that only says that it was called interrupts nothing; what it is for
+    is done when the program comes to look:
+
+    >>> thread.join()
+    >>> with ours, theirs:
+    ...     print("nobody waits")
+    nobody waits
     """
 
 

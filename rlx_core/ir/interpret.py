@@ -16,14 +16,15 @@ from rlx_core.errors import (
     Fact,
     LengthMismatchError,
     MissingInputError,
-    MissingRuleError,
     RlxError,
     UnknownNameError,
     nearest,
 )
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
-from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results, decomposition
+from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results
+from rlx_core.ir.tape import tape_of_op, widened
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
@@ -38,6 +39,7 @@ def stored(dtype: DType, mode: Mode) -> DType:
     return dtype.wide if mode == "wide" else dtype
 
 
+@in_standard_modes
 def interpret(
     graph: Graph,
     inputs: Mapping[str, np.ndarray],
@@ -132,14 +134,11 @@ def _feed(name: str, type: TensorType, array: np.ndarray, mode: Mode) -> np.ndar
 def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> tuple[np.ndarray, ...]:
     op = node.op
     if op.reference is None:
-        if op.decompose is None:
-            raise MissingRuleError(
-                f"{op.name}: it has neither a reference nor a decomposition, so it has no meaning yet",
-                hint=f"write `def decompose(self, ...)` or `def reference(self, ...)` in class {type(op).__name__}",
-            )
-        body = decomposition(op, node.operand_types)
-        present = dict(zip(body.input_types, (a for a in operands if a is not None), strict=True))
-        return _run(body, present)
+        tape = tape_of_op(op, node.operand_types)
+        try:
+            return tape.play([a for a in operands if a is not None], is_wide=mode == "wide")
+        except RlxError as error:
+            raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
     wide_enough = [None if a is None else widened(a) for a in operands]
     try:
         # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
@@ -151,10 +150,3 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
             )
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
-
-
-def widened(array: np.ndarray) -> np.ndarray:
-    """`array` as references take it: f16 and bf16 in f32, everything else as it is."""
-    # Accumulation in f32 and one rounding: references never see a 2-byte float (ml_dtypes' bfloat16 has kind "V").
-    is_narrow = array.dtype.itemsize == 2 and array.dtype.kind in "fV"
-    return array.astype(np.float32) if is_narrow else array

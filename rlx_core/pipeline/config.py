@@ -6,6 +6,7 @@ value, is `config_reading.py`; what the named passes and plugins come to for a t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -69,6 +70,16 @@ def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
         with suppress(TypeError, ValueError):
             return cls(**given)
     return None
+
+
+def is_path(record: object, attribute: Any, value: str | None) -> None:
+    """A validator: some file can be called that."""
+    try:
+        has_nul = value is not None and b"\0" in os.fsencode(value)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"'{attribute.name}' must be a path: {value!a} ({error.reason})") from None
+    if has_nul:
+        raise ValueError(f"'{attribute.name}' must be a path: {value!a} (it holds a NUL)")
 
 
 def power_of_two(record: object, attribute: Any, value: int | None) -> None:
@@ -166,7 +177,7 @@ class CacheConfig:
 
     entries: int = field(default=64, validator=ge(1))
     disk: bool = True
-    directory: str | None = None
+    directory: str | None = field(default=None, validator=is_path)
     limit: int = field(default=1 << 30, validator=ge(0))  # bytes
 
 
@@ -194,7 +205,7 @@ class PrintingConfig:
     fusion_report: bool = False
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    ir_dump: str | None = None
+    ir_dump: str | None = field(default=None, validator=is_path)
 
     @property
     def shows_passes(self) -> bool:
@@ -218,6 +229,7 @@ class Configuration:
         target: The device to compile for; the preferred one that is available, if not given.
         use: The name of the pipeline.
         pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
+        include: Passes that run as well, each where the `before` and `after` of its own record put it.
         passes: Options for passes wherever they occur, by pass name.
         options: Values for options that plugins contribute, by option name.
         verify: Whether the verifier runs after every pass.
@@ -228,6 +240,7 @@ class Configuration:
     target: str | None = None
     use: str = "inference"
     pipeline: Mapping[str, PipelineConfig] = field(default=EMPTY, converter=freeze)
+    include: tuple[Entry, ...] = field(default=(), converter=freeze)
     passes: Mapping[str, Mapping[str, Any]] = field(default=EMPTY, converter=freeze)
     options: Mapping[str, Any] = field(default=EMPTY, converter=freeze)
     plugins: PluginConfig = Factory(PluginConfig)

@@ -17,9 +17,10 @@ from attrs import evolve
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.pipeline.config import Configuration, PluginConfig, UnknownSetting
+from rlx_core.pipeline.config_trust import anchored, expect_trusted, is_foreign
 from rlx_core.pipeline.settings import read_settings
 
-__all__ = ["find_config", "load_config", "load_plugin_config", "named_options", "read_table"]
+__all__ = ["file_table", "find_config", "load_config", "load_plugin_config", "named_options", "read_table"]
 
 # -------------------------------------------------------------------------------------------- front
 
@@ -85,7 +86,7 @@ def gather(
 ) -> tuple[list[Layer], tuple[UnknownSetting, ...]]:
     """The tables that make up a configuration, lowest precedence first, each with its source; and unknown variables."""
     file = Path(path) if path is not None else find_config(start)
-    layers: list[Layer] = [] if file is None else [(read_file(file), str(file))]
+    layers: list[Layer] = [] if file is None else [(file_table(file, is_named=path is not None), str(file))]
     said = unfold(overrides or {})
     target = said.get("target") or next((t.get("target") for t, _ in layers), None)
     settings, unknown = read_settings(environ, target if isinstance(target, str) else None, contributed)
@@ -110,9 +111,25 @@ def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
         if (each / "rlx.toml").is_file():
             return each / "rlx.toml"
         project = each / "pyproject.toml"
-        if project.is_file() and section_of(project) is not None:
+        if project.is_file() and section_of(project) is not None and not is_foreign(project):
             return project
     return None
+
+
+def file_table(path: Path, *, is_named: bool) -> Mapping[str, Any]:
+    """The tables of a configuration file, with plugin files as absolute paths.
+
+    Args:
+        path: The file.
+        is_named: Whether the program or the command line named it; otherwise it was found, and may not name any code.
+
+    Raises:
+        ConfigError: It cannot be read, or was found and names code that may be somebody else's.
+    """
+    table = anchored(read_file(path), path)
+    if not is_named:
+        expect_trusted(table, path)
+    return table
 
 
 def read_file(path: Path) -> Mapping[str, Any]:
@@ -133,6 +150,9 @@ def section_of(path: Path) -> Any:
     return tool.get("rlx") if isinstance(tool, Mapping) else None
 
 
+MOST_NESTED: Final = 32
+"""Tables and lists inside one another; what configurations say needs five."""
+
 _MAY_HAVE_SECTION: Final = re.compile(r"""^\s*\[{0,2}\s*["']?tool["']?\s*(\.\s*["']?rlx|\]|=)|\\[uUx]""", re.MULTILINE)
 """Whether a `pyproject.toml` can have `tool.rlx` at all: most have not, and need not be parsed to know it.
 
@@ -143,12 +163,14 @@ their letters as numbers. What looks like that in a comment or a string is parse
 
 def parse(path: Path) -> Mapping[str, Any]:
     """The tables of a TOML file."""
-    import tomllib  # here, because most programs have no configuration file
 
+    text = text_of(path)
     try:
-        return parsed(text_of(path))
-    except tomllib.TOMLDecodeError as error:
+        return parsed(text)
+    except ValueError as error:  # a number of too many digits is one that tomllib does not expect
         raise ConfigError(f"configuration: {path} is not TOML: {error}", Fact("file", path)) from None
+    except RecursionError:
+        raise too_deep(path) from None
 
 
 @lru_cache(maxsize=8)
@@ -162,6 +184,11 @@ def text_of(path: Path) -> str:
     """The text of a TOML file, read anew when it changed: three looks are taken at it in each compilation."""
     try:
         found = path.stat()
+    except ValueError as error:  # a NUL, or what no file system's encoding has
+        raise ConfigError(f"configuration: {str(path)!a} is no path ({str(error)!a})") from None
+    except OSError as error:
+        raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
+    try:
         return _read(path, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise ConfigError(f"configuration: {path} cannot be read ({error.strerror})") from None
@@ -179,8 +206,10 @@ def _read(path: Path, size: int, changed: int) -> str:
 
 def unfold(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table with dotted keys at its top as nested tables: `{"dispatch.rounds": 4}`."""
+    expect_shallow(table, "the program")
     result: dict[str, Any] = {}
     for key, value in table.items():
+        expect_text_keys({key: value})
         *path, last = key.split(".")
         # Names of ops, passes and options hold dots themselves; those tables are said whole.
         if path and path[0] in ("passes", "options", "pipeline"):
@@ -192,11 +221,42 @@ def unfold(table: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def expect_text_keys(table: Mapping[Any, Any], where: str = "configuration") -> None:
+    """Refuse keys that are no text, which a table of the program may have."""
+    for key, value in table.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"{where}: a key is text, and {key!r} is {type(key).__name__}")
+        if isinstance(value, Mapping):
+            expect_text_keys(value, f"{where}: {key}")
+
+
 def merged(lower: Any, upper: Any) -> Any:
     """Tables merge key by key; anything else replaces what was below it."""
     if not (isinstance(lower, Mapping) and isinstance(upper, Mapping)):
         return upper
     return {**lower, **{k: merged(lower[k], v) if k in lower else v for k, v in upper.items()}}
+
+
+def too_deep(source: object) -> ConfigError:
+    return ConfigError(f"configuration: tables and lists are nested more than {MOST_NESTED} deep", Fact("in", source))
+
+
+def expect_shallow(table: Mapping[str, Any], source: str) -> None:
+    """Require that a table nests no deeper than what reads it may recurse.
+
+    Raises:
+        ConfigError: It does.
+    """
+    level: list[Any] = [table]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, Mapping) else value)
+            if isinstance(inner, Mapping | list | tuple)
+        ]
+    if level:
+        raise too_deep(source)
 
 
 def key_paths(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -214,6 +274,7 @@ def read_layers(
     whole: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for table, source in layers:
+        expect_shallow(table, source)
         whole = merged(whole, table)
         origins.update(dict.fromkeys(key_paths(table), source))
     known = {o.name: o for o in options}

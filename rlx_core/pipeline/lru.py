@@ -6,14 +6,15 @@ parallel. A failed attempt leaves nothing behind.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from attrs import define
 
 from rlx_core.errors import ConfigError
+from rlx_core.locks import Lock
 
 __all__ = ["CacheCounts", "LruCache"]
 
@@ -43,18 +44,20 @@ class LruCache(Generic[K, V]):
         self.capacity = capacity
         self.counts = CacheCounts()
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._making: dict[K, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._making: dict[K, Lock] = {}
+        self._lock = Lock("a cache's order")
 
     def get(self, key: K) -> V | None:
         """The value for `key`, which is now the one used last, or `None`."""
-        with self._lock:
-            if key not in self._values:
-                self.counts.misses += 1
-                return None
-            self.counts.hits += 1
+        # Without the lock: each step is one for the interpreter, and a value that goes meanwhile was there when it was asked for.
+        found = self._values.get(key)
+        if found is None:
+            self.counts.misses += 1
+            return None
+        self.counts.hits += 1
+        with suppress(KeyError):
             self._values.move_to_end(key)
-            return self._values[key]
+        return found
 
     def put(self, key: K, value: V) -> None:
         with self._lock:
@@ -67,7 +70,7 @@ class LruCache(Generic[K, V]):
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """The value for `key`, made by `make` if it is not there; whatever `make` raises is raised here."""
         with self._lock:
-            gate = self._making.setdefault(key, threading.Lock())
+            gate = self._making.setdefault(key, Lock("what is being compiled"))
         with gate:
             try:
                 found = self.get(key)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import warnings
 
+from rlx_core.locks import Lock
 from rlx_core.plugins.host import PluginHost
 from rlx_core.plugins.policy import PluginPolicy
 
-_lock = threading.Lock()
+_lock = Lock("the list of plugin hosts")
 _hosts: list[PluginHost] = []  # none or one; built on first use, so that importing rlx reads no metadata
 _restricted: dict[str, PluginHost] = {}
 
@@ -15,8 +16,11 @@ _restricted: dict[str, PluginHost] = {}
 def default_host() -> PluginHost:
     """The host of everything that is installed, as the environment restricts it; built on first use."""
     with _lock:
-        if not _hosts:
-            _hosts.append(PluginHost())
+        if _hosts:
+            return _hosts[0]
+        made = announced(PluginHost())
+        if not _hosts:  # a signal handler may have built one meanwhile
+            _hosts.append(made)
         return _hosts[0]
 
 
@@ -24,9 +28,14 @@ def host_with(policy: PluginPolicy) -> PluginHost:
     """The host of everything that is installed, as `policy` restricts it; equal policies share one."""
     key = repr(policy)
     with _lock:
-        if key not in _restricted:
-            _restricted[key] = PluginHost(policy=policy)
-        return _restricted[key]
+        return _restricted.get(key) or _restricted.setdefault(key, announced(PluginHost(policy=policy)))
+
+
+def announced(host: PluginHost) -> PluginHost:
+    """The host, and a warning for each word of its policy that means nobody: a plugin that is misspelt is not blocked."""
+    for note in host.notes:
+        warnings.warn(f"plugins: {note}", RuntimeWarning, stacklevel=3)
+    return host
 
 
 def set_default_host(host: PluginHost | None) -> PluginHost | None:

@@ -12,23 +12,27 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict, frozen
 from attrs.filters import exclude
 
+from rlx_core.errors import CacheError, nearest
 from rlx_core.hooks import API_VERSION
 from rlx_core.plugins.entry import CORE, Origin, PluginEntry, builtin_entry, normalized
+from rlx_core.private import is_abandoned, is_temporary, own_directory, read_own, write_own
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
 
+WORD: Final = "rlx"
 GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
-FORMAT: Final = 1  # part of the key, so that an rlx with another layout never reads this one's files
+FORMAT: Final = 2  # part of the key, so that an rlx with another layout never reads this one's files
 SETTLED: Final = 2.0  # seconds; a directory changed this recently may change again within one clock tick
+LARGEST: Final = 1 << 26  # bytes of a file; the index of a thousand plugins has not a hundredth of them
 KEPT: Final = 32  # files, one for each set of places that somebody imports from
 METADATA: Final = (".dist-info", ".egg-info", "EGG-INFO")
 
@@ -89,6 +93,10 @@ def scan(path: list[str]) -> tuple[Index, list[str]]:
     seen: set[str] = set()
     for distribution in distributions(path=path):
         try:
+            text = distribution.read_text("entry_points.txt") or ""
+            if WORD not in text:
+                continue
+            faults += [f"{metadata_place(distribution)}/entry_points.txt: {fault}" for fault in malformed(text)]
             points = [point for point in distribution.entry_points if point.group in (GROUP, WHEN_GROUP)]
             if not points:
                 continue
@@ -97,11 +105,31 @@ def scan(path: list[str]) -> tuple[Index, list[str]]:
                 entries += entries_of(distribution, points)
                 sources += metadata_files(distribution)
             seen.add(name)
+        except MemoryError:
+            raise  # it says nothing of the distribution
         except Exception as error:  # noqa: BLE001 - one damaged distribution must not hide the others
             faults.append(f"{metadata_place(distribution)}: {type(error).__name__}: {error}")
     if not any(entry.origin is Origin.BUILTIN for entry in entries):
         entries.append(builtin_entry())
     return Index(tuple(sorted(entries, key=lambda entry: entry.key)), tuple(sorted(faults))), sources
+
+
+def malformed(text: str) -> Iterator[str]:
+    """What is wrong with a file of entry points that mentions rlx: Python passes over lines that it cannot read."""
+    section = None
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line.startswith(("#", ";")):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip()
+            if section.partition(".")[0] == WORD and section not in (GROUP, WHEN_GROUP):
+                hint = nearest(section, (GROUP, WHEN_GROUP)) or "it is passed over"
+                yield f"line {number}: rlx reads no group `{section}`; {hint}"
+        elif line.startswith("["):
+            section = None
+            yield f"line {number}: `{line}` is no group in brackets"
+        elif "=" not in line or section is None:
+            yield f"line {number}: `{line}` is no `name = module` in a group"
 
 
 def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list[PluginEntry]:
@@ -189,13 +217,16 @@ def digest(stamps: dict[str, int | None]) -> str:
 
 
 def read(file: Path) -> Index | None:
-    """The remembered index, or `None` where it is missing, damaged, or older than a file it rests on."""
+    """The remembered index, or `None` where it is missing, damaged, not ours alone, or older than a file it rests on."""
     try:
-        found = json.loads(file.read_bytes())
+        own_directory(file.parent)
+        found = json.loads(read_own(file, LARGEST))
+        if found["key"] != file.stem:
+            return None
         if any(stamp(source) != when for source, when in found["sources"].items()):
             return None
         return Index(tuple(entry_from(row) for row in found["entries"]), tuple(map(str, found["faults"])))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, CacheError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -211,22 +242,10 @@ def entry_from(row: dict[str, Any]) -> PluginEntry:
 def write(file: Path, index: Index, sources: dict[str, int | None]) -> None:
     """Remember an index; a cache that cannot be written only costs the next process a scan."""
     rows = [asdict(entry, filter=exclude("plugin"), recurse=False) for entry in index.entries]
-    content = json.dumps({"entries": rows, "faults": index.faults, "sources": sources})
-    import tempfile  # here, as in `scan`: a process that finds its index remembered does not need it
-
-    with contextlib.suppress(OSError):
-        # One after the other, because `parents` gives those it makes the default mode, and the compile cache refuses a
-        # directory that is open to others.
-        file.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".index-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(content)
-            os.replace(temporary, file)
-        except OSError:
-            os.unlink(temporary)
-            raise
+    content = json.dumps({"key": file.stem, "entries": rows, "faults": index.faults, "sources": sources})
+    with contextlib.suppress(OSError, CacheError):
+        own_directory(file.parent)
+        write_own(file, content.encode())
         forget_oldest(file.parent)
 
 
@@ -235,3 +254,6 @@ def forget_oldest(directory: Path) -> None:
     files = sorted(directory.glob("index-*.json"), key=lambda each: each.stat().st_mtime_ns)
     for file in files[:-KEPT]:
         file.unlink(missing_ok=True)
+    for file in directory.iterdir():
+        if is_temporary(file.name) and is_abandoned(file.name, file.lstat()):
+            file.unlink(missing_ok=True)

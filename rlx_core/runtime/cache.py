@@ -7,13 +7,13 @@ everything that may change the result, so an entry is never stale; it can only b
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rlx_core.errors import CacheError
+from rlx_core.locks import Lock
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.pipeline.config import CacheConfig, Configuration
 from rlx_core.pipeline.lru import LruCache
@@ -43,7 +43,7 @@ class CompileCache:
         key: str,
         compile: Callable[[], T],
         *,
-        to_bytes: Callable[[T], bytes] | None = None,
+        to_bytes: Callable[[T], bytes | None] | None = None,
         from_bytes: Callable[[bytes], T] | None = None,
     ) -> T:
         """The program for `key`: from memory, else read from disk, else compiled and kept in both.
@@ -51,8 +51,8 @@ class CompileCache:
         Args:
             key: What names it: a digest, 64 hex digits.
             compile: Makes the program; what it raises is raised here, and nothing is kept.
-            to_bytes, from_bytes: How it is written and read; without them it stays in memory only. Whatever `from_bytes`
-                raises counts as damage: the entry is dropped and the program compiled.
+            to_bytes, from_bytes: How it is written and read; without them, or where `to_bytes` gives `None`, it stays in
+                memory only. Whatever `from_bytes` raises counts as damage: the entry is dropped and the program compiled.
         """
 
         def make() -> object:
@@ -60,8 +60,9 @@ class CompileCache:
             if found is not None:
                 return found
             made = compile()
-            if self.disk is not None and to_bytes is not None:
-                self.disk.put(key, to_bytes(made))
+            data = to_bytes(made) if self.disk is not None and to_bytes is not None else None
+            if self.disk is not None and data is not None:
+                self.disk.put(key, data)
             return made
 
         return self.memory.get_or_make(key, make)  # type: ignore[return-value]
@@ -79,8 +80,11 @@ class CompileCache:
             return None
 
 
+KINDS: Final = ("programs", "objects")
+"""What is kept on disk, each kind in a directory of its own."""
+
 _caches: dict[CacheConfig, CompileCache] = {}
-_lock = threading.Lock()
+_lock = Lock("the list of caches")
 
 
 def default_cache(configuration: Configuration) -> CompileCache:
@@ -88,16 +92,22 @@ def default_cache(configuration: Configuration) -> CompileCache:
     settings = configuration.cache
     with _lock:
         if settings not in _caches:
-            files = [disk_cache(settings, kind) if settings.disk else None for kind in ("programs", "objects")]
+            files = disk_caches(settings) if settings.disk else [None] * len(KINDS)
             _caches[settings] = CompileCache(settings.entries, *files)
         return _caches[settings]
 
 
-def disk_cache(settings: CacheConfig, kind: str) -> DiskCache | None:
-    """The files of a cache; where they cannot be kept safely, a warning says why and programs stay in memory."""
+def disk_caches(settings: CacheConfig) -> list[DiskCache | None]:
+    """The files of a cache, of programs and of objects; where they cannot be kept safely, one warning says why."""
     base = Path(settings.directory) if settings.directory else cache_directory()
-    try:
-        return DiskCache(base / kind, max_nbytes=settings.limit)
-    except CacheError as error:
-        warnings.warn(f"{kind} are not kept on disk: {error.message}", RuntimeWarning, stacklevel=2)
-        return None
+    found: list[DiskCache | None] = []
+    reasons: dict[str, list[str]] = {}
+    for kind in KINDS:
+        try:
+            found.append(DiskCache(base / kind, max_nbytes=settings.limit))
+        except CacheError as error:
+            found.append(None)
+            reasons.setdefault(f"{error.message}; {error.hint}" if error.hint else error.message, []).append(kind)
+    for reason, kinds in reasons.items():
+        warnings.warn(f"{' and '.join(kinds)} are not kept on disk: {reason}", RuntimeWarning, stacklevel=2)
+    return found

@@ -12,18 +12,16 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
-import stat
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from attrs import define, field
 
-from rlx_core.errors import CacheError, Fact
+from rlx_core.errors import CacheError
 from rlx_core.plugins import cache_directory
+from rlx_core.private import is_abandoned, is_temporary, own_directory, read_own, write_own
 
 __all__ = ["DiskCache", "DiskCounts", "cache_directory"]
 
@@ -31,9 +29,6 @@ MAGIC: Final = b"RLXCACH1"
 _HEADER: Final = struct.Struct("<8s32sQ32s")  # magic, key, payload bytes, checksum of the three and the payload
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".rlx"
-_TEMPORARY: Final = ".tmp"
-_ABANDONED_AFTER: Final = 3600.0
-"""Seconds after which a temporary file is taken to be a killed writer's."""
 _FAULTS_KEPT: Final = 32
 _UNLISTED: Final = 16
 """The share of its limit, as one part in so many, that is written before the directory is listed again."""
@@ -56,7 +51,8 @@ class DiskCounts:
 
 
 class DiskCache:
-    """Bytes by hex digest, in files; at most `max_nbytes` in all, the ones unused for longest go first.
+    """Bytes by hex digest, in files; at most `max_nbytes` in all, those included that are being written;
+    the ones unused for longest go first.
 
     To list the files takes longer the more there are, so it is done for the first entry, before the limit is exceeded as far
     as this object knows, and after each `_UNLISTED`-th of the limit: what other processes write meanwhile may exceed it by
@@ -75,13 +71,13 @@ class DiskCache:
         self.counts = DiskCounts()
         self._listed: int | None = None  # bytes that entries took when they were listed last
         self._written = 0  # bytes since then
-        _own(self.directory)
+        own_directory(self.directory)
 
     def get(self, key: str) -> bytes | None:
         """The payload stored under `key`, or `None`; a damaged entry is removed."""
         path = self._path(key)
         try:
-            data = self._read(path)
+            data = read_own(path, self.max_nbytes)
         except FileNotFoundError:
             self.counts.misses += 1
             return None
@@ -105,14 +101,10 @@ class DiskCache:
         if _HEADER.size + len(payload) > self.max_nbytes:
             self.counts.fault(f"write {path.name}: {len(payload)} bytes are more than the cache may hold")
             return False
-        temporary = self.directory / f".{key[:16]}.{os.getpid()}.{secrets.token_hex(8)}{_TEMPORARY}"
         try:
-            _write(temporary, _header(key, payload), payload)
-            os.replace(temporary, path)
-            _sync_directory(self.directory)
+            write_own(path, _header(key, payload), payload)
         except OSError as error:
             self.counts.fault(f"write {path.name}: {error}")
-            self._remove(temporary)
             return False
         self.counts.stored += 1
         self._written += _HEADER.size + len(payload)
@@ -147,28 +139,20 @@ class DiskCache:
             raise CacheError(f"cache: a key is 64 hex digits, not {key!r}")
         return self.directory / f"{key}{_SUFFIX}"
 
-    def _read(self, path: Path) -> bytes:
-        # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-        with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError("it is not a plain file")
-            if _is_foreign(found):
-                raise OSError(f"it belongs to user {found.st_uid}")
-            if found.st_size > self.max_nbytes:
-                raise OSError(f"it has {found.st_size} bytes, more than the cache may hold ({self.max_nbytes})")
-            return file.read()
-
-    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Entries, and what will be one or was to be."""
         try:
-            names = [entry.path for entry in os.scandir(self.directory) if entry.name.endswith(_SUFFIX)]
+            with os.scandir(self.directory) as found:
+                names = [each.path for each in found if each.name.endswith(_SUFFIX) or is_temporary(each.name)]
         except OSError as error:
             self.counts.fault(f"list {self.directory}: {error}")
             return
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # another process evicts too
                 yield Path(name), os.lstat(name)
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        return (each for each in self._files() if not is_temporary(each[0].name))
 
     def _remove(self, path: Path) -> bool:
         """Remove a file; whether it is gone."""
@@ -187,11 +171,18 @@ class DiskCache:
         )
 
     def _evict(self, keep: Path) -> None:
+        """Remove what writers that were killed have left, then the entries unused for longest that are too many."""
         # Before listing: what another thread writes meanwhile may be counted twice, and is not forgotten.
         self._written = 0
-        entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
-        total = sum(found.st_size for _, found in entries)
-        for path, found in entries:
+        entries, total = [], 0
+        for path, found in self._files():
+            if is_temporary(path.name):
+                if is_abandoned(path.name, found) and self._remove(path):
+                    continue
+            else:
+                entries.append((path, found))
+            total += found.st_size
+        for path, found in sorted(entries, key=lambda e: (e[1].st_mtime_ns, e[0].name)):
             if total <= self.max_nbytes:
                 break
             if path == keep:
@@ -200,42 +191,6 @@ class DiskCache:
                 self.counts.evicted += 1
                 total -= found.st_size
         self._listed = total
-        self._sweep()
-
-    def _sweep(self) -> None:
-        """Remove temporary files of writers that were killed."""
-        limit = time.time() - _ABANDONED_AFTER
-        for path in self.directory.glob(f".*{_TEMPORARY}"):
-            with contextlib.suppress(OSError):  # its writer has just given it its name
-                if os.lstat(path).st_mtime < limit:
-                    self._remove(path)
-
-
-def _own(directory: Path) -> None:
-    """Make `directory`, and require that nobody else can put anything into it."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.stat(directory)
-    except OSError as error:
-        raise CacheError(
-            f"cache: {directory} cannot be used ({error.strerror})", Fact("directory", directory)
-        ) from error
-    if _is_foreign(found):
-        raise CacheError(f"cache: {directory} belongs to user {found.st_uid}, not to {os.getuid()}")
-    if os.name == "posix" and found.st_mode & 0o077:
-        raise CacheError(
-            f"cache: {directory} is open to others (mode {stat.S_IMODE(found.st_mode):o}, not 700)",
-            hint=f"chmod 700 {directory}",
-        )
-
-
-def _is_foreign(found: os.stat_result) -> bool:
-    return os.name == "posix" and found.st_uid != os.geteuid()
-
-
-def _flags(*names: str) -> int:
-    """The flags of `os.open` that this platform has."""
-    return sum(vars(os).get(name, 0) for name in names)
 
 
 def _checksum(key: bytes, payload: bytes) -> bytes:
@@ -262,22 +217,3 @@ def _payload(key: str, data: bytes) -> tuple[bytes | None, str]:
     if checksum != _checksum(raw, payload):
         return None, "its checksum differs"
     return payload, ""
-
-
-def _write(path: Path, *chunks: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW", "O_BINARY")
-    with open(os.open(path, flags, 0o600), "wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    if os.name != "posix":
-        return  # elsewhere directories cannot be opened, and renaming is durable by itself or not at all
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

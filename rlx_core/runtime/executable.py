@@ -6,14 +6,16 @@ meets; the programs of the last bindings are kept. Parameters are bound once and
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.errors import Fact, MissingInputError, UnknownNameError, nearest
+from rlx_core.errors import Fact, MissingInputError, OutOfMemoryError, UnknownNameError, nearest
+from rlx_core.errors.memory import lacking
+from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
@@ -22,6 +24,7 @@ from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
+from rlx_core.locks import Lock
 from rlx_core.pipeline.backend import Bindings, Program
 from rlx_core.pipeline.compiled import Compiled
 from rlx_core.pipeline.lru import LruCache
@@ -34,6 +37,8 @@ __all__ = ["Executable"]
 _RUNS_BEFORE_ENTRY: Final = 2
 """Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
 
+_versions: Final = count(1)
+
 _PROGRAMS_KEPT: Final = 64
 """Bindings of the sizes whose programs, each with memory of its own, are kept; the one unused for longest goes first."""
 
@@ -44,7 +49,7 @@ class Weights:
 
     Attributes:
         arrays: By name.
-        version: A count that tells programs to bind again.
+        version: Tells programs to bind again; no two states have one.
         prepared: What programs are bound to, once that is known: the arrays, or what the template's prepare program made of them.
     """
 
@@ -74,7 +79,7 @@ class Shared:
     programs: LruCache[DimBinding, Bound] = field(factory=lambda: LruCache(_PROGRAMS_KEPT))
     latest: Bound | None = None
     door: Door = field(factory=Door)
-    lock: threading.Lock = field(factory=threading.Lock)
+    lock: Lock = field(factory=lambda: Lock("a program's sizes and weights"))
 
 
 class Executable:
@@ -87,7 +92,7 @@ class Executable:
         self._compiled = compiled
         self._shared = shared or Shared()
         self._handles: dict[str, np.ndarray] = {}
-        self._handle_lock = threading.Lock()
+        self._handle_lock = Lock("handles")
         manifest = compiled.lir.manifest
         self._inputs = {e.name: _declared(e, compiled) for e in manifest.inputs}
         self._params = {e.name: _declared(e, compiled) for e in manifest.params}
@@ -153,6 +158,16 @@ class Executable:
         name = self._compiled.report.name
         return f"<executable {name}({listed(self.inputs)}) -> ({listed(self.outputs)}) on {self._compiled.lir.target}>"
 
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html
+
+        return executable_html(self)
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self.lir.graph, list(self.outputs))
+
     # ------------------------------------------------------------------------------- parameters
 
     def set_param(self, name: str, array: Any) -> None:
@@ -168,12 +183,11 @@ class Executable:
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
         ready = {name: checked(entries[name], array) for name, array in arrays.items()}
         with self._shared.lock:
-            now = self._shared.weights
-            known = {**now.arrays, **ready}
+            known = {**self._shared.weights.arrays, **ready}
             if self._donated:
                 apart = separated([self._params[name] for name in known], list(known.values()))
                 known = dict(zip(known, apart, strict=True))
-            self._shared.weights = Weights(known, now.version + 1)
+            self._shared.weights = Weights(known, next(_versions))
             self._shared.door.entry = None
 
     def set_param_typed(self, name: str, data: Bytes, of: DType | str) -> None:
@@ -209,19 +223,25 @@ class Executable:
                 return outputs
         return self._run_checked(arrays)
 
+    @in_standard_modes
     def _run_checked(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
         if len(arrays) != len(self._entries):
             raise MissingInputError(
                 f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
             )
-        ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
-        bound = self._bound(ready)
-        if self._has_donations:
-            ready = separated(self._entries, ready, bound.held)
-        results = NotImplemented if bound.entry is None else bound.entry(*ready)
-        if results is NotImplemented:
-            results = tuple(bound.program.run(ready))
-        self._open(bound)
+        try:
+            ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
+            bound = self._bound(ready)
+            if self._has_donations:
+                ready = separated(self._entries, ready, bound.held)
+            results = NotImplemented if bound.entry is None else bound.entry(*ready)
+            if results is NotImplemented:
+                results = tuple(bound.program.run(ready))
+            self._open(bound)
+        except OutOfMemoryError:
+            raise
+        except MemoryError as error:
+            raise lacking("run", error) from error
         return results
 
     def run_flat(self, arrays: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
@@ -309,6 +329,8 @@ class Executable:
     def _open(self, bound: Bound) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         shared = self._shared
+        if bound.runs >= _RUNS_BEFORE_ENTRY and shared.door.entry is bound.entry:
+            return
         with shared.lock:
             if bound.version != shared.weights.version:
                 return
@@ -318,10 +340,20 @@ class Executable:
             shared.door.entry = bound.entry
 
     def _bound(self, arrays: Sequence[np.ndarray]) -> Bound:
+        """The program for the sizes of some inputs, with the weights of now."""
+        shared = self._shared
+        weights = shared.weights
+        self._expect_bound(weights)
+        found = shared.programs.get(self._binding(arrays, weights))
+        if found is None or found.version != weights.version:
+            found = self._newly_bound(arrays)
+        shared.latest = found
+        return found
+
+    def _newly_bound(self, arrays: Sequence[np.ndarray]) -> Bound:
         shared = self._shared
         with shared.lock:
             weights = shared.weights
-            self._expect_bound(weights)
             binding = self._binding(arrays, weights)
             bound = shared.programs.get(binding)
             if bound is None:
@@ -334,7 +366,6 @@ class Executable:
                 bound.program.bind(prepared)
                 bound.held = Held.of(prepared, self._donated) if self._has_donations else Held()
                 bound.version = weights.version
-            shared.latest = bound
             return bound
 
     def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
@@ -343,8 +374,7 @@ class Executable:
             return prepared(lir, weights)
         if not weights.prepared:
             weights.prepared.append(prepared(lir, weights))
-        (found,) = weights.prepared
-        return found
+        return weights.prepared[0]  # a signal handler may have made another
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
         if not self._compiled.is_template:

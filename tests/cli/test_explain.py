@@ -9,6 +9,8 @@ import pytest
 from rlx_core import errors
 from rlx_core.cli.explain import pages
 
+pytestmark = pytest.mark.every_case
+
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.RlxError)]
 
 

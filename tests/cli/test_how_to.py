@@ -10,6 +10,8 @@ import pytest
 
 from rlx_core.cli.commands import COMMANDS
 
+pytestmark = pytest.mark.every_case
+
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "debug-a-compilation.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```(toml)?\n(.*?)```", re.DOTALL)
 

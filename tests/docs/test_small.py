@@ -14,6 +14,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.every_case
+
 FILE = Path(__file__).parents[2] / "docs" / "small.py"
 SHAPES = {"x": (5, 1), "t": (5, 1), "w1": (1, 3), "b1": (3,), "w2": (3, 1), "b2": (1,)}
 

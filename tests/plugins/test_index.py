@@ -146,6 +146,50 @@ def test_an_entry_with_a_wrong_field_means_a_scan(site, path, cached, label):
     assert installed_plugins(path) == good
 
 
+def foreign(file):
+    os.chown(file, os.geteuid() + 1, -1)
+
+
+SPOILT = {
+    "written by a group": lambda file: file.chmod(0o660),
+    "written by all": lambda file: file.chmod(0o602),
+    "a link": lambda file: file.symlink_to(file.rename(file.with_suffix(".moved"))),
+    "in a directory that others write to": lambda file: file.parent.chmod(0o770),
+    "below one that others write to": lambda file: file.parent.parent.chmod(0o777),
+    "another user's": foreign,
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has neither these modes nor these links")
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_an_index_that_others_may_have_written_is_not_believed(site, path, scans, cached, spoil):
+    """It names modules to import."""
+    if spoil == "another user's" and os.geteuid() != 0:
+        pytest.skip("only root gives files away; CI runs as root in a container")
+    site.install("acme")
+    site.settle()
+    good = installed_plugins(path)
+    (file,) = cached()
+    file.write_text(file.read_text().replace("acme", "evil"))
+    SPOILT[spoil](file)
+
+    assert installed_plugins(path) == good
+    assert len(scans) == 2
+
+
+def test_an_index_of_other_places_is_not_believed(site, path, scans, cached, tmp_path):
+    """A file that is whole and another key's."""
+    site.install("acme")
+    site.settle()
+    good = installed_plugins(path)
+    (file,) = cached()
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "key": "index-0", "entries": []}))
+
+    assert installed_plugins(path) == good
+    assert len(scans) == 2
+
+
 def test_a_cache_that_cannot_be_written_costs_only_time(site, path, tmp_path):
     site.install("acme")
     site.settle()
@@ -205,3 +249,23 @@ def test_the_version_that_plugins_are_held_against_is_the_package_version():
 
     assert project["version"] == API_VERSION
     assert project["entry-points"]["rlx.plugins"] == {"rlx": "rlx_core.builtin"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[rlx.plugins\nacme = acme", "`[rlx.plugins` is no group in brackets"),
+        ("[rlx.plugins]\nacme", "`acme` is no `name = module` in a group"),
+        ("[rlx.plugin]\nacme = acme", "rlx reads no group `rlx.plugin`; did you mean `rlx.plugins`?"),
+    ],
+)
+def test_a_malformed_file_of_entry_points_is_a_fault(site, path, text, says):
+    """Python passes over lines that it cannot read, and the plugin would merely be missing."""
+    site.install("acme")
+    (file,) = site.path.glob("*.dist-info/entry_points.txt")
+    file.write_text(text)
+
+    found, _ = scan(path)
+
+    assert says in " ".join(found.faults)
+    assert str(file.parent) in " ".join(found.faults)

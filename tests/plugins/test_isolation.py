@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rlx_core.contributions import OpSpec
 from rlx_core.errors import DeviceUnavailableError, PluginError, UnknownNameError
+from rlx_core.hooks import hookimpl
 from rlx_core.plugins import PluginHost, State
 
 GOOD = """
@@ -138,7 +140,7 @@ def test_an_incompatible_plugin_says_both_versions_and_the_command(host):
     with pytest.raises(PluginError, match=r"needs rlx-core <0.1, and this is 0\.1") as caught:
         host.require("ops", "older.op")
 
-    assert caught.value.hint == "python -m pip install --upgrade rlx-core older-rlx"
+    assert caught.value.hint == "python -m pip install --upgrade older-rlx, or install an rlx-core that it takes"
 
 
 def test_a_misspelt_hook_is_told_the_nearest_one(host):
@@ -187,3 +189,22 @@ def test_a_lazy_reference_that_exits_is_an_error_with_its_plugin(site):
         PluginHost(builtin=False).load("backends", "acme")
 
     assert "acme-rlx 1.0" in str(caught.value)
+
+
+def test_a_plugin_that_lacked_memory_is_tried_again():
+    """It says nothing of the plugin, and the next program may have the memory."""
+    lacking = [1]
+
+    class Acme:
+        @hookimpl
+        def rlx_ops(self):
+            if lacking:
+                raise MemoryError
+            return [OpSpec("acme.op", "math:exp")]
+
+    host = PluginHost([Acme()])
+    with pytest.raises(PluginError, match="its plugin acme failed"):
+        host.require("ops", "acme.op")
+    lacking.clear()
+
+    assert host.require("ops", "acme.op").name == "acme.op"

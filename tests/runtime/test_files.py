@@ -10,10 +10,11 @@ import pytest
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.contributions import ExporterSpec, ImporterSpec
-from rlx_core.errors import FormatError, UnknownNameError
+from rlx_core.errors import FileError, FormatError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.module import Module
 from rlx_core.plugins import PluginEntry, PluginHost, explain
+from rlx_core.plugins.packages import KnownPackage
 
 X = np.float32([[1, -2, 3]])
 
@@ -77,7 +78,7 @@ def test_an_unknown_suffix_names_the_nearest(tmp_path):
 
 
 def test_an_unknown_suffix_names_the_package_that_is_known_to_have_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": "acme-rlx"})
+    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": KnownPackage("acme-rlx", published=True)})
 
     with pytest.raises(UnknownNameError, match="acme-rlx") as caught:
         rlx.load(tmp_path / "model.acme")
@@ -101,3 +102,19 @@ def test_a_plugin_brings_a_format(tmp_path):
     rlx.save(tmp_path / "x.lines", X, host=host)
 
     np.testing.assert_array_equal(rlx.load(tmp_path / "x.lines", host=host), X[0])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=ascii)
+@pytest.mark.parametrize("suffix", ["safetensors", "rlx"])
+def test_what_is_no_path_is_refused_as_a_file_is(tmp_path, name, suffix):
+    path = f"{tmp_path}/{name}.{suffix}"
+    with pytest.raises(FileError, match=r"load: .* is no path"):
+        rlx.load(path)
+    with pytest.raises(FileError, match=r"save: .* is no path"):
+        rlx.save(path, {"x": X})
+
+
+def test_a_name_that_is_no_text_of_any_file_is_refused(tmp_path):
+    with pytest.raises(FormatError, match=r"safetensors: '\\ud800' in a name or a text is no character"):
+        rlx.save(tmp_path / "w.safetensors", {"w\ud800": X})
+    assert list(tmp_path.iterdir()) == []

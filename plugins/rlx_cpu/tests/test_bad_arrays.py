@@ -18,6 +18,8 @@ from rlx_core.pipeline.compile import compile_graph
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 
+pytestmark = pytest.mark.every_case
+
 HOST = PluginHost([rlx_cpu.plugin])
 PLAIN = np.arange(48, dtype="f4").reshape(6, 8) / 8
 OTHER = np.flip(PLAIN).copy()

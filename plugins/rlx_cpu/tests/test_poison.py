@@ -48,6 +48,7 @@ WAYS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_samples_of_every_op_keep_to_their_own_memory(part: int) -> None:
     """The poisoned run has the bits of the plain one: what a kernel reads too much is not used, what it writes is its own."""
@@ -76,6 +77,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 150, 25))
 def test_generated_programs_keep_to_their_own_memory(first: int) -> None:
     for seed in range(first, first + 25):

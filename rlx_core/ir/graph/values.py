@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.errors import Fact, TraceError
+from rlx_core.errors import TraceError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.elements import needs_elements
 from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
@@ -76,6 +77,9 @@ class Node:
         return f"{self.label} = {self.op!r}({names}) : {', '.join(map(str, self.types))}"
 
 
+_RETURN: Final = "return it from the traced function, and look at the array that comes back"
+
+
 def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]:
     def method(self: Value, other: Any) -> Any:
         return operator(name)(other, self) if reflected else operator(name)(self, other)
@@ -98,8 +102,9 @@ OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
 class Value:
     """One result of a node: what operands refer to, and what a traced function computes with.
 
-    Operators follow the Python Array API. A value has a type but no elements: converting it to a number, a bool or an
-    array raises TraceError.
+    A value never changes. `x[key] = y` makes another one, which the Python object `x` refers to from then on (see
+    `Builder.assign`). Operators follow the Python Array API. A value has a type but no elements: converting it to a number,
+    a bool or an array raises TraceError.
     """
 
     __slots__ = ("index", "node")
@@ -152,6 +157,21 @@ class Value:
         perm = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
         return operator("permute_dims")(self, tuple(perm) or tuple(reversed(range(self.ndim))))
 
+    @property
+    def device(self) -> str:
+        """Where the value will be: the target that its program is compiled for."""
+        found: str = operator("device")(self)
+        return found
+
+    def to_device(self, device: object, /, *, stream: object = None) -> Value:
+        """This value, if that is its device; a program has one."""
+        found: Value = operator("to_device")(self, device)
+        return found
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of functions that take values, by the Python Array API."""
+        return operator("array_namespace")(api_version)
+
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         return operator("sum")(self, axis=axis, keepdims=keepdims)
 
@@ -185,8 +205,8 @@ class Value:
     def __neg__(self) -> Any:
         return operator("negative")(self)
 
-    def __pos__(self) -> Value:
-        return self
+    def __pos__(self) -> Any:
+        return operator("positive")(self)
 
     def __abs__(self) -> Any:
         return operator("abs")(self)
@@ -200,20 +220,33 @@ class Value:
     __array_ufunc__ = None
 
     def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
-        self._refuse(f"numpy.{function.__name__}")
+        self._refuse(f"{function.__module__}.{function.__name__}", function)
 
-    def _refuse(self, wanted: str) -> NoReturn:
-        raise TraceError(
-            f"trace: {wanted} needs the elements of {self.type}, which are only known when the program runs",
-            Fact("value", repr(self), self.node.origin.source),
-            hint="use rlx.where or a comparison inside the program, or compute it outside the traced function",
-        )
+    def _refuse(self, wanted: str, function: Any = None, hint: str | None = None) -> NoReturn:
+        raise needs_elements(self, wanted, function, hint)
 
     def __bool__(self) -> bool:
         self._refuse("a truth value")
 
     def __float__(self) -> float:
         self._refuse("float()")
+
+    def __complex__(self) -> complex:
+        self._refuse("complex()")
+
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        self._refuse("round()")
+
+    def __format__(self, how: str) -> str:
+        return self._refuse(f"the format {how!r}", hint=_RETURN) if how else repr(self)
+
+    def item(self) -> NoReturn:
+        """Refused: a value has no elements."""
+        self._refuse("item()", hint=_RETURN)
+
+    def tolist(self) -> NoReturn:
+        """Refused: a value has no elements."""
+        self._refuse("tolist()", hint=_RETURN)
 
     def __int__(self) -> int:
         self._refuse("int()")
@@ -223,6 +256,15 @@ class Value:
 
     def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
         self._refuse("a NumPy array")
+
+    def __dlpack__(self, **kwargs: object) -> NoReturn:
+        self._refuse("DLPack")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._refuse("DLPack")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        operator("setitem")(self, key, value)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:

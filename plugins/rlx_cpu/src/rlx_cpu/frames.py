@@ -6,7 +6,6 @@ and views of them are filled in per run, everything else once; a frame made befo
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -100,7 +99,6 @@ class Frames:
         self._lent = [*self.inputs, *(f[0] for f in self.fresh), *(v[0] for v in self._per_run_views)]
         self._deliveries = self._plan_deliveries()
         self._frames: list[Frame] = []
-        self._lock = threading.Lock()
 
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
         """Bind parameters; contiguous arrays are used where they are."""
@@ -140,19 +138,19 @@ class Frames:
     def take(self) -> Frame:
         """A frame for a run, with the parameters that are bound now."""
         params = self.shared.params
-        with self._lock:
-            while self._frames:
-                frame = self._frames.pop()
-                if frame.params is params:
-                    return frame
-        return self._new(params)
+        while True:
+            try:
+                frame = self._frames.pop()  # no two threads get one
+            except IndexError:
+                return self._new(params)
+            if frame.params is params:
+                return frame
 
     def give_back(self, frame: Frame) -> None:
         """Return a frame after a run; it lets go of the caller's arrays."""
         for place in self._lent:
             frame.arrays[place] = None
-        with self._lock:
-            self._frames.append(frame)
+        self._frames.append(frame)
 
     # ----------------------------------------------------------------------------------------- details
 

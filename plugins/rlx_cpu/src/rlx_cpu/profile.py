@@ -11,7 +11,6 @@ time, so a step that reads an operand twice shows less than the memory delivered
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from attrs import define, field, frozen
 
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
+from rlx_core.locks import Lock
 
 __all__ = ["Profile", "StepTime", "active", "bytes_of", "profiled", "watchers"]
 
@@ -130,7 +130,7 @@ _active: ContextVar[Profile | None] = ContextVar("profile", default=None)
 watchers = np.zeros(1, np.int64)
 """How many profiles are being taken in this process; native code reads it to stay off a run that is to be measured."""
 
-_watchers_lock = threading.Lock()
+_watchers_lock = Lock("the number of profiles")
 
 
 def active() -> Profile | None:

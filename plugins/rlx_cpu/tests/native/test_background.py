@@ -52,18 +52,65 @@ def test_what_a_job_raises_is_raised_by_whoever_asks() -> None:
 
 def test_threads_end_when_nothing_is_left() -> None:
     later(lambda: None).result()
-    background._drain()
+    background.drain()
 
-    assert not [each for each in threading.enumerate() if each.name.startswith("rlx-llvm")]
+    deadline = time.monotonic() + 10
+    while background._workers and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert not background._workers
 
 
 @forks
-def test_a_fork_waits_for_what_was_begun() -> None:
-    """In the child there is nobody who would finish it, nor give back the locks that were held."""
-    slow = later(lambda: time.sleep(0.05) or 7)
-    child = forked(lambda: slow._done.is_set() and slow.result() == 7 and later(lambda: 8).result() == 8)
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_a_child_has_what_was_begun_and_what_was_not(begun_before: bool) -> None:
+    """A fork waits for the former, because nobody would finish it in the child; the latter is done there too."""
+    begun = threading.Event()
+    slow = later(lambda: begun.set() or time.sleep(0.05) or 7)
+    if begun_before:
+        assert begun.wait(10)
+    child = forked(lambda: slow.is_done >= begun_before and slow.result() == 7 and later(lambda: 8).result() == 8)
 
     assert finished(child) == 0
+
+
+def test_without_another_thread_whoever_asks_does_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*args: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(background, "start_new_thread", no_memory)
+    first = later(lambda: 1)
+    assert later(lambda: first.result() + 1).result() == 2
+    done: list[int] = []
+    share_out(done.append, range(10), 4)
+    assert done == list(range(10))
+    background.drain()
+
+
+def test_threads_that_never_begin_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where there is memory for the thread and none for its first call."""
+    monkeypatch.setattr(background, "start_new_thread", lambda *args: 1)
+    assert [later(lambda n=n: n).result() for n in range(8)] == list(range(8))
+    done: list[int] = []
+    share_out(done.append, range(10), 4)
+    assert done == list(range(10))
+    background.drain()
+    background._workers.clear()
+
+
+def test_a_job_that_failed_is_done_again() -> None:
+    """What it lacked may be there by then: memory, most of all."""
+    lacking = [1]
+
+    def job() -> int:
+        if lacking:
+            raise MemoryError
+        return 5
+
+    made = later(job)
+    with pytest.raises(MemoryError):
+        made.result()
+    lacking.clear()
+    assert made.result() == 5
 
 
 def test_work_is_shared_out_whole_and_its_first_error_is_raised() -> None:

@@ -193,7 +193,7 @@ def test_the_ops_inside_a_region_have_a_say() -> None:
 
 def entry_of(directory: Path) -> tuple[DiskCache, str]:
     store = DiskCache(directory / "objects")
-    (key,) = [key for key in sorted(store.keys()) if (store.get(key) or b"")[8:12] == b'{"fu']
+    (key,) = [key for key in sorted(store.keys()) if (store.get(key) or b"")[8:12] == b'{"ke']
     return store, key
 
 
@@ -229,6 +229,25 @@ def test_an_entry_that_turns_out_to_be_something_else_is_made_again(
     assert store.get(key) == payload, "the entry is what it was"
     afresh()
     assert run(tmp_path)[2] == "cached"
+
+
+def test_an_entry_that_is_another_keys_is_made_again(tmp_path: Path, afresh: Callable[[], None]) -> None:
+    """Whole, with the right checksum, and of as many functions: of other ones."""
+    other = rlx.compile(lambda x: rlx.exp(x) + 1, rlx.spec("f32[3, 40]"), config={"cache.directory": str(tmp_path)})
+    other(X)
+    store, key = entry_of(tmp_path)
+    foreign = store.get(key)
+    store.clear()
+    expected = run(tmp_path)[0]
+    afresh()
+    store, key = entry_of(tmp_path)
+    assert foreign is not None
+    store.put(key, foreign)
+    found, _, code = run(tmp_path)
+
+    assert code == "compiled"
+    assert found.tobytes() == expected.tobytes()
+    assert store.get(key) != foreign
 
 
 def test_a_payload_cut_at_any_length_is_removed(tmp_path: Path, afresh: Callable[[], None]) -> None:

@@ -79,12 +79,14 @@ def test_the_first_few_of_long_rows(k: int, largest: bool, name: str, isa: Isa) 
     agrees(emit_sort, TopK(k, -1, largest), [x], isa)
 
 
+@pytest.mark.slow
 def test_every_length_of_a_short_row() -> None:
     rng = np.random.default_rng(3)
     for n in (*range(1, 70), 127, 128, 129, 143, 144, 145):
         agrees(emit_sort, Sort(), [rng.integers(-20, 20, (3, n)).astype("f4")])
 
 
+@pytest.mark.slow
 @DTYPES
 def test_threads_share_a_long_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "LONG", MIDDLE)

@@ -1,24 +1,31 @@
 """Jobs that run beside the interpreter: LLVM's work, which holds no lock of Python's.
 
-Jobs are begun in the order in which they were given, so that one may wait for what was given before it. Threads are there
-while there are jobs. They are no daemons, so that what was begun is finished before the process ends; and a fork waits for
-them, because in the child they would be gone, with whatever locks they held.
+Threads are there while there are jobs; they take them in the order in which they were given. Nobody depends on them: whoever
+wants a result that nobody has begun makes it, in its own thread, so that a machine without memory for another thread, a forked
+child (which has none of them), and a signal handler all come to an end. A job that fails is as if it were not begun: whoever
+asks for its result does it again and has the error, so that what was lacking for a moment is not lacking for ever.
 """
 
 from __future__ import annotations
 
-import os
+import atexit
 import sys
 import threading
+import time
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from threading import get_ident
 from typing import Any, Final, Generic, TypeVar
 
+from llvmlite.binding import ffi
+
+from rlx_core.locks import Lock, forks_wait, in_child
 from rlx_cpu.native.threads import usable_cpus
 
-__all__ = ["Later", "later", "share_out", "yielding"]
+__all__ = ["Later", "later", "share_out", "started", "yielding"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -26,57 +33,95 @@ K = TypeVar("K")
 _INTERVAL: Final = 1e-4
 """Seconds that the thread waits for the interpreter between two calls of LLVM; by default they are five thousandths."""
 
+MOST_THREADS: Final = 4
+
+_STARTS_WITHIN: Final = 1.0
+"""Seconds after which a thread that was started and does nothing is taken to have found no memory to begin with."""
+
 
 class Later(Generic[T]):
-    """What a job will have come to."""
+    """What a job will have come to. The job may be done more than once, if it fails or a signal handler asks for it."""
 
     def __init__(self, job: Callable[[], T]) -> None:
         self._job: Callable[[], T] | None = job
-        self._done = threading.Event()
-        self._result: Any = None
-        self._error: BaseException | None = None
+        self._begun: dict[str, tuple[int, object]] = {}  # by which thread, and which of its attempts
+        self._result: tuple[T] | None = None
+        self._waiting: list[threading.Lock] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self._result is not None
 
     def result(self) -> T:
-        """The result, once it is there; what the job raised is raised here."""
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        found: T = self._result
-        return found
+        """The result; what the job raises is raised here."""
+        while self._result is None:
+            if not self.run():
+                job, begun = self._job, self._begun.get("by")
+                if job is not None and begun is not None and (begun[0] == get_ident() or _is_in_llvm()):
+                    return job()  # whoever has begun it cannot go on before this returns
+                self._wait()
+        return self._result[0]
 
-    def run(self) -> None:
-        """Do it now, in this thread."""
-        assert self._job is not None, "a job runs once"
-        try:
-            self._result = self._job()
-        except BaseException as error:  # noqa: BLE001  it is whoever asks for the result that it concerns
-            self._error = error
-        self._job = None
-        self._done.set()
+    def run(self) -> bool:
+        """Do it now, in this thread, unless somebody has begun it; whether it was done."""
+        with forks_wait:
+            job, mine = self._job, (get_ident(), object())
+            # `setdefault` is one instruction: of several threads one begins, and it is known at once which.
+            if job is None or self._begun.setdefault("by", mine) is not mine:
+                return False
+            try:
+                self._result = (job(),)
+                self._job = None
+            finally:
+                if self._result is None:
+                    self._begun.clear()
+                while self._waiting:
+                    self._waiting.pop().release()
+        return True
+
+    def _wait(self) -> None:
+        """Until somebody has done it, or failed. A lock of its own a wait: a handler may wait while its thread does."""
+        mine = threading.Lock()
+        mine.acquire()
+        self._waiting.append(mine)
+        if self._result is None and self._begun:
+            mine.acquire()
 
 
-MOST_THREADS: Final = 4
+# ------------------------------------------------------------------------------------------- threads
 
-_lock = threading.Lock()
 _jobs: deque[Later[Any]] = deque()
-_workers: set[threading.Thread] = set()
+_doing: dict[int, Later[Any]] = {}
+"""Worker → the job that it has in hand."""
+_workers: dict[object, float] = {}
+"""Every worker, and when it was started; once it is there, infinity."""
 
 
 def later(job: Callable[[], T]) -> Later[T]:
     """Run a job in the background."""
     made = Later(job)
-    with _lock:
-        _jobs.append(made)
-        if len(_workers) < _most_threads():
-            worker = threading.Thread(target=_work, name=f"rlx-llvm-{len(_workers)}")
-            _workers.add(worker)
-            try:
-                worker.start()
-            except RuntimeError:  # no more threads, or the interpreter is about to end
-                _workers.discard(worker)
-    if not _workers:
-        _work()
+    if _is_in_llvm():  # a signal handler's: until it returns, nobody else gets into LLVM
+        return made
+    _jobs.append(made)
+    now = time.monotonic()
+    if sum(1 for since in list(_workers.values()) if since > now - _STARTS_WITHIN) < _most_threads():
+        worker = object()
+        _workers[worker] = now
+        if not started(_work, worker):
+            _workers.pop(worker, None)
     return made
+
+
+def started(function: Callable[..., object], *args: object) -> bool:
+    """Run a function in a thread of its own; whether there was one to be had.
+
+    `threading.Thread.start` waits for the thread to say that it is there, which without memory it never does.
+    """
+    try:
+        start_new_thread(function, args)
+    except (RuntimeError, MemoryError):  # no more threads, or the interpreter is about to end
+        return False
+    return True
 
 
 @cache
@@ -84,54 +129,92 @@ def _most_threads() -> int:
     return min(usable_cpus(), MOST_THREADS)
 
 
-def _work() -> None:
-    while True:
-        with _lock:
-            if not _jobs:
-                _workers.discard(threading.current_thread())
+def _work(worker: object) -> None:
+    me = get_ident()
+    try:
+        while True:
+            _workers[worker] = float("inf")
+            while _jobs:
+                with suppress(IndexError):  # another worker was faster
+                    _doing[me] = _jobs.popleft()
+                    with suppress(BaseException):  # whoever asks for the result has the error
+                        _doing[me].run()
+                _doing.pop(me, None)
+            _workers.pop(worker, None)
+            if not _jobs:  # else one came while this worker was still counted
                 return
-            job = _jobs.popleft()
-        job.run()
+    finally:
+        _workers.pop(worker, None)
 
 
-def _drain() -> None:
-    for worker in tuple(_workers):
-        if worker is not threading.current_thread():
-            worker.join()
+def drain() -> None:
+    """Do or wait for everything that was given so far."""
+    while True:
+        try:
+            left = _jobs.popleft()
+        except IndexError:
+            break
+        with suppress(Exception):  # whoever asks for the result has the error
+            left.run()
+    for each in list(_doing.values()):
+        with suppress(Exception):
+            each.result()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_drain)
+def _forget() -> None:
+    """In a forked child: there are no workers, and what they had not begun is for those who ask for it."""
+    _workers.clear()
+    _doing.clear()
+    _llvm[:] = [each for each in _llvm if each == get_ident()]
+
+
+atexit.register(drain)  # so that what was begun is finished, and no file half written
+in_child(_forget)
+
+
+# ------------------------------------------------------------------------------------------- LLVM's lock
+
+_llvm: list[int] = []
+"""The thread that has llvmlite's lock, as often as it has entered it."""
+
+
+def _is_in_llvm() -> bool:
+    """Whether this thread has llvmlite's lock here already: then it is a signal handler, and no other thread gets into LLVM."""
+    return get_ident() in _llvm
+
+
+def _left_llvm() -> None:
+    with suppress(IndexError):  # entered before this module was there to note it
+        _llvm.pop()
+
+
+ffi.register_lock_callback(lambda: _llvm.append(get_ident()), _left_llvm)
+
+
+# ------------------------------------------------------------------------------------------- sharing
 
 
 def share_out(work: Callable[[K], None], keys: Iterable[K], threads: int) -> None:
     """Do the work for every key, with so many threads at most, the caller among them; what one raises is raised."""
-    left = deque(keys)
-    errors: list[BaseException] = []
+    jobs = [Later(partial(work, key)) for key in keys]
 
     def take() -> None:
-        while not errors:
-            try:
-                key = left.popleft()
-            except IndexError:  # nothing is left
-                return
-            try:
-                work(key)
-            except BaseException as error:  # noqa: BLE001  the caller raises it
-                errors.append(error)
+        with suppress(BaseException):  # the caller comes to the one that failed, and has the error
+            for job in jobs:
+                job.run()
 
-    helpers = [threading.Thread(target=take, name=f"rlx-help-{n}") for n in range(1, min(threads, len(left)))]
-    for each in helpers:
-        each.start()
-    take()
-    for each in helpers:
-        each.join()
-    if errors:
-        raise errors[0]
+    for _ in range(1, min(threads, len(jobs))):
+        if not started(take):
+            break
+    for job in jobs:
+        job.run()
+    for job in jobs:
+        job.result()
 
 
 _yields = 0
 _before = 0.0
+_interval_lock: Final = Lock("the interpreter's interval")
 
 
 @contextmanager
@@ -142,7 +225,7 @@ def yielding() -> Iterator[None]:
     the first that comes here changes it and the last that leaves changes it back.
     """
     global _yields, _before
-    with _lock:
+    with _interval_lock:
         if _yields == 0:
             _before = sys.getswitchinterval()
             sys.setswitchinterval(min(_before, _INTERVAL))
@@ -150,7 +233,7 @@ def yielding() -> Iterator[None]:
     try:
         yield
     finally:
-        with _lock:
+        with _interval_lock:
             _yields -= 1
             if _yields == 0:
                 sys.setswitchinterval(_before)

@@ -19,6 +19,7 @@ from llvmlite import __version__ as llvmlite
 from llvmlite import binding as llvm
 from llvmlite.binding import ffi
 
+from rlx_core.locks import forks_wait
 from rlx_cpu.native import ir
 from rlx_cpu.native.isa import Isa, host_features
 from rlx_cpu.native.library import make_known
@@ -92,14 +93,14 @@ def generate(text: str, isa: Isa) -> bytes:
     Raises:
         RuntimeError: LLVM does not take it.
     """
-    with _line(isa) as line, _parsed(text) as module:
+    with forks_wait, _line(isa) as line, _parsed(text) as module:
         line.optimise(module)
         return line.code(module)
 
 
 def assembly(module: ir.Module, isa: Isa) -> str:
     """The machine code as text, for people."""
-    with _line(isa) as line, _parsed(str(module)) as found:
+    with forks_wait, _line(isa) as line, _parsed(str(module)) as found:
         line.optimise(found)
         return str(machine(isa, is_jit=False).emit_assembly(found))
 

@@ -23,6 +23,11 @@ __all__ = ["emit_enter"]
 
 _STATUS_BYTES: Final = 32
 
+_MXCSR_MODES: Final = 0xE040
+"""Bits of the x86 control word, all zero where it rounds to nearest and keeps subnormals."""
+_FPCR_MODES: Final = 0x1C00000
+"""The same of AArch64's."""
+
 _INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 5, 2, 3, 2
 
 
@@ -52,6 +57,7 @@ class _Enter:
         watched = b.load(b.inttoptr(self.word(Word.WATCHED), POINTER), typ=I64, align=8)
         self.go_on_if(b.icmp_signed("==", watched, _word(0)), self.declined)
         self.go_on_if(b.icmp_signed("==", self.count, self.word(Word.INPUTS)), self.declined)
+        self.expect_standard_modes()
         self.set_word(Word.BUSY, _word(1))
         self.take_inputs()
         self.expect_no_overlap()
@@ -61,6 +67,18 @@ class _Enter:
         self.copy()
         self.deliver()
         self.write_refusals()
+
+    def expect_standard_modes(self) -> None:
+        """This thread rounds to nearest and keeps subnormals; else the checked road sees to it."""
+        b = self.b
+        if self.function.module.triple.startswith(("x86_64", "amd64")):
+            place = variable(b, I32)
+            b.call(self.outside("llvm.x86.sse.stmxcsr", VOID, [POINTER]), [place])
+            modes = b.and_(b.load(place, typ=I32, align=4), ir.Constant(I32, _MXCSR_MODES))
+            self.go_on_if(b.icmp_signed("==", modes, ir.Constant(I32, 0)), self.declined)
+        elif self.function.module.triple.startswith(("aarch64", "arm64")):
+            modes = b.and_(b.call(self.outside("llvm.aarch64.get.fpcr", I64, []), []), _word(_FPCR_MODES))
+            self.go_on_if(self.same(modes, _word(0)), self.declined)
 
     # --------------------------------------------------------------------------------- arguments
 

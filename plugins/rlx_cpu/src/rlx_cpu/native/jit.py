@@ -16,6 +16,7 @@ from pathlib import Path
 from llvmlite import binding as llvm
 
 from rlx_core.errors import CacheError
+from rlx_core.locks import forks_wait
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import stamp_of
 from rlx_core.runtime.disk import DiskCache, cache_directory
@@ -62,8 +63,9 @@ class Code:
 
     def settle(self) -> None:
         """Wait until it is in the cache, if that is where it goes."""
-        if self._stored is not None:
-            self._stored.result()
+        stored = self._stored
+        if stored is not None:
+            stored.result()
             self._stored = None
 
     def address(self, function: str) -> int:
@@ -72,9 +74,11 @@ class Code:
         Raises:
             RuntimeError: LLVM did not take the code.
         """
-        if isinstance(self._engine, Later):
-            self._engine = self._engine.result()
-        found = int(self._engine.get_function_address(function))
+        engine = self._engine
+        if isinstance(engine, Later):
+            engine = self._engine = engine.result()
+        with forks_wait:
+            found = int(engine.get_function_address(function))
         if not found:
             raise KeyError(f"the code has no function {function}")
         return found
@@ -124,14 +128,16 @@ def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
 def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
     """The code of a text from the cache, or made in the background and kept."""
     key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
-    kept = None if store is None else store.get(key)
+    mark, kept = bytes.fromhex(key), None if store is None else store.get(key)
     if store is not None and kept is not None:
         try:
-            return Code(link([kept], isa), is_cached=True)
+            if not kept.startswith(mark):
+                raise RuntimeError("it is of another text")
+            return Code(link([kept.removeprefix(mark)], isa), is_cached=True)
         except RuntimeError as error:
             store.drop(key, str(error))
     made = later(lambda: generate(text(), isa))
-    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, objects[0]))
+    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
 
 
 def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
@@ -141,9 +147,10 @@ def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
         RuntimeError: LLVM does not take one.
     """
     # In the context that is always there: an engine goes with its module, at a time that the collector of cycles may choose.
-    empty = llvm.parse_assembly(f'target triple = "{triple()}"\n')
-    engine = llvm.create_mcjit_compiler(empty, machine(isa))
-    for data in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    return engine
+    with forks_wait:
+        empty = llvm.parse_assembly(f'target triple = "{triple()}"\n')
+        engine = llvm.create_mcjit_compiler(empty, machine(isa))
+        for data in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+        return engine

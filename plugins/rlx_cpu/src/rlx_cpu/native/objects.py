@@ -83,7 +83,7 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
         return Library(tuple(emitted), None)
 
     def put(made: Sequence[bytes]) -> bool:
-        return kept is not None and kept[0].put(kept[1], _packed(emitted, made))
+        return kept is not None and kept[0].put(kept[1], _packed(kept[1], emitted, made))
 
     return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
 
@@ -114,9 +114,9 @@ def _place(place: Place) -> list[Any]:
 # ------------------------------------------------------------------------------------------- entries
 
 
-def _packed(emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
+def _packed(key: str, emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
     rows = [None if each is None else attrs.asdict(each) for each in emitted]
-    head = {"functions": rows, "objects": [len(data) for data in objects]}
+    head = {"key": key, "functions": rows, "objects": [len(data) for data in objects]}
     text = json.dumps(head, separators=(",", ":"), default=dict).encode()
     return b"".join([_HEADER.pack(len(text)), text, *objects])
 
@@ -130,6 +130,8 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
         (length,) = _HEADER.unpack_from(entry)
         start = _HEADER.size + length
         head = json.loads(entry[_HEADER.size : start])
+        if head["key"] != key:
+            raise ValueError(f"it is of {head['key']!s:.16}")
         emitted = tuple(_emitted(row) for row in head["functions"])
         ends = list(accumulate(head["objects"], initial=start))
         if len(emitted) != count or ends[-1] != len(entry):

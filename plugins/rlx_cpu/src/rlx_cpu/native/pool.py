@@ -22,6 +22,8 @@ import threading
 
 import numpy as np
 
+from rlx_core.locks import Lock, in_child
+from rlx_cpu.native.background import started
 from rlx_cpu.native.pool_code import (
     BUSY,
     HOME,
@@ -71,7 +73,8 @@ class Pool:
         self._thread_ids = [0] * size
         turns = max(1, int(spin_us * self._runtime.pauses_per_us))
         for tid in range(1, size):
-            threading.Thread(target=self._work, args=(tid, turns), name=f"rlx-cpu-{tid}", daemon=True).start()
+            if not started(self._work, tid, turns):
+                break  # a step is done by whoever is there
         self._control[BUSY // 8] = 0
 
     def _work(self, tid: int, turns: int) -> None:
@@ -156,7 +159,7 @@ _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, 
 
 _pools: dict[tuple[int, int], Pool] = {}
 _controls: dict[tuple[int, int], np.ndarray] = {}
-_pools_lock = threading.Lock()
+_pools_lock = Lock("the pools of threads")
 
 
 def control_for(size: int, spin_us: int) -> np.ndarray:
@@ -178,16 +181,13 @@ def pool_for(size: int, spin_us: int) -> Pool:
 
 def _forget() -> None:
     """Start over in a forked child: it has the pools' memory and none of their threads."""
-    global _pools_lock
-    _pools_lock = threading.Lock()
     for control in _controls.values():
         control[BUSY // 8] = 1  # entries made before know it, and nobody would come
     _controls.clear()
     _pools.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+in_child(_forget)
 
 
 def run_alone(steps: int, count: int, table: int, record: int = 0) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from itertools import accumulate, groupby
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from attrs import define, frozen
 
 from rlx_core.ir.graph import Param, Value
 from rlx_core.ir.lir import Lir, Step
+from rlx_core.locks import lazy
 from rlx_core.pipeline.alias import placement
 from rlx_core.pipeline.backend import Program
 from rlx_core.pipeline.kernels import KernelTable
@@ -156,7 +156,7 @@ class NativeProgram(Program):
 
     # ---------------------------------------------------------------------------------- building
 
-    @cached_property
+    @lazy
     def _parts(self) -> list[Run | Instruction]:
         """What runs in order. Made when it is needed first, because that is when the code must be there."""
         steps = list(enumerate(self._frames.lir.steps))

@@ -1,0 +1,87 @@
+"""The processor's floating-point modes: how it rounds, and whether it takes subnormals for zero.
+
+They belong to a thread, and whoever lives in the process may change them: `fesetround`, a library that was linked with
+`-ffast-math`, one that flushes subnormals for speed. What rlx computes is defined for the standard modes (to nearest, with
+subnormals), so the modes are set where it compiles and where it runs, and are put back afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final, TypeVar, cast
+
+__all__ = ["are_standard", "in_standard_modes"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ENVIRONMENT_BYTES: Final = 512
+"""Room for C's `fenv_t`, which has 32 bytes on x86-64 and 8 on AArch64."""
+
+
+def are_standard(
+    one: float = 1.0, half_step: float = 2.0**-53, least: float = 2.0**-1022, half: float = 0.5, tiny: float = 5e-324
+) -> bool:
+    """Whether this thread rounds to nearest and keeps subnormals. (Arguments, so that nothing is worked out beforehand.)"""
+    return (
+        one + half_step == one  # not upward
+        and one - half_step * half == one  # neither downward nor toward zero
+        and least * half != 0  # subnormal results are kept
+        and tiny + tiny != tiny  # and subnormal operands
+    )
+
+
+def in_standard_modes(function: F) -> F:
+    """A function that runs in the standard modes, whatever its caller's thread has; which has them again afterwards."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if are_standard():
+            return function(*args, **kwargs)
+        with _standard():
+            return function(*args, **kwargs)
+
+    return cast("F", run)
+
+
+@contextmanager
+def _standard() -> Iterator[None]:
+    library = _library()
+    if library is None:
+        yield
+        return
+    before = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
+    library.fegetenv(before)
+    library.fesetenv(_default())
+    try:
+        yield
+    finally:
+        library.fesetenv(before)
+
+
+@cache
+def _library() -> Any:
+    """The C library's functions for the modes; `None` where there are none that are known to set all of them."""
+    if os.name != "posix" or platform.machine().lower() not in ("x86_64", "amd64", "aarch64", "arm64"):
+        return None
+    for name in (None, "libm.so.6"):
+        try:
+            found = ctypes.CDLL(name)
+            found.fegetenv.argtypes = found.fesetenv.argtypes = [ctypes.c_void_p]
+        except (OSError, AttributeError):
+            continue
+        return found
+    return None
+
+
+def _default() -> Any:
+    """C's `FE_DFL_ENV`: an object on macOS, elsewhere the address -1."""
+    try:
+        return ctypes.addressof(ctypes.c_char.in_dll(_library(), "_FE_DFL_ENV"))
+    except ValueError:
+        return ctypes.c_void_p(-1)

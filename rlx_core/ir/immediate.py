@@ -1,0 +1,57 @@
+"""Ops on arrays outside of a graph, at once: a tape for each combination of an op and the types it meets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rlx_core.errors import Fact, RlxError
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Builder, as_results, building
+from rlx_core.ir.op import Op, exact
+from rlx_core.ir.provenance import current_origin
+from rlx_core.ir.tape import KEPT, Tape, tape_of_graph
+from rlx_core.ir.types import TensorType
+
+__all__ = ["evaluate"]
+
+Kind: TypeAlias = "tuple[Any, ...] | None"
+"""What is known of an operand before its elements are: dtype and shape of an array; a scalar, and a key for its bits."""
+
+
+def evaluate(op: Op, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    """The results of `op` on arrays and Python scalars; `None` for an operand that is absent."""
+    arrays: list[np.ndarray] = []
+    kinds: list[Kind] = []
+    for operand in operands:
+        if isinstance(operand, np.ndarray | np.generic):
+            arrays.append(np.asarray(operand))
+            kinds.append((operand.dtype, operand.shape))
+        else:
+            kinds.append(None if operand is None else (operand, exact(operand)))
+    tape = tape_for(op, tuple(kinds))
+    try:
+        return tape.play(arrays)
+    except RlxError as error:
+        raise error.with_fact(Fact("op", op.title, current_origin().source)) from None
+
+
+@lru_cache(KEPT)
+def tape_for(op: Op, kinds: tuple[Kind, ...]) -> Tape:
+    """The tape of one op, on what it would be given in a trace: promotion and refusals are the same."""
+    from rlx_core.ir.apply import apply  # which evaluates through this module
+
+    builder = Builder(op.name)
+    operands: list[Any] = []
+    for i, kind in enumerate(kinds):
+        if kind is None or not isinstance(kind[0], np.dtype):
+            # Scalars stay scalars, so that they promote as weakly as they would in a trace.
+            operands.append(None if kind is None else kind[0])
+        else:
+            operands.append(builder.input(f"x{i}", TensorType(dtype(kind[0]), kind[1])))
+    with building(builder):
+        results = as_results(apply(op, operands))
+    return tape_of_graph(builder.finish(results))

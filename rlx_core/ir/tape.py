@@ -1,0 +1,158 @@
+"""Tapes: what an op comes to on operands of given types, worked out once and played on arrays with NumPy.
+
+Evaluating an op by its decomposition means building a graph of it and walking that graph. Which references run on what
+depends on the op and on the types of its operands alone, so this is written down once as a list of steps over slots; the
+reference interpreter plays it for each node that decomposes, and an op that is applied to arrays at once is nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from attrs import evolve, frozen
+
+from rlx_core.errors import MissingRuleError
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Argument, Graph, Node, Value, decomposition
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Tape", "tape_of_graph", "tape_of_op", "widened"]
+
+Arrays: TypeAlias = "Sequence[np.ndarray | None]"
+
+KEPT = 2048
+"""Tapes that are kept: for so many combinations of an op and the types of its operands."""
+
+
+@frozen(eq=False)
+class Step:
+    """One reference: which slots it reads (`None`: an absent operand) and writes, and what nothing reads after it."""
+
+    reference: Callable[..., Any]
+    reads: tuple[int | None, ...]
+    narrow: bool  # whether an operand is declared f16 or bf16
+    writes: tuple[int, ...]
+    types: tuple[DType, ...]
+    frees: tuple[int, ...]
+
+
+@frozen(eq=False)
+class Tape:
+    """Steps over slots, of which the first hold the operands that are present."""
+
+    operands: tuple[DType, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+    slots: int
+
+    def play(self, arrays: Sequence[np.ndarray], *, is_wide: bool = False) -> tuple[np.ndarray, ...]:
+        """The results on operands in the order of their places, absent ones left out.
+
+        Args:
+            is_wide: Whether floats are held in f64 and complex numbers in c128, whatever was declared.
+        """
+        slots: list[Any] = [held(a, d, is_wide) for a, d in zip(arrays, self.operands, strict=True)]
+        slots += [None] * (self.slots - len(slots))
+        # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
+        with np.errstate(all="ignore"):
+            for step in self.steps:
+                operands = [None if i is None else slots[i] for i in step.reads]
+                if step.narrow:
+                    operands = [None if a is None else widened(a) for a in operands]
+                found = step.reference(*operands)
+                if len(step.writes) == 1 and not isinstance(found, tuple | list):
+                    slots[step.writes[0]] = held(found, step.types[0], is_wide)
+                else:
+                    results = found if isinstance(found, tuple | list) else (found,)
+                    for slot, type, result in zip(step.writes, step.types, results, strict=True):
+                        slots[slot] = held(result, type, is_wide)
+                for slot in step.frees:
+                    slots[slot] = None
+        return tuple([slots[i] for i in self.results])
+
+
+def held(array: Any, dtype: DType, is_wide: bool) -> np.ndarray:
+    """An array, or what a reference returned, as a value that is declared `dtype` is held."""
+    wanted = (dtype.wide if is_wide else dtype).numpy
+    if type(array) is np.ndarray and array.dtype is wanted:
+        return array
+    return np.asarray(array).astype(wanted, copy=False)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """`array` as references take it: f16 and bf16 in f32, everything else as it is."""
+    # Accumulation in f32 and one rounding: references never see a 2-byte float (ml_dtypes' bfloat16 has kind "V").
+    is_narrow = array.dtype.itemsize == 2 and array.dtype.kind in "fV"
+    return array.astype(np.float32) if is_narrow else array
+
+
+@lru_cache(KEPT)
+def tape_of_op(op: Op, types: tuple[TensorType | None, ...]) -> Tape:
+    """The tape of an op's decomposition on operands of these static types.
+
+    Raises:
+        MissingRuleError: An op on the way has neither a reference nor a decomposition.
+    """
+    if op.decompose is None:
+        raise MissingRuleError(
+            f"{op.name}: it has neither a reference nor a decomposition, so it has no meaning yet",
+            hint=f"write `def decompose(self, ...)` or `def reference(self, ...)` in class {type(op).__name__}",
+        )
+    return tape_of_graph(decomposition(op, types))
+
+
+def tape_of_graph(graph: Graph) -> Tape:
+    """The tape of a graph without symbols, its inputs as the operands."""
+    slots: dict[Value, int] = {}
+    operands = [node for node in graph.nodes if isinstance(node.op, Argument)]
+    slots.update((node.result, i) for i, node in enumerate(operands))
+    count, steps = len(operands), []
+    for node in graph.nodes:
+        if isinstance(node.op, Argument):
+            continue
+        made, count, results = steps_of(node, slots, count)
+        steps += made
+        slots.update(zip(node.results, results, strict=True))
+    outputs = tuple(slots[v] for v in graph.outputs)
+    return Tape(tuple(n.type.dtype for n in operands), freeing(steps, {*outputs}), outputs, count)
+
+
+def steps_of(node: Node, slots: dict[Value, int], count: int) -> tuple[list[Step], int, tuple[int, ...]]:
+    """The steps of one node, how many slots there are after it, and those of its results.
+
+    A node that decomposes is the steps of its own tape, moved to slots of this one.
+    """
+    op, reads = node.op, tuple(None if v is None else slots[v] for v in node.operands)
+    if op.reference is not None:
+        narrow = any(v is not None and v.dtype.is_narrow for v in node.operands)
+        writes = tuple(range(count, count + len(node.types)))
+        types = tuple(t.dtype for t in node.types)
+        return [Step(op.reference, reads, narrow, writes, types, ())], count + len(writes), writes
+    body = tape_of_op(op, node.operand_types)
+    present = [slot for slot in reads if slot is not None]
+    moved = [*present, *range(count, count + body.slots - len(present))]
+    steps = [
+        evolve(
+            step,
+            reads=tuple(None if i is None else moved[i] for i in step.reads),
+            writes=tuple(moved[i] for i in step.writes),
+            frees=(),
+        )
+        for step in body.steps
+    ]
+    return steps, count + body.slots - len(present), tuple(moved[i] for i in body.results)
+
+
+def freeing(steps: Sequence[Step], kept: set[int]) -> tuple[Step, ...]:
+    """The steps, each with the slots that are read or written last by it: a run does not hold the whole program."""
+    last = {
+        i: n for n, step in enumerate(steps) for i in (*step.reads, *step.writes) if i is not None and i not in kept
+    }
+    frees: dict[int, list[int]] = {}
+    for slot, number in last.items():
+        frees.setdefault(number, []).append(slot)
+    return tuple(evolve(step, frees=tuple(frees.get(n, ()))) for n, step in enumerate(steps))
