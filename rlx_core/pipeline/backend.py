@@ -190,6 +190,19 @@ class Backend(ABC):
         """
         return self.compile(lir, target, options)
 
+    def another(self, program: Program, options: Mapping[str, Any]) -> Program | None:
+        """A program like one that `build` made, to which nothing is bound; they share code and nothing that changes.
+
+        Args:
+            program: What was built.
+            options: As for `compile`.
+
+        Returns:
+            `None` where it has to be built again, which is always right: the backend shares nothing, or would build something
+            else now.
+        """
+        return None
+
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
         """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.
 

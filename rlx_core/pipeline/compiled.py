@@ -34,6 +34,7 @@ class Compiled:
         memory: How a template's memory is planned again.
         report: What the compilation came to.
         objects: Where its machine code is kept between processes, or `None`.
+        built: What the backend made of it, which programs for whoever asks next are made from; all copies of this share it.
         sources: Where the user made each input and parameter. A cached program may have been another function's.
     """
 
@@ -44,6 +45,7 @@ class Compiled:
     report: Report
     objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
+    built: list[Program] = field(factory=list)
 
     @property
     def is_template(self) -> bool:
@@ -62,11 +64,27 @@ class Compiled:
         return made
 
     def program_for(self, lir: Lir) -> Program:
-        """What the backend makes of a planned program."""
+        """What the backend makes of a planned program: nothing is bound to it, and nothing that changes is anybody else's."""
         start = time.perf_counter()
-        with progress(f"building {self.report.name} for {self.target.name}"):
-            made = self.backend.build(lir, self.target, lir.options, self.objects)
+        made = self._another(lir)
+        if made is None:
+            with progress(f"building {self.report.name} for {self.target.name}"):
+                made = self._built(lir)
         self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
+        return made
+
+    def _another(self, lir: Lir) -> Program | None:
+        """A program that shares its code with one that was built before, if there is one."""
+        if lir is not self.lir or not self.built:
+            return None
+        return self.backend.another(self.built[0], lir.options)
+
+    def _built(self, lir: Lir) -> Program:
+        made = self.backend.build(lir, self.target, lir.options, self.objects)
+        if lir is self.lir and not self.is_template:
+            # One that nobody runs: what is kept is code, and no memory of a run.
+            kept = self.backend.another(made, lir.options)
+            self.built[:] = [] if kept is None else [kept]
         return made
 
     def _log(self, event: str, **facts: Any) -> None:

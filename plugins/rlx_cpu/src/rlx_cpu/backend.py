@@ -53,6 +53,9 @@ class CpuBackend(Backend):
         with tier.keeping(objects, options.get("options", {})):
             return self.compile(lir, target, options)
 
+    def another(self, program: Program, options: Mapping[str, Any]) -> Program | None:
+        return tier.another(program, options.get("options", {}))
+
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
         with tier.keeping(objects, options):
             pass

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TIERS",
+    "another",
     "is_native",
     "keeping",
     "kernel_table",
@@ -118,6 +119,16 @@ def native_program(
     from rlx_cpu.native.table import native
 
     return NativeProgram(lir, table, native, chosen, guard=guard)
+
+
+def another(program: Program, options: Mapping[str, Any]) -> Program | None:
+    """A native program that shares the code of another; `None` if it would have other settings now, and on the other tier."""
+    chosen = settings(options)
+    if chosen is None:
+        return None
+    from rlx_cpu.native.program import NativeProgram
+
+    return program.unbound(chosen) if isinstance(program, NativeProgram) else None
 
 
 @contextmanager

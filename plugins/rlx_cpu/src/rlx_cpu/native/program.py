@@ -12,7 +12,7 @@ from itertools import accumulate, groupby
 from typing import Any, Final
 
 import numpy as np
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from rlx_core.ir.graph import Param, Value
 from rlx_core.ir.lir import Lir, Step
@@ -143,6 +143,13 @@ class NativeProgram(Program):
         return NativeProgram(
             frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled, self._guard
         )
+
+    def unbound(self, settings: Settings) -> NativeProgram | None:
+        """A program of the same code that shares nothing else; `None` for other settings, or in poison mode."""
+        if self._guard is not None or settings != self.compiled.settings:
+            return None
+        compiled = evolve(self.compiled, packed_constants={})
+        return NativeProgram(self._frames.lir, self._kernels, self._table, settings, compiled=compiled)
 
     @property
     def code_origin(self) -> str | None:
