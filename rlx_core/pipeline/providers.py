@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rlx_core.pipeline.config import STAGES, Configuration, split_entry
-from rlx_core.pipeline.config_reading import named_options
 from rlx_core.plugins import PluginHost
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.registry import Registry
@@ -18,13 +16,11 @@ CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
 
 
-def activate_options(
-    host: PluginHost, path: str | os.PathLike[str] | None, overrides: Mapping[str, Any] | None
-) -> Registry:
+def activate_options(host: PluginHost, named: frozenset[str]) -> Registry:
     """The registry once everyone is active whose options a configuration may name: who offers targets, and everyone if one
     that it does name is not theirs."""
     registry = host.activate_for(TARGET)
-    return registry if named_options(path, overrides) <= registry.options.keys() else host.activate_all()
+    return registry if named <= registry.options.keys() else host.activate_all()
 
 
 def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registry:
