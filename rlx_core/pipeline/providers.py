@@ -27,9 +27,13 @@ def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registr
     """The registry once everyone is active who provides the configured pipeline or something that it lists."""
     if configuration.use not in configuration.pipeline:
         activate_provider(host, ("pipelines",), full_name(configuration.use))
-    for entry in entries_of(configuration, host.registry()):
-        activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
-    return host.registry()
+    registry = host.registry()
+    for entry in entries_of(configuration, registry):
+        name = full_name(split_entry(entry, "pipeline")[0])
+        if name not in registry.passes and name not in registry.rulesets:
+            activate_provider(host, ("passes", "rulesets"), name)
+            registry = host.registry()
+    return registry
 
 
 def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
