@@ -69,7 +69,7 @@ def usable_host(session: Session) -> tuple[PluginHost, Finding]:
 
         said = read_sources(file)
         options = quietly(lambda: activate_options(host, said.option_names())).options
-        said.configuration({}, tuple(options.values()))
+        said.configuration({}, options)
         return host, Finding("configuration", "file", "ok", str(file))
     except RlxError as error:
         facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts if fact.label != "file")

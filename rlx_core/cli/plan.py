@@ -57,7 +57,7 @@ def configuration_of(session: Session, target: str | None = None, pipeline: str 
     said = {key: value for key, value in (("target", target), ("use", pipeline)) if value is not None}
     sources = read_sources(session.config_path, said)
     options = activate_options(session.host, sources.option_names()).options
-    return sources.configuration(os.environ, tuple(options.values()))
+    return sources.configuration(os.environ, options)
 
 
 def target_of(session: Session, configuration: Configuration) -> tuple[Target, Registry]:

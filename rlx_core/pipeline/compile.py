@@ -143,7 +143,7 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
     said = read_sources(path, overrides)
     plugins = host or host_for(said.plugins())
     options = activate_options(plugins, said.option_names()).options
-    return plugins, said.configuration(os.environ, tuple(options.values()))
+    return plugins, said.configuration(os.environ, options)
 
 
 def host_for(config: PluginConfig) -> PluginHost:

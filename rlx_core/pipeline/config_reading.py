@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +46,7 @@ def load_config(
         ConfigError: Every fault, with its file or variable, its key, what was found, and the nearest right key.
     """
     said = read_sources(path, overrides, start)
-    return said.configuration(os.environ if environ is None else environ, list(options))
+    return said.configuration(os.environ if environ is None else environ, {o.name: o for o in options})
 
 
 Layer = tuple[Mapping[str, Any], str]
@@ -77,17 +77,34 @@ class Sources:
         tables = [table.get("options", {}) for table, _ in self.layers]
         return frozenset(name for table in tables if isinstance(table, Mapping) for name in table)
 
-    def configuration(self, environ: Mapping[str, str], options: Sequence[Any]) -> Configuration:
-        """All of it, with what the environment says and the options that plugins contribute.
+    def configuration(self, environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
+        """All of it, with what the environment says and the options that plugins contribute, by name.
+
+        Where the program says nothing, as mostly, it is the same object as long as everything else is the same text.
 
         Raises:
             ConfigError: As `load_config`.
         """
+        if self.layers[-1][0]:
+            return self._read(environ, options)
+        said = repr(self.layers), tuple((n, text) for n, text in environ.items() if n.startswith("RLX_"))
+        for known, known_options, found in _latest:
+            if known == said and known_options is options:
+                return found
+        made = self._read(environ, options)
+        _latest[:] = [(said, options, made)]
+        return made
+
+    def _read(self, environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
         target = next((t["target"] for t, _ in reversed(self.layers) if t.get("target")), None)
-        settings, unknown = read_settings(environ, target if isinstance(target, str) else None, options)
+        settings, unknown = read_settings(environ, target if isinstance(target, str) else None, options.values())
         *file, program = self.layers
         said = [(unfold({key: value}), name) for key, (value, name) in settings.items()]
-        return read_layers([*file, *said, program], unknown, options)
+        return read_layers([*file, *said, program], unknown, options.values())
+
+
+_latest: list[tuple[object, Mapping[str, Any], Configuration]] = []
+"""The configuration read last, and what it was read from: programs are many, and configurations few."""
 
 
 def read_sources(

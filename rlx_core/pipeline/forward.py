@@ -39,9 +39,9 @@ def prepare_with(config: Config, host: PluginHost | None) -> Prepare:
 
 
 def resolved(configuration: Configuration, registry: Registry) -> tuple[Pass, ...]:
-    """The passes, resolved again only for another configuration or other plugins than the latest ones."""
+    """The passes, resolved again for another configuration, or other plugins, than the latest."""
     for known, known_registry, passes in _latest:
-        if known_registry is registry and known == configuration:
+        if known_registry is registry and known is configuration:
             return passes
     from rlx_core.pipeline.plan import forward_passes
 

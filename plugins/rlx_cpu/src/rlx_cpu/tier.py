@@ -123,13 +123,16 @@ def native_program(
 
 
 def another(program: Program, options: Mapping[str, Any]) -> Program | None:
-    """A native program that shares the code of another; `None` if it would have other settings now, and on the other tier."""
-    chosen = settings(options)
-    if chosen is None:
+    """A native program that shares the code of another; `None` if it would have more or fewer threads now, and on other tiers."""
+    if not is_native(options):
         return None
     from rlx_cpu.native.program import NativeProgram
 
-    return program.unbound(chosen) if isinstance(program, NativeProgram) else None
+    if not isinstance(program, NativeProgram):
+        return None
+    # CPUs are counted only for who can use several: it takes longer than all the rest.
+    is_as_before = not program.has_threaded or program.compiled.settings == settings(options)
+    return program.unbound() if is_as_before else None
 
 
 @contextmanager

@@ -144,12 +144,17 @@ class NativeProgram(Program):
             frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled, self._guard
         )
 
-    def unbound(self, settings: Settings) -> NativeProgram | None:
-        """A program of the same code that shares nothing else; `None` for other settings, or in poison mode."""
-        if self._guard is not None or settings != self.compiled.settings:
+    def unbound(self) -> NativeProgram | None:
+        """A program of the same code that shares nothing else; `None` in poison mode."""
+        if self._guard is not None:
             return None
         compiled = evolve(self.compiled, packed_constants={})
-        return NativeProgram(self._frames.lir, self._kernels, self._table, settings, compiled=compiled)
+        return NativeProgram(self._frames.lir, self._kernels, self._table, compiled.settings, compiled=compiled)
+
+    @property
+    def has_threaded(self) -> bool:
+        """Whether threads can share a step, be it worth it or not."""
+        return any(each.emitted.uses_threads for each in self.compiled.steps.values())
 
     @property
     def code_origin(self) -> str | None:
