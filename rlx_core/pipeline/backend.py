@@ -126,8 +126,14 @@ class Program(ABC):
         return None
 
     @property
+    def code(self) -> object | None:
+        """What `Backend.another` makes programs of the same plan from, which share it; nothing in it changes. `None` if nothing
+        can be shared."""
+        return None
+
+    @property
     def code_origin(self) -> str | None:
-        """Where the machine code came from, "compiled" or "cached"; `None` if there is none."""
+        """Where the machine code came from when it was made or read, "compiled" or "cached"; `None` if there is none."""
         return None
 
     @abstractmethod
@@ -190,16 +196,15 @@ class Backend(ABC):
         """
         return self.compile(lir, target, options)
 
-    def another(self, program: Program, options: Mapping[str, Any]) -> Program | None:
-        """A program like one that `build` made, to which nothing is bound; they share code and nothing that changes.
+    def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
+        """A program as `build` makes it, from the code of one that it made of the same plan.
 
         Args:
-            program: What was built.
-            options: As for `compile`.
+            lir, target, options: As for `compile`.
+            code: What that program had as `code`.
 
         Returns:
-            `None` where it has to be built again, which is always right: the backend shares nothing, or would build something
-            else now.
+            `None` where it has to be built again, which is always right: what is built now would be something else.
         """
         return None
 

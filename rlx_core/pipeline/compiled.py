@@ -34,7 +34,7 @@ class Compiled:
         memory: How a template's memory is planned again.
         report: What the compilation came to.
         objects: Where its machine code is kept between processes, or `None`.
-        built: What the backend made of it, which programs for whoever asks next are made from; all copies of this share it.
+        code: What the backend made of it, for the programs of whoever asks next; all copies of this share it.
         sources: Where the user made each input and parameter. A cached program may have been another function's.
     """
 
@@ -45,7 +45,7 @@ class Compiled:
     report: Report
     objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
-    built: list[Program] = field(factory=list)
+    code: list[object] = field(factory=list)
 
     @property
     def is_template(self) -> bool:
@@ -74,17 +74,15 @@ class Compiled:
         return made
 
     def _another(self, lir: Lir) -> Program | None:
-        """A program that shares its code with one that was built before, if there is one."""
-        if lir is not self.lir or not self.built:
-            return None
-        return self.backend.another(self.built[0], lir.options)
+        """A program of the code that was made before, if there is some."""
+        for code in self.code if lir is self.lir else ():
+            return self.backend.another(lir, self.target, lir.options, code)
+        return None
 
     def _built(self, lir: Lir) -> Program:
         made = self.backend.build(lir, self.target, lir.options, self.objects)
-        if lir is self.lir and not self.is_template:
-            # One that nobody runs: what is kept is code, and no memory of a run.
-            kept = self.backend.another(made, lir.options)
-            self.built[:] = [] if kept is None else [kept]
+        if lir is self.lir and made.code is not None:  # of a template there are as many programs as sizes
+            self.code[:] = [made.code]
         return made
 
     def _log(self, event: str, **facts: Any) -> None:

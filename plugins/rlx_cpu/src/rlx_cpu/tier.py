@@ -122,17 +122,19 @@ def native_program(
     return NativeProgram(lir, table, native, chosen, guard=guard)
 
 
-def another(program: Program, options: Mapping[str, Any]) -> Program | None:
-    """A native program that shares the code of another; `None` if it would have more or fewer threads now, and on other tiers."""
+def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: object) -> Program | None:
+    """A native program from code; `None` if it would have more or fewer threads now, and on the other tier."""
     if not is_native(options):
         return None
     from rlx_cpu.native.program import NativeProgram
+    from rlx_cpu.native.steps import Compiled
+    from rlx_cpu.native.table import native
 
-    if not isinstance(program, NativeProgram):
-        return None
+    assert isinstance(code, Compiled), "it is what a native program had"
     # CPUs are counted only for who can use several: it takes longer than all the rest.
-    is_as_before = not program.has_threaded or program.compiled.settings == settings(options)
-    return program.unbound() if is_as_before else None
+    if code.uses_threads and code.settings != settings(options):
+        return None
+    return NativeProgram(lir, table, native, code.settings, compiled=code.unused())
 
 
 @contextmanager

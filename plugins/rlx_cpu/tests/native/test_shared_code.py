@@ -65,14 +65,17 @@ def test_programs_that_share_code_have_parameters_of_their_own(built: list[Any])
     assert len(built) <= 1
 
 
-def test_a_program_that_shares_code_keeps_no_memory_of_runs() -> None:
-    made = multiplied(OLD)
-    made(X)
-    (kept,) = made.executable._compiled.built
+def test_what_is_kept_is_code_and_no_constant_that_a_program_packed() -> None:
+    def model(x: Any) -> Any:
+        return x @ OLD
 
-    assert kept._frames._frames == []
-    assert not kept._frames.shared.params.arrays
-    assert not kept.compiled.packed_constants
+    made = [rlx.compile(model, rlx.spec("f32[40, 96]"), target="cpu") for _ in range(2)]
+    packed = [f(X).shape and f.executable._shared.latest.program.compiled.packed_constants for f in made]
+    (kept,) = made[0].executable._compiled.code
+
+    assert all(packed)
+    assert packed[0] is not packed[1]
+    assert kept.packed_constants == {}
 
 
 def test_programs_follow_the_number_of_usable_cpus(built: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from itertools import accumulate, groupby
 from typing import Any, Final
 
 import numpy as np
-from attrs import define, evolve, frozen
+from attrs import define, frozen
 
 from rlx_core.ir.graph import Param, Value
 from rlx_core.ir.lir import Lir, Step
@@ -144,17 +144,9 @@ class NativeProgram(Program):
             frames.lir, self._kernels, self._table, self.compiled.settings, frames.shared, self.compiled, self._guard
         )
 
-    def unbound(self) -> NativeProgram | None:
-        """A program of the same code that shares nothing else; `None` in poison mode."""
-        if self._guard is not None:
-            return None
-        compiled = evolve(self.compiled, packed_constants={})
-        return NativeProgram(self._frames.lir, self._kernels, self._table, compiled.settings, compiled=compiled)
-
     @property
-    def has_threaded(self) -> bool:
-        """Whether threads can share a step, be it worth it or not."""
-        return any(each.emitted.uses_threads for each in self.compiled.steps.values())
+    def code(self) -> Compiled | None:
+        return self.compiled.unused() if self._guard is None else None
 
     @property
     def code_origin(self) -> str | None:
