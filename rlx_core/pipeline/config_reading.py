@@ -87,7 +87,7 @@ class Sources:
         """
         if self.layers[-1][0]:
             return self._read(environ, options)
-        said = repr(self.layers), tuple((n, text) for n, text in environ.items() if n.startswith("RLX_"))
+        said = repr(self.layers), tuple((n, environ[n]) for n in environ if n.startswith("RLX_"))
         for known, known_options, found in _latest:
             if known == said and known_options is options:
                 return found
