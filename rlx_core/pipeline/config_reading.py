@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -85,9 +85,10 @@ class Sources:
         Raises:
             ConfigError: As `load_config`.
         """
-        if self.layers[-1][0]:
+        tables = None if self.layers[-1][0] else written_out(self.layers)
+        if tables is None:
             return self._read(environ, options)
-        said = repr(self.layers), tuple((n, environ[n]) for n in environ if n.startswith("RLX_"))
+        said = tables, tuple((n, environ[n]) for n in environ if n.startswith("RLX_"))
         for known, known_options, found in _latest:
             if known == said and known_options is options:
                 return found
@@ -103,6 +104,14 @@ class Sources:
         return read_layers([*file, *said, program], unknown, options.values())
 
 
+def written_out(layers: Sequence[Layer]) -> str | None:
+    """Tables as text, where 1 is not true; `None` if a number has more digits than Python writes."""
+    try:
+        return repr(layers)
+    except ValueError:
+        return None
+
+
 _latest: list[tuple[object, Mapping[str, Any], Configuration]] = []
 """The configuration read last, and what it was read from: programs are many, and configurations few."""
 
@@ -114,7 +123,11 @@ def read_sources(
 ) -> Sources:
     """What the file and the program say; arguments and errors as of `load_config`."""
     file = Path(path) if path is not None else find_config(start)
-    layers: list[Layer] = [] if file is None else [(file_table(file, is_named=path is not None), str(file))]
+    layers: list[Layer] = []
+    if file is not None:
+        table = file_table(file, is_named=path is not None)
+        expect_shallow(table, str(file))
+        layers.append((table, str(file)))
     return Sources((*layers, (unfold(overrides or {}), "the program")))
 
 
