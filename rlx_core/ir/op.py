@@ -21,6 +21,7 @@ import attrs
 from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
+from rlx_core.ir.declared import check_declared
 from rlx_core.locks import lazy
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
@@ -157,6 +158,8 @@ def spelt(record: Any) -> str:
 
 def exact(value: object) -> object:
     """A key for an attribute value under which equal keys mean equal bits, not only equal numbers."""
+    if type(value) is int:
+        return value
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, float):
@@ -165,6 +168,8 @@ def exact(value: object) -> object:
         return (complex, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, tuple):
         return tuple(exact(v) for v in value)
+    if isinstance(value, Op):
+        return (type(value), value.exact_attributes)  # an op inside another one has worked its key out before
     # Dims, types, literals and graphs of this layer compare exactly themselves; other records are compared by field.
     if attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir."):
         return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[arg-type]
@@ -237,6 +242,7 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
     Raises:
         WrongInputCountError: There are more or fewer, or a required one is absent.
+        MissingRuleError: The op cannot be used as it is written.
     """
     needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
     if most is None:
@@ -252,6 +258,11 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
 @cache
 def _operand_counts(op: type[Op]) -> tuple[int, int | None]:
-    """How many operands an op takes at least and at most; `None` for any number."""
+    """How many operands an op takes at least and at most; `None` for any number.
+
+    Raises:
+        MissingRuleError: The op cannot be used as it is written.
+    """
+    check_declared(op)  # here, because this is where a class is met for the first time, and once
     most = None if any(o.is_variadic for o in op.operands) else len(op.operands)
     return sum(not o.is_optional for o in op.operands), most

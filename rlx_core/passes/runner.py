@@ -139,7 +139,7 @@ def run_one(each: Pass, graph: Graph, context: Context) -> Result:
     try:
         return each.run(graph, context)
     except RlxError as error:
-        raise error.with_fact(Fact("pass", each.name)) from None
+        raise error.with_fact(Fact("pass", each.name)) from error.__cause__
 
 
 def verify(each: Pass, graph: Graph, stage: Stage, check: Check) -> None:

@@ -109,7 +109,7 @@ class ProgramCache(Protocol):
         key: str,
         compile: Callable[[], Compiled],
         *,
-        to_bytes: Callable[[Compiled], bytes] | None = None,
+        to_bytes: Callable[[Compiled], bytes | None] | None = None,
         from_bytes: Callable[[bytes], Compiled] | None = None,
     ) -> Compiled: ...
 

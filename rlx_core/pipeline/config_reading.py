@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.pipeline.config import Configuration, PluginConfig, UnknownSetting
 from rlx_core.pipeline.config_trust import anchored, expect_trusted, is_foreign
-from rlx_core.pipeline.settings import read_settings
+from rlx_core.pipeline.settings import heeded, read_settings
 
 __all__ = ["Sources", "file_table", "find_config", "load_config", "read_sources", "read_table"]
 
@@ -88,7 +88,7 @@ class Sources:
         tables = None if self.layers[-1][0] else written_out(self.layers)
         if tables is None:
             return self._read(environ, options)
-        said = tables, tuple((n, environ[n]) for n in environ if n.startswith("RLX_"))
+        said = tables, tuple((n, environ[n]) for n in heeded(environ, options.values()))
         for known, known_options, found in _latest:
             if known == said and known_options is options:
                 return found

@@ -143,8 +143,13 @@ class Job:
         dispatch = run.notes["dispatch"]
         return self.finished(lir, stages, run.passes, lambda: dispatch, prepared.nbytes, fusion)
 
-    def stored(self, compiled: Compiled) -> bytes:
-        """The bytes of a compiled program that another process can go on from."""
+    def stored(self, compiled: Compiled) -> bytes | None:
+        """The bytes of a compiled program that another process can go on from.
+
+        `None` where tables for the target could not be used: once they can, the program is another one.
+        """
+        if any(kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out):
+            return None
         return save(Module.of_lir(compiled.lir))
 
     def restore(self, data: bytes) -> Compiled:
@@ -188,6 +193,7 @@ class Job:
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
             device=self.target,
+            left_out=self.registry.left_out,
         )
         return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.backend import Target
     from rlx_core.pipeline.dispatch import DispatchReport
     from rlx_core.pipeline.tiers import Tiers
+    from rlx_core.plugins import Fault
 
 __all__ = ["Report", "human_bytes"]
 
@@ -34,12 +35,13 @@ class Report:
         survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
         lir: The plan; a template if sizes are still unknown.
         cache: Where the program came from: "compiled", "memory" or "disk".
-        code: Where its machine code came from, once there is some: "compiled" or "cached".
+        code: Where its machine code came from when this process made or read it, once there is some: "compiled" or "cached".
         checked: Why even plain calls go through the checks in Python, where those of other programs do not.
         seconds: Times of the parts of the compilation, by part.
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
         device: The target itself, which knows on which tier each kernel runs.
+        left_out: Contributions that could not be used, by kind and name; it grows while others are found.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Report:
     prepared_nbytes: int = 0
     fusion: FusionReport | None = None
     device: Target | None = None
+    left_out: Mapping[tuple[str, str], Fault] = field(factory=dict)
 
     @cached_property
     def dispatch(self) -> DispatchReport:
@@ -132,6 +135,7 @@ class Report:
                 for (op, kernel, plugin), count in sorted(self.kernels.items())
             ],
             "tiers": None if self.tiers is None else self.tiers.to_json(),
+            "left_out": [str(fault) for fault in self.left_out.values()],
         }
 
     def __str__(self) -> str:
@@ -153,6 +157,7 @@ class Report:
             lines += [f"  {self.tiers.summary}", *(f"    {line}" for line in self.tiers.lines())]
         for (op, kernel, plugin), count in self.kernels.most_common():
             lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
+        lines += [f"  left out: {fault}" for fault in self.left_out.values()]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -14,10 +14,9 @@ from rlx_core.errors import ShapeError
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.locks import forks_wait
-from rlx_core.pipeline.forward import prepare_with
+from rlx_core.pipeline.forward import transforming_for
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
-from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.transforms.tree import expect_function
 
@@ -66,7 +65,7 @@ def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
         function: Any Python function of pytrees of arrays.
         args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
     """
-    with forks_wait, preparing(prepare_with(None, None)):
+    with forks_wait, transforming_for(None, None):
         return _trace(function, args, kwargs).graph
 
 

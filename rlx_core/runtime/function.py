@@ -19,14 +19,14 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.locks import Lock, forks_wait
+from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compile import Config, compile_graph
-from rlx_core.pipeline.forward import prepare_with
+from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.straight import StraightCall
-from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.transforms.tree import bind_arguments, expect_function, flatten_arguments, function_name, same_structure
 
@@ -138,7 +138,7 @@ class Jitted(Generic[P, R_co]):
     @enough_memory("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
+        with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
             traced = trace(self._function, args, kwargs)
         if self._donate:
             self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
@@ -427,7 +427,7 @@ def compile_function(
     """
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    with preparing(prepare_with(config, host)):
+    with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
     leaves, tree = flatten_arguments(named)

@@ -7,7 +7,7 @@ and inlines the result, so transformations nest in any order and closures over t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
@@ -19,9 +19,8 @@ from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType, normalize_axis
-from rlx_core.plugins import default_host
 from rlx_core.transforms.batch import vmap_graph
-from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
@@ -95,6 +94,14 @@ class Call:
         """The call with its function prepared for reverse differentiation."""
         return evolve(self, traced=evolve(self.traced, graph=prepared(self.traced.graph)))
 
+    def held(self) -> Call:
+        """The call with values of its own: what the caller assigns to, later, is not what the function was called with."""
+
+        def own(values: Mapping[str, Value]) -> dict[str, Value]:
+            return {name: Value(v.node, v.index) for name, v in values.items()}
+
+        return evolve(self, values=own(self.values), traced=evolve(self.traced, captures=own(self.traced.captures)))
+
     def returned(self, outputs: Sequence[Any]) -> Any:
         """What the function returns, with these leaves."""
         return self.traced.results.unflatten(outputs)
@@ -137,18 +144,6 @@ def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[st
     }
     subtrees = {name: flatten_arguments({name: value}) for name, value in named.items()}
     return Call(builder, traced, values, {n: Tree(single(t), t.names) for n, (_, t) in subtrees.items()})
-
-
-def engine_for(graph: Graph) -> Engine:
-    """Where rules for the ops of `graph` come from: the ops themselves, and the plugins that extend their domains."""
-    host = default_host()
-    registry = host.activate_for(*(f"domain.{node.op.name.partition('.')[0]}" for node in graph.nodes))
-    if not registry.rules:
-        return STANDARD
-    return Engine(rules={(r.kind, r.op): r.load.resolve() for r in registry.rules.values() if r.kind in ENGINE_KINDS})
-
-
-ENGINE_KINDS: Final = ("vjp", "jvp", "batch", "decompose")
 
 
 def as_value(builder: Builder, data: Any) -> Value:
@@ -225,7 +220,7 @@ def grad(
 
 def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
-    call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared()
+    call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared().held()
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
     graph = vjp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))

@@ -76,20 +76,18 @@ class Extra:
 
     @hookimpl
     def rlx_options(self) -> list[OptionSpec]:
-        return [OptionSpec("extra.level", int, 3, "An option that only this plugin has.", env="RLX_EXTRA_LEVEL")]
+        return [OptionSpec("extra.level", int, 3, "An option that only this plugin has.", env="EXTRA_LEVEL")]
 
 
-def test_a_number_that_python_does_not_write_is_read_each_time(folder: Path) -> None:
-    (folder / "rlx.toml").write_text(f"[cache]\nlimit = 0x{'f' * 4000}\n")
-    assert found().cache.limit == 16**4000 - 1
-    assert found().cache.limit == 16**4000 - 1
-
-
-def test_options_of_other_plugins_are_a_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLX_EXTRA_LEVEL", "5")
+def test_options_of_other_plugins_and_their_variables_are_a_change(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = PluginHost([PluginEntry("extra", plugin=Extra())], policy=PluginPolicy.of(enable=["extra"]))
     assert "extra.level" not in found().options
-    assert set_up(None, host)[1].options["extra.level"] == 5
+    assert set_up(None, host)[1].options["extra.level"] == 3
+    for level in (5, 6):
+        monkeypatch.setenv("EXTRA_LEVEL", str(level))
+        assert set_up(None, host)[1].options["extra.level"] == level
     assert "extra.level" not in found().options
 
 
