@@ -68,9 +68,9 @@ def usable_host(session: Session) -> tuple[PluginHost, Finding]:
         from rlx_core.pipeline.config_reading import read_sources
         from rlx_core.pipeline.providers import activate_options
 
-        said = read_sources(file)
-        options = quietly(lambda: activate_options(host, said.option_names())).options
-        said.configuration({}, options)
+        sources = read_sources(file)
+        options = quietly(lambda: activate_options(host, sources.option_names())).options
+        sources.configuration({}, options)
         return host, Finding("configuration", "file", "ok", str(file))
     except RlxError as error:
         facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts if fact.label != "file")
