@@ -168,7 +168,8 @@ class Jitted(Generic[P, R_co]):
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
             traced = trace(self._function, args, kwargs)
-        self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
+        if self._donate:
+            self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
         donations = next_values(donated, traced)
         executable = Executable(
