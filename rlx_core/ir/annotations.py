@@ -7,24 +7,25 @@ which a file can name a class.
 from __future__ import annotations
 
 import enum
+import reprlib
 import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import attrs
 import numpy as np
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 
-__all__ = ["kind_faults", "record_classes"]
+__all__ = ["MISFIT", "annotation", "exact_types", "fitted", "kind_faults", "misfit", "record_classes"]
 
 
 _WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
@@ -78,42 +79,105 @@ def _find_record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     return found
 
 
+def exact_types(hint: Any) -> frozenset[type]:
+    """Classes whose own instances are of the kind as they are; most attributes are such."""
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return frozenset().union(*map(exact_types, typing.get_args(hint)))
+    kind = type(None) if hint is None else hint
+    is_class = isinstance(kind, type) and typing.get_origin(kind) is None and kind is not object
+    return frozenset({kind}) if is_class else frozenset()
+
+
 def kind_faults(op: Op) -> Iterator[str]:
     """One line for each attribute whose value is not of the annotated kind."""
-    hints = _annotations(type(op))
     for a in attrs.fields(type(op)):
+        hint = annotation(type(op), a.name)
         value = getattr(op, a.name)
-        hint = hints.get(a.name, Any)
-        if not _fits(value, hint):
-            yield f"attribute {a.name} must be {_spelled(hint)}, not {str(value)[:60]!r} ({type(value).__name__})"
+        if fitted(value, hint) is MISFIT:
+            yield misfit(a.name, value, hint)
+
+
+def annotation(op: type[Any], attribute: str) -> Any:
+    """What the op says an attribute is; `Any` where it says nothing."""
+    return _annotations(op).get(attribute, Any)
+
+
+def misfit(name: str, value: Any, hint: Any) -> str:
+    """That an attribute is of another kind than its annotation says."""
+    return f"attribute {name} must be {_spelled(hint)}, not {reprlib.repr(value)} ({type(value).__name__})"
+
+
+_KINDS = {
+    int: "an integer",
+    float: "a number",
+    complex: "a number",
+    bool: "True or False",
+    str: "a text",
+    type(None): "None",
+}
 
 
 def _spelled(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
-
-
-def _fits(value: Any, hint: Any) -> bool:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        return any(_fits(value, h) for h in arguments)
+        return " or ".join(map(_spelled, arguments))
     if origin is typing.Literal:
-        return value in arguments
+        return " or ".join(map(repr, arguments))
     if origin is tuple:
-        return isinstance(value, tuple) and _items_fit(value, arguments)
+        is_uniform = arguments[1:] == (Ellipsis,)
+        return (
+            f"a sequence, each item {_spelled(arguments[0])}"
+            if is_uniform
+            else f"({', '.join(map(_spelled, arguments))})"
+        )
+    if isinstance(hint, type):
+        return _KINDS.get(hint) or f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
+    return str(hint).replace("typing.", "")
+
+
+MISFIT: Final = object()
+"""What `fitted` gives for a value that is not of the kind."""
+
+
+def fitted(value: Any, hint: Any) -> Any:
+    """An attribute value in the form that the annotation names, which is `value` itself where it has it; or `MISFIT`.
+
+    NumPy's numbers become Python's, sequences tuples and names of dtypes dtypes. No value becomes another one: a bool is
+    no integer, a text no number, and an integer stays one where a number is asked for, because it may be exact.
+    """
+    if isinstance(value, np.generic):
+        value = value.item() if not isinstance(value.item(), np.generic) else float(value)  # type: ignore[arg-type]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        forms = [f for h in arguments if (f := fitted(value, h)) is not MISFIT]
+        return next((f for f in forms if f is value), forms[0] if forms else MISFIT)
+    if origin is typing.Literal:
+        return value if any(type(a) is type(value) and a == value for a in arguments) else MISFIT
+    if origin is tuple:
+        return _fitted_items(value, arguments)
     if hint is None or hint is type(None):
-        return value is None
+        return value if value is None else MISFIT
+    if hint is DType and isinstance(value, str | type | np.dtype):
+        return dtype(value)
     if not isinstance(hint, type) or origin is not None:
-        return True  # a kind of annotation that says nothing checkable about an instance
-    if hint is float:
-        return isinstance(value, float | int | np.floating | np.integer)
-    if hint is complex:
-        return isinstance(value, complex | float | int | np.number)
-    if hint is int:
-        return isinstance(value, int | np.integer)
-    return isinstance(value, hint)
+        return value  # a kind of annotation that says nothing checkable about an instance
+    if isinstance(value, bool) and hint in _NUMBERS:
+        return MISFIT
+    return value if isinstance(value, _NUMBERS.get(hint, hint)) else MISFIT
 
 
-def _items_fit(value: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
+_NUMBERS: dict[Any, Any] = {int: int, float: float | int, complex: complex | float | int}
+
+
+def _fitted_items(value: Any, hints: tuple[Any, ...]) -> Any:
+    if not isinstance(value, tuple | list | range):
+        return MISFIT
     if len(hints) == 2 and hints[1] is Ellipsis:
-        return all(_fits(v, hints[0]) for v in value)
-    return len(value) == len(hints) and all(_fits(v, h) for v, h in zip(value, hints, strict=True))
+        hints = (hints[0],) * len(value)
+    if len(value) != len(hints):
+        return MISFIT
+    items = tuple(fitted(v, h) for v, h in zip(value, hints, strict=True))
+    if any(i is MISFIT for i in items):
+        return MISFIT
+    is_same = isinstance(value, tuple) and all(a is b for a, b in zip(items, value, strict=True))
+    return value if is_same else items

@@ -19,7 +19,6 @@ from rlx_core.floating import in_standard_modes
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building
 from rlx_core.ir.op import Op
-from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.types import spec
 
 __all__ = ["OpFunction", "apply", "as_array", "op_function"]
@@ -151,16 +150,7 @@ class OpFunction(Generic[_OpT]):
                     f"{self.op.title}: takes {self.signature}, not {key}=",
                     hint=nearest(key, (*self._operands, *self._attributes)),
                 )
-        return apply(self._make(attributes), operands, name=name)
-
-    def _make(self, attributes: dict[str, Any]) -> _OpT:
-        try:
-            return self.op(**attributes)
-        except RlxError as error:
-            source = current_origin().source
-            raise type(error)(f"{self.op.title}: {error.message}", *error.facts, hint=error.hint) from (
-                None if source is None else error
-            )
+        return apply(self.op(**attributes), operands, name=name)
 
     @property
     def signature(self) -> str:
