@@ -11,9 +11,9 @@ import reprlib
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Union
+from typing import Any, Union
 
 import attrs
 import numpy as np
@@ -23,9 +23,10 @@ from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.op import Op
+from rlx_core.ir.setting import MISFIT
 from rlx_core.ir.types import TensorType
 
-__all__ = ["MISFIT", "annotation", "exact_types", "fitted", "kind_faults", "misfit", "record_classes"]
+__all__ = ["annotation", "exact_types", "fitting", "kind_faults", "misfit", "record_classes"]
 
 
 _WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
@@ -93,7 +94,7 @@ def kind_faults(op: Op) -> Iterator[str]:
     for a in attrs.fields(type(op)):
         hint = annotation(type(op), a.name)
         value = getattr(op, a.name)
-        if fitted(value, hint) is MISFIT:
+        if fitting(hint)(value) is MISFIT:
             yield misfit(a.name, value, hint)
 
 
@@ -135,49 +136,78 @@ def _spelled(hint: Any) -> str:
     return str(hint).replace("typing.", "")
 
 
-MISFIT: Final = object()
-"""What `fitted` gives for a value that is not of the kind."""
+_Fit = Callable[[Any], Any]
 
 
-def fitted(value: Any, hint: Any) -> Any:
-    """An attribute value in the form that the annotation names, which is `value` itself where it has it; or `MISFIT`.
+@cache
+def fitting(hint: Any) -> _Fit:
+    """What puts an attribute value into the form that the annotation names; it gives `MISFIT` where that is not possible.
 
     NumPy's numbers become Python's, sequences tuples and names of dtypes dtypes. No value becomes another one: a bool is
     no integer, a text no number, and an integer stays one where a number is asked for, because it may be exact.
     """
-    if isinstance(value, np.generic):
-        value = value.item() if not isinstance(value.item(), np.generic) else float(value)  # type: ignore[arg-type]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        forms = [f for h in arguments if (f := fitted(value, h)) is not MISFIT]
-        return next((f for f in forms if f is value), forms[0] if forms else MISFIT)
+        return _one_of([fitting(h) for h in arguments], exact_types(hint))
     if origin is typing.Literal:
-        return value if any(type(a) is type(value) and a == value for a in arguments) else MISFIT
+        return lambda value: next((a for a in arguments if type(a) is type(value) and a == value), MISFIT)
     if origin is tuple:
-        return _fitted_items(value, arguments)
+        is_uniform = arguments[1:] == (Ellipsis,)
+        return _each_is(arguments[0]) if is_uniform else _each(list(map(fitting, arguments)))
     if hint is None or hint is type(None):
-        return value if value is None else MISFIT
-    if hint is DType and isinstance(value, str | type | np.dtype):
-        return dtype(value)
+        return lambda value: value if value is None else MISFIT
+    if hint is DType:
+        return lambda value: dtype(value) if isinstance(value, str | type | np.dtype | DType) else MISFIT
+    if hint in _NUMBERS:
+        return _number(_NUMBERS[hint])
     if not isinstance(hint, type) or origin is not None:
-        return value  # a kind of annotation that says nothing checkable about an instance
-    if isinstance(value, bool) and hint in _NUMBERS:
-        return MISFIT
-    return value if isinstance(value, _NUMBERS.get(hint, hint)) else MISFIT
+        return lambda value: value  # a kind of annotation that says nothing checkable about an instance
+    return lambda value: value if isinstance(value, hint) else MISFIT
 
 
-_NUMBERS: dict[Any, Any] = {int: int, float: float | int, complex: complex | float | int}
+_NUMBERS: dict[Any, Any] = {int: int, float: (float, int), complex: (complex, float, int), bool: bool}
 
 
-def _fitted_items(value: Any, hints: tuple[Any, ...]) -> Any:
-    if not isinstance(value, tuple | list | range):
-        return MISFIT
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        hints = (hints[0],) * len(value)
-    if len(value) != len(hints):
-        return MISFIT
-    items = tuple(fitted(v, h) for v, h in zip(value, hints, strict=True))
-    if any(i is MISFIT for i in items):
-        return MISFIT
-    is_same = isinstance(value, tuple) and all(a is b for a, b in zip(items, value, strict=True))
-    return value if is_same else items
+def _number(classes: Any) -> _Fit:
+    def fit(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+            if isinstance(value, np.generic):  # one that Python has no number for
+                value = float(value)
+        if isinstance(value, bool) and classes is not bool:
+            return MISFIT
+        return value if isinstance(value, classes) else MISFIT
+
+    return fit
+
+
+def _one_of(fits: Sequence[_Fit], exact: frozenset[type]) -> _Fit:
+    def fit(value: Any) -> Any:
+        if type(value) in exact:
+            return value
+        return next((form for f in fits if (form := f(value)) is not MISFIT), MISFIT)
+
+    return fit
+
+
+def _each_is(hint: Any) -> _Fit:
+    exact, fit_item = exact_types(hint), fitting(hint)
+
+    def fit(value: Any) -> Any:
+        if type(value) is tuple and exact.issuperset(map(type, value)):
+            return value
+        return _items(value, [fit_item] * len(value)) if isinstance(value, _SEQUENCES) else MISFIT
+
+    return fit
+
+
+def _each(fits: Sequence[_Fit]) -> _Fit:
+    return lambda value: _items(value, fits) if isinstance(value, _SEQUENCES) and len(value) == len(fits) else MISFIT
+
+
+_SEQUENCES = (tuple, list, range)
+
+
+def _items(value: Sequence[Any], fits: Sequence[_Fit]) -> Any:
+    items = tuple(f(v) for f, v in zip(fits, value, strict=True))
+    return MISFIT if any(i is MISFIT for i in items) else items

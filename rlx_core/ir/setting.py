@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from rlx_core.errors import ConfigError, RlxError, UnknownNameError, WrongInputCountError, nearest
 
-__all__ = ["by_annotation", "refusing"]
+__all__ = ["MISFIT", "by_annotation", "refusing"]
+
+MISFIT: Final = object()
+"""What stands for a value that is not of the kind."""
 
 _REFUSALS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError)
 """What converters and validators raise that know no errors of rlx."""
@@ -26,26 +29,28 @@ _Init = TypeVar("_Init", bound=Callable[..., None])
 class _ToKind:
     """The converter of an attribute: the op's own, and then to the kind that the annotation names."""
 
+    __signature__ = inspect.Signature()  # attrs asks for it, for each attribute of each op, and working it out is slow
+
     def __init__(self, op: type[Any], name: str, own: Callable[[Any], Any] | None) -> None:
         self.op, self.name, self.own = op, name, own
-        self.exact: frozenset[type] | None = None
+        self.exact: frozenset[type] = frozenset()
         self.hint: Any = None
+        self.fit: Callable[[Any], Any] = self._first
 
     def __call__(self, value: Any) -> Any:
-        if self.exact is None:
-            self._read_annotation()
         if self.own is not None:
             value = self._by_own(value)
-        elif type(value) in self.exact:  # type: ignore[operator]  # it was read above
+        elif type(value) in self.exact:
             return value
         return self._fitted(value)
 
-    def _read_annotation(self) -> None:
+    def _first(self, value: Any) -> Any:
         # Annotations name graphs and types, which are made of ops; so they are read when the first op is made.
-        from rlx_core.ir.annotations import annotation, exact_types
+        from rlx_core.ir.annotations import annotation, exact_types, fitting
 
         self.hint = annotation(self.op, self.name)
-        self.exact = exact_types(self.hint)
+        self.exact, self.fit = exact_types(self.hint), fitting(self.hint)
+        return self.fit(value)
 
     def _by_own(self, value: Any) -> Any:
         if self.own is None:
@@ -59,10 +64,10 @@ class _ToKind:
             raise ConfigError(f"attribute {self.name} cannot be {value!r} ({error})") from None
 
     def _fitted(self, value: Any) -> Any:
-        from rlx_core.ir.annotations import MISFIT, fitted, misfit
-
-        form = fitted(value, self.hint)
+        form = self.fit(value)
         if form is MISFIT:
+            from rlx_core.ir.annotations import misfit
+
             raise ConfigError(misfit(self.name, value, self.hint))
         return form
 
