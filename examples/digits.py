@@ -87,7 +87,7 @@ def train(epochs: int = 30, batch: int = 32) -> Iterator[tuple[Params, float]]:
 
 
 def main() -> None:
-    params: Params = {}
+    params, value = initial(), float("nan")
     for params, value in train():  # noqa: B007 - the last ones are what is wanted
         pass
     _, (x, labels) = data()

@@ -1,194 +1,32 @@
-# What type checkers read in place of the lazy names of __init__.py; a test compares the two.
+# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.
+
+from collections.abc import Sequence
+from typing import Any, Literal, NoReturn
 
 from rlx_core.builder import GraphBuilder as GraphBuilder
+from rlx_core.ir.dims import Dim
 from rlx_core.ir.dims import symbol as symbol
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.dtypes import bf16 as bf16
 from rlx_core.ir.dtypes import bool_ as bool_
-from rlx_core.ir.dtypes import c64 as c64
 from rlx_core.ir.dtypes import c128 as c128
+from rlx_core.ir.dtypes import c64 as c64
 from rlx_core.ir.dtypes import f16 as f16
 from rlx_core.ir.dtypes import f32 as f32
 from rlx_core.ir.dtypes import f64 as f64
-from rlx_core.ir.dtypes import i8 as i8
 from rlx_core.ir.dtypes import i16 as i16
 from rlx_core.ir.dtypes import i32 as i32
 from rlx_core.ir.dtypes import i64 as i64
-from rlx_core.ir.dtypes import u8 as u8
+from rlx_core.ir.dtypes import i8 as i8
 from rlx_core.ir.dtypes import u16 as u16
 from rlx_core.ir.dtypes import u32 as u32
 from rlx_core.ir.dtypes import u64 as u64
+from rlx_core.ir.dtypes import u8 as u8
 from rlx_core.ir.graph import Graph as Graph
 from rlx_core.ir.graph import Value as Value
 from rlx_core.ir.interpret import interpret as interpret
 from rlx_core.ir.types import TensorType as TensorType
 from rlx_core.ir.types import spec as spec
-from rlx_core.ops.activation import cbrt as cbrt
-from rlx_core.ops.activation import erf as erf
-from rlx_core.ops.activation import erfc as erfc
-from rlx_core.ops.activation import erfinv as erfinv
-from rlx_core.ops.activation import exp as exp
-from rlx_core.ops.activation import exp2 as exp2
-from rlx_core.ops.activation import expm1 as expm1
-from rlx_core.ops.activation import gelu as gelu
-from rlx_core.ops.activation import gelu_approx as gelu_approx
-from rlx_core.ops.activation import log as log
-from rlx_core.ops.activation import log1p as log1p
-from rlx_core.ops.activation import log2 as log2
-from rlx_core.ops.activation import log10 as log10
-from rlx_core.ops.activation import mish as mish
-from rlx_core.ops.activation import relu as relu
-from rlx_core.ops.activation import rsqrt as rsqrt
-from rlx_core.ops.activation import sigmoid as sigmoid
-from rlx_core.ops.activation import silu as silu
-from rlx_core.ops.activation import softplus as softplus
-from rlx_core.ops.activation import sqrt as sqrt
-from rlx_core.ops.activation import tanh as tanh
-from rlx_core.ops.arithmetic import abs as abs
-from rlx_core.ops.arithmetic import add as add
-from rlx_core.ops.arithmetic import atan2 as atan2
-from rlx_core.ops.arithmetic import divide as divide
-from rlx_core.ops.arithmetic import floor_divide as floor_divide
-from rlx_core.ops.arithmetic import hypot as hypot
-from rlx_core.ops.arithmetic import logaddexp as logaddexp
-from rlx_core.ops.arithmetic import maximum as maximum
-from rlx_core.ops.arithmetic import minimum as minimum
-from rlx_core.ops.arithmetic import multiply as multiply
-from rlx_core.ops.arithmetic import negative as negative
-from rlx_core.ops.arithmetic import pow as pow
-from rlx_core.ops.arithmetic import reciprocal as reciprocal
-from rlx_core.ops.arithmetic import remainder as remainder
-from rlx_core.ops.arithmetic import sign as sign
-from rlx_core.ops.arithmetic import square as square
-from rlx_core.ops.arithmetic import subtract as subtract
-from rlx_core.ops.array_api import all as all
-from rlx_core.ops.array_api import any as any
-from rlx_core.ops.array_api import arange as arange
-from rlx_core.ops.array_api import argmax as argmax
-from rlx_core.ops.array_api import argmin as argmin
-from rlx_core.ops.array_api import argsort as argsort
-from rlx_core.ops.array_api import astype as astype
-from rlx_core.ops.array_api import broadcast_arrays as broadcast_arrays
-from rlx_core.ops.array_api import broadcast_to as broadcast_to
-from rlx_core.ops.array_api import concat as concat
-from rlx_core.ops.array_api import count_nonzero as count_nonzero
-from rlx_core.ops.array_api import cumulative_prod as cumulative_prod
-from rlx_core.ops.array_api import cumulative_sum as cumulative_sum
-from rlx_core.ops.array_api import diag as diag
-from rlx_core.ops.array_api import diagonal as diagonal
-from rlx_core.ops.array_api import expand_dims as expand_dims
-from rlx_core.ops.array_api import eye as eye
-from rlx_core.ops.array_api import flip as flip
-from rlx_core.ops.array_api import linspace as linspace
-from rlx_core.ops.array_api import logsumexp as logsumexp
-from rlx_core.ops.array_api import matrix_transpose as matrix_transpose
-from rlx_core.ops.array_api import max as max
-from rlx_core.ops.array_api import mean as mean
-from rlx_core.ops.array_api import min as min
-from rlx_core.ops.array_api import moveaxis as moveaxis
-from rlx_core.ops.array_api import pad as pad
-from rlx_core.ops.array_api import permute_dims as permute_dims
-from rlx_core.ops.array_api import prod as prod
-from rlx_core.ops.array_api import put_along_axis as put_along_axis
-from rlx_core.ops.array_api import repeat as repeat
-from rlx_core.ops.array_api import reshape as reshape
-from rlx_core.ops.array_api import roll as roll
-from rlx_core.ops.array_api import searchsorted as searchsorted
-from rlx_core.ops.array_api import sort as sort
-from rlx_core.ops.array_api import split as split
-from rlx_core.ops.array_api import squeeze as squeeze
-from rlx_core.ops.array_api import stack as stack
-from rlx_core.ops.array_api import std as std
-from rlx_core.ops.array_api import sum as sum
-from rlx_core.ops.array_api import take as take
-from rlx_core.ops.array_api import take_along_axis as take_along_axis
-from rlx_core.ops.array_api import tile as tile
-from rlx_core.ops.array_api import top_k as top_k
-from rlx_core.ops.array_api import tril as tril
-from rlx_core.ops.array_api import triu as triu
-from rlx_core.ops.array_api import unstack as unstack
-from rlx_core.ops.array_api import var as var
-from rlx_core.ops.attention import attention as attention
-from rlx_core.ops.bitwise import bitwise_and as bitwise_and
-from rlx_core.ops.bitwise import bitwise_invert as bitwise_invert
-from rlx_core.ops.bitwise import bitwise_left_shift as bitwise_left_shift
-from rlx_core.ops.bitwise import bitwise_or as bitwise_or
-from rlx_core.ops.bitwise import bitwise_right_shift as bitwise_right_shift
-from rlx_core.ops.bitwise import bitwise_xor as bitwise_xor
-from rlx_core.ops.comparison import equal as equal
-from rlx_core.ops.comparison import greater as greater
-from rlx_core.ops.comparison import greater_equal as greater_equal
-from rlx_core.ops.comparison import isfinite as isfinite
-from rlx_core.ops.comparison import isinf as isinf
-from rlx_core.ops.comparison import isnan as isnan
-from rlx_core.ops.comparison import less as less
-from rlx_core.ops.comparison import less_equal as less_equal
-from rlx_core.ops.comparison import logical_and as logical_and
-from rlx_core.ops.comparison import logical_not as logical_not
-from rlx_core.ops.comparison import logical_or as logical_or
-from rlx_core.ops.comparison import logical_xor as logical_xor
-from rlx_core.ops.comparison import not_equal as not_equal
-from rlx_core.ops.comparison import signbit as signbit
-from rlx_core.ops.complex import angle as angle
-from rlx_core.ops.complex import complex_abs as complex_abs
-from rlx_core.ops.complex import complex_norm_sq as complex_norm_sq
-from rlx_core.ops.complex import imag as imag
-from rlx_core.ops.complex import make_complex as make_complex
-from rlx_core.ops.conversion import conjugate as conjugate
-from rlx_core.ops.conversion import real as real
-from rlx_core.ops.creation import full as full
-from rlx_core.ops.creation import full_like as full_like
-from rlx_core.ops.creation import iota as iota
-from rlx_core.ops.creation import one_hot as one_hot
-from rlx_core.ops.creation import ones as ones
-from rlx_core.ops.creation import ones_like as ones_like
-from rlx_core.ops.creation import zeros as zeros
-from rlx_core.ops.creation import zeros_like as zeros_like
-from rlx_core.ops.einsum import einsum as einsum
-from rlx_core.ops.floating import copysign as copysign
-from rlx_core.ops.floating import nextafter as nextafter
-from rlx_core.ops.gamma import digamma as digamma
-from rlx_core.ops.gamma import lgamma as lgamma
-from rlx_core.ops.indexing import gather as gather
-from rlx_core.ops.indexing import scatter_add as scatter_add
-from rlx_core.ops.linalg import matmul as matmul
-from rlx_core.ops.linalg import outer as outer
-from rlx_core.ops.linalg import tensordot as tensordot
-from rlx_core.ops.linalg import vecdot as vecdot
-from rlx_core.ops.normalization import group_norm as group_norm
-from rlx_core.ops.normalization import layer_norm as layer_norm
-from rlx_core.ops.normalization import rms_norm as rms_norm
-from rlx_core.ops.piecewise import ceil as ceil
-from rlx_core.ops.piecewise import celu as celu
-from rlx_core.ops.piecewise import elu as elu
-from rlx_core.ops.piecewise import floor as floor
-from rlx_core.ops.piecewise import hard_sigmoid as hard_sigmoid
-from rlx_core.ops.piecewise import hard_swish as hard_swish
-from rlx_core.ops.piecewise import hard_tanh as hard_tanh
-from rlx_core.ops.piecewise import leaky_relu as leaky_relu
-from rlx_core.ops.piecewise import relu6 as relu6
-from rlx_core.ops.piecewise import round as round
-from rlx_core.ops.piecewise import selu as selu
-from rlx_core.ops.piecewise import trunc as trunc
-from rlx_core.ops.rope import rope as rope
-from rlx_core.ops.selection import clip as clip
-from rlx_core.ops.selection import optimization_barrier as optimization_barrier
-from rlx_core.ops.selection import stop_gradient as stop_gradient
-from rlx_core.ops.selection import straight_through as straight_through
-from rlx_core.ops.selection import where as where
-from rlx_core.ops.softmax import log_softmax as log_softmax
-from rlx_core.ops.softmax import softmax as softmax
-from rlx_core.ops.solve import solve as solve
-from rlx_core.ops.trigonometry import acos as acos
-from rlx_core.ops.trigonometry import acosh as acosh
-from rlx_core.ops.trigonometry import asin as asin
-from rlx_core.ops.trigonometry import asinh as asinh
-from rlx_core.ops.trigonometry import atan as atan
-from rlx_core.ops.trigonometry import atanh as atanh
-from rlx_core.ops.trigonometry import cos as cos
-from rlx_core.ops.trigonometry import cosh as cosh
-from rlx_core.ops.trigonometry import sin as sin
-from rlx_core.ops.trigonometry import sinh as sinh
-from rlx_core.ops.trigonometry import tan as tan
 from rlx_core.runtime.api import grad as grad
 from rlx_core.runtime.api import hessian as hessian
 from rlx_core.runtime.api import hvp as hvp
@@ -206,5 +44,962 @@ from rlx_core.runtime.function import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
+from rlx_core.typing import Array as Array
+from rlx_core.typing import ArrayLike as ArrayLike
+from rlx_core.typing import DTypeLike as DTypeLike
+from rlx_core.typing import PyTree as PyTree
 
 __version__: str
+
+def abs(x: ArrayLike) -> Array:
+    """|x|; of a complex value its modulus, which is real."""
+
+def acos(x: ArrayLike, *, name: str | None = None) -> Array:
+    """arccos x, on [-1, 1]."""
+
+def acosh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """arcosh x, on [1, ∞)."""
+
+def add(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a + b."""
+
+def all(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """Whether all elements over `axis` are not 0."""
+
+def angle(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The phase in (-π, π], 0 at 0 (of a negative zero too), where its derivative is 0."""
+
+def any(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """Whether any element over `axis` is not 0."""
+
+def arange(
+    start: ArrayLike, stop: ArrayLike | None = None, step: float = 1, *, dtype: DTypeLike | None = None
+) -> Array:
+    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
+
+    The dtype is i64 where all three are integers, f32 otherwise.
+
+    Raises:
+        ShapeError: The step is 0, or a symbolic end meets another step than 1."""
+
+def argmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """Where the first largest element of `axis` is; without an axis, in the row-major order of all."""
+
+def argmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """Where the first smallest element of `axis` is; without an axis, in the row-major order of all."""
+
+def argsort(x: ArrayLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """Where the elements of `axis` in order came from; ties stay in index order."""
+
+def asin(x: ArrayLike, *, name: str | None = None) -> Array:
+    """arcsin x, on [-1, 1]."""
+
+def asinh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """arsinh x."""
+
+def astype(x: ArrayLike, dtype: DTypeLike) -> Array:
+    """`x` in another dtype; the same value where it has it already."""
+
+def atan(x: ArrayLike, *, name: str | None = None) -> Array:
+    """arctan x."""
+
+def atan2(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """The angle of the point (b, a), in (-π, π], with derivative 0 at the origin."""
+
+def atanh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """artanh x, on [-1, 1]."""
+
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    *,
+    num_heads: int,
+    head_dim: int,
+    num_kv_heads: int | None = None,
+    layout: Literal['bsd', 'bshd', 'bhsd'] = 'bsd',
+    mask_kind: Literal['none', 'causal', 'sliding_window', 'custom', 'bias'] = 'none',
+    window: int | None = None,
+    score_scale: float | None = None,
+    attn_logit_softcap: float | None = None,
+    empty_row: Literal['zero', 'uniform', 'nan'] = 'zero',
+    name: str | None = None,
+) -> Array:
+    """Scaled dot-product attention.
+
+    A query that sees no key gives 0 (`empty_row`), hidden keys have weight exactly 0, and no weight is dropped for being small.
+    The result has the layout of q; values may have another width than queries and keys.
+
+    Shapes:
+        q: [b, s, h·d]    k: [b, t, kv·d]    v: [b, t, kv·e]    ->    y: [b, s, h·e]         (layout bsd; rank 2: b = 1)
+        mask?: [b, t] or broadcastable to [b, h, s, t]    bias?: broadcastable to [b, h, s, t]
+
+    Attributes:
+        num_heads: Query heads.
+        head_dim: Features of a query or key head.
+        num_kv_heads: Key and value heads, each serving `num_heads / num_kv_heads` consecutive query heads.
+        layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
+        mask_kind: `none`; `causal`: key j is visible to query i iff j <= i + t - s; `sliding_window`: the window before it
+            besides; `custom`, `bias`: the operand is required. Operands act under every kind.
+        window: How far back a sliding window reaches: `window + 1` keys are visible.
+        score_scale: s; 1/√head_dim by default.
+        attn_logit_softcap: c, applied before the bias; none by default.
+        empty_row: `zero`, `uniform` (the mean over all keys) or `nan`.
+
+    Raises:
+        ShapeError: Heads, features, batch sizes or the dims of mask and bias do not fit.
+        WrongInputCountError: The mask kind needs an operand that is absent.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2."""
+
+def batch_norm(
+    x: ArrayLike,
+    gamma: ArrayLike,
+    beta: ArrayLike,
+    running_mean: ArrayLike,
+    running_var: ArrayLike,
+    axis: int = 1,
+    eps: float = 1e-05,
+    momentum: float = 0.1,
+    *,
+    name: str | None = None,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Normalise each channel with the statistics of the batch, and move the running statistics towards them.
+
+    `y` and `var` use the biased variance; `running_var' = (1 - momentum)·running_var + momentum·var·n/(n - 1)`, with n the
+    elements of a channel, and the same without the factor for the mean.
+
+    Shapes:
+        x: f[.., c, ..]    the others: f[c]    ->    y, mean, var, running_mean', running_var'
+
+    Attributes:
+        axis: The channel axis.
+        eps: Added to the variance before the root.
+        momentum: How far the running statistics move, 0 to 1.
+
+    Raises:
+        ShapeError: A channel has fewer than two elements, so that no unbiased variance exists.
+
+    Source:
+        Ioffe, Szegedy 2015, "Batch Normalization", arXiv:1502.03167, algorithms 1 and 2."""
+
+def batch_norm_inference(
+    x: ArrayLike,
+    gamma: ArrayLike,
+    beta: ArrayLike,
+    mean: ArrayLike,
+    var: ArrayLike,
+    axis: int = 1,
+    eps: float = 1e-05,
+    *,
+    name: str | None = None,
+) -> Array:
+    """Normalise with given statistics: `y = (x - mean) / sqrt(var + eps) · gamma + beta` in each channel.
+
+    Shapes:
+        x: f[.., c, ..]    gamma, beta, mean, var: f[c]    ->    y: the type of x"""
+
+def bitwise_and(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a & b, bit by bit."""
+
+def bitwise_invert(x: ArrayLike, *, name: str | None = None) -> Array:
+    """~x, bit by bit."""
+
+def bitwise_left_shift(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a · 2^b modulo 2^bits; a count that is negative or at least the number of bits gives 0."""
+
+def bitwise_or(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a | b, bit by bit."""
+
+def bitwise_right_shift(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """floor(a / 2^b); a count that is negative or at least the number of bits gives the sign, 0 or -1."""
+
+def bitwise_xor(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a ^ b, bit by bit."""
+
+def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
+    """The operands repeated to their common shape."""
+
+def broadcast_to(x: ArrayLike, shape: Sequence[Dim]) -> Array:
+    """`x` repeated to `shape`."""
+
+def cbrt(x: ArrayLike, *, name: str | None = None) -> Array:
+    """∛x, of negative numbers too, with derivative 0 at 0."""
+
+def ceil(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The smallest integer >= x."""
+
+def celu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
+    """x where x > 0, alpha · (e^(x/alpha) - 1) elsewhere: continuously differentiable for every alpha."""
+
+def clip(x: ArrayLike, lo: ArrayLike | None = None, hi: ArrayLike | None = None, *, name: str | None = None) -> Array:
+    """x held between lo and hi: `where(x < lo, lo, where(x > hi, hi, x))`; a bound may be absent. NaN stays NaN.
+
+    The dtype of x decides: bounds are cast to it. On the closed interval the derivative is x's own, outside it belongs to
+    the bound.
+
+    Shapes:
+        x: [...]    lo: [...]    hi: [...]    ->    y: all broadcast"""
+
+def complex_abs(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The modulus |z|, without overflow; its derivative at 0 is 0."""
+
+def complex_norm_sq(z: ArrayLike, *, name: str | None = None) -> Array:
+    """re² + im², the square of the modulus."""
+
+def concat(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Array:
+    """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""
+
+def conjugate(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The complex conjugate."""
+
+def copysign(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """|a| with the sign of b, the sign of -0.0 and NaN too."""
+
+def cos(x: ArrayLike, *, name: str | None = None) -> Array:
+    """cos x."""
+
+def cosh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """cosh x."""
+
+def count_nonzero(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """How many elements over `axis` are not 0."""
+
+def cumulative_logsumexp(x: ArrayLike, axis: int | None = None) -> Array:
+    """log of the running sum of exponentials along `axis`, without overflow."""
+
+def cumulative_max(x: ArrayLike, axis: int | None = None) -> Array:
+    """The largest element so far along `axis`; NaN propagates.
+
+    >>> cumulative_max(np.array([1, 3, 2])).tolist()
+    [1, 3, 3]"""
+
+def cumulative_min(x: ArrayLike, axis: int | None = None) -> Array:
+    """The smallest element so far along `axis`; NaN propagates."""
+
+def cumulative_prod(
+    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
+    """Running products along `axis`; `include_initial` puts the 1 in front that they start from."""
+
+def cumulative_sum(
+    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Array:
+    """Running sums along `axis`; `include_initial` puts the 0 in front that they start from."""
+
+def diag(x: ArrayLike, k: int = 0) -> Array:
+    """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
+
+def diagonal(x: ArrayLike, offset: int = 0, *, name: str | None = None) -> Array:
+    """A diagonal of each matrix: y[.., i] = x[.., i, i + offset], or x[.., i - offset, i] below the main one.
+
+    Shapes:
+        x: [.., n, m]    ->    y: [.., d]"""
+
+def digamma(x: ArrayLike, *, name: str | None = None) -> Array:
+    """ψ(x), the derivative of ln Γ(x); NaN at -1, -2, …"""
+
+def divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a / b, the true quotient: integers are cast to the float they meet f32 in."""
+
+def dynamic_slice(x: ArrayLike, starts: Sequence[ArrayLike], sizes: Sequence[Dim]) -> Array:
+    """The window of `sizes` of `x` that starts at `starts`, one index an axis, moved so that it lies inside.
+
+    The starts are operands, so one program serves all places; where they are known, `x[2:5]` is a slice.
+
+    >>> dynamic_slice(np.arange(5), [3], [2]).tolist()
+    [3, 4]"""
+
+def dynamic_update_slice(x: ArrayLike, update: ArrayLike, starts: Sequence[ArrayLike]) -> Array:
+    """`x` with the window that starts at `starts`, one index an axis, overwritten by `update`, moved so that it lies inside.
+
+    >>> dynamic_update_slice(np.zeros(4), np.ones(2), [1]).tolist()
+    [0.0, 1.0, 1.0, 0.0]"""
+
+def einsum(spec: str, *operands: ArrayLike) -> Array:
+    """`Einsum` with the spec first, as NumPy writes it."""
+
+def elu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
+    """x where x > 0, alpha · (e^x - 1) elsewhere."""
+
+def equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a == b."""
+
+def erf(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The error function 2/√π · ∫₀ˣ e^(-t²) dt."""
+
+def erfc(x: ArrayLike, *, name: str | None = None) -> Array:
+    """1 - erf x, without cancellation for large x."""
+
+def erfinv(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The y with erf y = x; infinite at ±1, NaN beyond."""
+
+def exp(x: ArrayLike, *, name: str | None = None) -> Array:
+    """e^x."""
+
+def exp2(x: ArrayLike, *, name: str | None = None) -> Array:
+    """2^x."""
+
+def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
+    """`x` with axes of size 1 at the positions `axis` of the result."""
+
+def expm1(x: ArrayLike, *, name: str | None = None) -> Array:
+    """e^x - 1, exact near 0."""
+
+def eye(n_rows: Dim, n_cols: Dim | None = None, *, k: int = 0, dtype: DTypeLike = ...) -> Array:
+    """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
+
+def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    """The elements of the listed axes, or of all, in reverse order."""
+
+def floor(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The largest integer <= x."""
+
+def floor_divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """⌊a/b⌋; 0 where an integer is divided by 0."""
+
+def full(shape: Dim | Sequence[Dim], fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """A tensor of `shape` whose elements all are `fill_value`: a number, or a scalar value.
+
+    A number alone is bool, i64, f32 or c64 by its kind.
+
+    Raises:
+        DtypeError: The number does not fit `dtype`."""
+
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """A tensor with the dims of `x`, and its dtype unless another is given."""
+
+def gather(
+    table: ArrayLike,
+    indices: ArrayLike,
+    axis: int = 0,
+    batch_dims: int = 0,
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    fill: complex = 0,
+    *,
+    name: str | None = None,
+) -> Array:
+    """Elements of one axis, selected by indices: y[b.., o.., i.., n..] = table[b.., o.., indices[b.., i..], n..].
+
+    Shapes:
+        table: [b.., o.., n, ..]    indices: [b.., i..]    ->    y: [b.., o.., i.., ..]
+
+    Attributes:
+        axis: The axis that is indexed.
+        batch_dims: How many leading axes `b..` the two operands share.
+        oob: "error", "clip" or "fill", for indices outside the axis.
+        fill: What "fill" reads.
+
+    Raises:
+        AxisError, ShapeError, DtypeError: Axis, batch axes or the dtype of the indices do not fit.
+        IndexRangeError: When it runs: an index is outside the axis and `oob` is "error"."""
+
+def gather_nd(
+    x: ArrayLike,
+    indices: ArrayLike,
+    batch_dims: int = 0,
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    *,
+    name: str | None = None,
+) -> Array:
+    """Elements, or slices, selected by index tuples: y[b.., i.., ..] = x[b.., *indices[b.., i.., :], ..].
+
+    Shapes:
+        x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    ->    y: [b.., i.., ..]
+
+    Attributes:
+        batch_dims: How many leading axes `b..` the two operands share.
+        oob: A tuple with any part outside is outside; "clip" clips each part, "fill" reads 0."""
+
+def gelu(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x · Φ(x), Φ the normal distribution function."""
+
+def gelu_approx(x: ArrayLike, *, name: str | None = None) -> Array:
+    """½x (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+
+def greater(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a > b."""
+
+def greater_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a >= b."""
+
+def group_norm(
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    *,
+    groups: int,
+    eps: float = 1e-05,
+    name: str | None = None,
+) -> Array:
+    """Normalise each group of channels over the channels of the group and all spatial axes; scale and shift per channel.
+
+    Shapes:
+        x: f[n, c, ...]    gamma?: f[c]    beta?: f[c]    ->    y: f[n, c, ...]
+
+    Attributes:
+        groups: How many groups the channels split into; divides `c`.
+        eps: Added to the biased variance before the root.
+
+    Source:
+        Wu, He 2018, "Group Normalization", arXiv:1803.08494, section 3.1."""
+
+def grouped_matmul(x: ArrayLike, w: ArrayLike, idx: ArrayLike, *, name: str | None = None) -> Array:
+    """Each row times the weight of its expert: `y[i] = x[i] · w[idx[i]]`.
+
+    Shapes:
+        x: [m, k]    w: [e, k, n]    idx: int[m]    ->    y: [m, n]
+
+    Raises:
+        IndexRangeError: When it runs: an expert is outside `0..e-1`."""
+
+def hard_sigmoid(x: ArrayLike, *, name: str | None = None) -> Array:
+    """(x + 3)/6 held between 0 and 1."""
+
+def hard_swish(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x · hard_sigmoid(x)."""
+
+def hard_tanh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x held between -1 and 1."""
+
+def hypot(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """√(a² + b²) without overflow, with derivative 0 at the origin."""
+
+def imag(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The imaginary part."""
+
+def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | None = None) -> Array:
+    """The position along one axis: y[.., i, ..] = i.
+
+    Attributes:
+        axis: The axis that counts.
+        shape: The dims of the result.
+        dtype: Any numeric dtype; integers wrap, narrow floats round."""
+
+def isfinite(x: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether x is neither infinite nor NaN."""
+
+def isinf(x: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether x is infinite; of a complex value, either part."""
+
+def isnan(x: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether x is NaN; of a complex value, either part."""
+
+def layer_norm(
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    axes: int | Sequence[int] = (-1,),
+    eps: float = 1e-05,
+    *,
+    name: str | None = None,
+) -> Array:
+    """Normalise `axes` to zero mean and unit variance, then scale and shift.
+
+    `y = (x - mean(x)) / sqrt(var(x) + eps) · gamma + beta`, with the biased variance.
+
+    Shapes:
+        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
+
+    Attributes:
+        axes: The normalised axes; gamma and beta have their dims, in ascending order.
+        eps: Added to the variance before the root; same units as `x` squared.
+
+    Source:
+        Ba, Kiros, Hinton 2016, "Layer Normalization", arXiv:1607.06450, section 3."""
+
+def leaky_relu(x: ArrayLike, slope: float = 0.01, *, name: str | None = None) -> Array:
+    """x where x > 0, slope · x elsewhere."""
+
+def less(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a < b."""
+
+def less_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a <= b."""
+
+def lgamma(x: ArrayLike, *, name: str | None = None) -> Array:
+    """ln |Γ(x)|; infinite at 0, -1, -2, …"""
+
+def linear_recurrence(
+    a: ArrayLike, b: ArrayLike, axis: int, reverse: bool = False, *, name: str | None = None
+) -> Array:
+    """h_j = a_j·h_{j-1} + b_j along an axis, starting at h_0 = b_0; the first a is not read.
+
+    Shapes:
+        a, b: [.., n, ..]    ->    h: [.., n, ..]
+
+    Attributes:
+        axis: The axis that the recurrence runs along.
+        reverse: Run from the end: h_j = a_j·h_{j+1} + b_j."""
+
+def linspace(start: float, stop: float, num: Dim, *, dtype: DTypeLike = ..., endpoint: bool = True) -> Array:
+    """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
+
+def log(x: ArrayLike, *, name: str | None = None) -> Array:
+    """ln x, principal branch."""
+
+def log10(x: ArrayLike, *, name: str | None = None) -> Array:
+    """log₁₀ x."""
+
+def log1p(x: ArrayLike, *, name: str | None = None) -> Array:
+    """ln(1 + x), exact near 0."""
+
+def log2(x: ArrayLike, *, name: str | None = None) -> Array:
+    """log₂ x."""
+
+def log_softmax(x: ArrayLike, axis: int = -1, *, name: str | None = None) -> Array:
+    """The logarithm of softmax, without its underflow: `y = x - max x - log Σ exp(x - max x)`.
+
+    Attributes:
+        axis: The axis whose exponentials sum to 1."""
+
+def logaddexp(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """ln(e^a + e^b) without overflow."""
+
+def logical_and(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether a and b both are true."""
+
+def logical_not(x: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether x is false."""
+
+def logical_or(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether a or b is true, or both."""
+
+def logical_xor(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether one of a and b is true and the other is not."""
+
+def logsumexp(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """log Σ e^x over `axis`, without overflow."""
+
+def lora_matmul(
+    x: ArrayLike, w: ArrayLike, a: ArrayLike, b: ArrayLike, scale: float = 1.0, *, name: str | None = None
+) -> Array:
+    """A product with a weight and a low-rank update of it: `x·w + scale·((x·a)·b)`.
+
+    Shapes:
+        x: f[.., k]    w: f[k, n]    a: f[k, r]    b: f[r, n]    ->    y: f[.., n]
+
+    Source:
+        Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685, section 4.1."""
+
+def make_complex(re: ArrayLike, im: ArrayLike, *, name: str | None = None) -> Array:
+    """re + i·im, in the complex dtype of the float that the parts meet in (f32 for narrower floats and short integers).
+
+    Shapes:
+        re: [...]    im: [...]    ->    z: both broadcast"""
+
+def matmul(a: ArrayLike, b: ArrayLike, *, acc_dtype: DType | None = None) -> Array:
+    """Python's `a @ b`: as NumPy does, a vector on the left is a row, one on the right a column, and the axis goes again.
+
+    >>> matmul(np.ones((2, 3), np.float32), np.ones(3, np.float32))
+    array([3., 3.], dtype=float32)"""
+
+def matrix_transpose(x: ArrayLike) -> Array:
+    """The last two axes exchanged."""
+
+def max(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """The largest element over `axis`; NaN propagates."""
+
+def maximum(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """The larger of a and b; NaN if either is NaN. At a tie each gets half of the derivative."""
+
+def mean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
+
+def min(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """The smallest element over `axis`; NaN propagates."""
+
+def minimum(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """The smaller of a and b; NaN if either is NaN. At a tie each gets half of the derivative."""
+
+def mish(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x · tanh(softplus x)."""
+
+def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """Axes moved to other places; the rest keep their order."""
+
+def multiply(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a · b."""
+
+def negative(x: ArrayLike, *, name: str | None = None) -> Array:
+    """-x."""
+
+def nextafter(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """The number next to a in the direction of b, in the dtype they meet in; b where they are equal."""
+
+def not_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a != b; true if either is NaN."""
+
+def one_hot(
+    indices: ArrayLike,
+    depth: Dim,
+    on: float = 1.0,
+    off: float = 0.0,
+    axis: int = -1,
+    dtype: DType = ...,
+    *,
+    name: str | None = None,
+) -> Array:
+    """`on` at the position that each index names, `off` elsewhere; an index outside the depth is off everywhere.
+
+    Shapes:
+        indices: [..]    ->    y: [.., depth, ..]
+
+    Attributes:
+        depth: How many positions there are.
+        on, off: The two values.
+        axis: Where the new axis stands in the result.
+        dtype: The dtype of the result."""
+
+def ones(shape: Dim | Sequence[Dim], dtype: DTypeLike = ...) -> Array:
+    """A tensor of ones."""
+
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Ones with the dims of `x`, and its dtype unless another is given."""
+
+def optimization_barrier(*operands: ArrayLike, name: str | None = None) -> Any:
+    """Its operands, unchanged: nothing is moved across it, and it is never merged with another."""
+
+def outer(a: ArrayLike, b: ArrayLike) -> Array:
+    """The products of all pairs of elements of two vectors."""
+
+def pad(
+    x: ArrayLike,
+    pad_width: int | Sequence[ArrayLike],
+    mode: Literal['constant', 'edge', 'reflect', 'wrap'] = 'constant',
+    value: ArrayLike | None = None,
+) -> Array:
+    """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
+
+def permute_dims(x: ArrayLike, axes: Sequence[int]) -> Array:
+    """Axis `i` of the result is axis `axes[i]` of `x`."""
+
+def polygamma(x: ArrayLike, order: int = 1, *, name: str | None = None) -> Array:
+    """The derivative of ψ of an order at least 1: `order=1` is the trigamma function.
+
+    Source:
+        Abramowitz & Stegun, "Handbook of Mathematical Functions", section 6.4."""
+
+def pow(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a^b. Integers are exact modulo 2^bits; a negative exponent gives the exact value truncated toward zero, and 0 for base 0. The derivative in b is 0 where a is not positive."""
+
+def prod(
+    x: ArrayLike, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
+    """The product over `axis`, held in `dtype` where one is given."""
+
+def put_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: int,
+    mode: Literal['set', 'add', 'max', 'min'] = 'set',
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    *,
+    name: str | None = None,
+) -> Array:
+    """`x` with one update written at each index: x[.., indices[.., i, ..], ..] = updates[.., i, ..].
+
+    Shapes:
+        x: [.., n, ..]    indices, updates: [.., m, ..]    ->    y: dims of x
+
+    Attributes:
+        mode: "set" (the last update wins), "add", "max" or "min"."""
+
+def real(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+
+def reciprocal(x: ArrayLike, *, name: str | None = None) -> Array:
+    """1/x."""
+
+def relu(x: ArrayLike, *, name: str | None = None) -> Array:
+    """max(x, 0); NaN stays NaN, and the derivative at 0 is 0."""
+
+def relu6(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x held between 0 and 6."""
+
+def remainder(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a - b⌊a/b⌋, with the sign of b; 0 where an integer is divided by 0."""
+
+def repeat(x: ArrayLike, repeats: int | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
+    """Each element repeated in place along `axis`, all alike or each by its own known number; flat without an axis."""
+
+def reshape(x: ArrayLike, shape: Dim | Sequence[Dim]) -> Array:
+    """The same elements in row-major order with other dims, one of which may be -1."""
+
+def rms_norm(
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    axes: int | Sequence[int] = (-1,),
+    eps: float = 1e-06,
+    *,
+    name: str | None = None,
+) -> Array:
+    """Divide `axes` by their root mean square, then scale and shift: `y = x / sqrt(mean(x²) + eps) · gamma + beta`.
+
+    Shapes:
+        x: f[..., d]    gamma?: f[d]    beta?: f[d]    ->    y: f[..., d]
+
+    Attributes:
+        axes: The normalised axes; gamma and beta have their dims, in ascending order.
+        eps: Added to the mean square before the root; same units as `x` squared.
+
+    Source:
+        Zhang, Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4."""
+
+def roll(x: ArrayLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+    """Elements moved on along `axis`, entering again at the other end; without an axis, in row-major order."""
+
+def rope(
+    x: ArrayLike,
+    cos: ArrayLike,
+    sin: ArrayLike,
+    positions: ArrayLike | None = None,
+    *,
+    head_dim: int,
+    n_rot: int | None = None,
+    layout: Literal['bsd', 'bshd', 'bhsd'] = 'bsd',
+    style: Literal['half', 'interleaved'] = 'half',
+    name: str | None = None,
+) -> Array:
+    """Rotate each pair of features `(x1, x2)` of each head by the angle of its position.
+
+    `y1 = x1·cos - x2·sin`, `y2 = x2·cos + x1·sin`; features from `n_rot` on are copied.
+
+    Shapes:
+        x: [b, s, heads·head_dim], [b, s, h, d] or [b, h, s, d]    cos, sin: [rows, head_dim/2]    positions?: [b, s]
+
+    Attributes:
+        head_dim: Features of one head.
+        n_rot: How many of them are rotated; all by default. Tables keep `head_dim/2` columns, of which the first are used.
+        layout: `bsd`, `bshd` or `bhsd`; never guessed from sizes.
+        style: `half` pairs feature i with i + n_rot/2, `interleaved` pairs 2i with 2i + 1.
+
+    Source:
+        Su et al. 2021, "RoFormer", arXiv:2104.09864, section 3.4.2."""
+
+def round(x: ArrayLike, ste: bool = False, *, name: str | None = None) -> Array:
+    """The nearest integer, halves to the even one.
+
+    Attributes:
+        ste: Straight through: derivatives pass as if it were the identity, in both modes. Otherwise they are 0."""
+
+def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:
+    """1/√x, principal branch, with derivative 0 at 0."""
+
+def scatter(
+    x: ArrayLike,
+    updates: ArrayLike,
+    indices: ArrayLike,
+    mode: Literal['set', 'add', 'max', 'min'] = 'set',
+    axis: int = 0,
+    batch_dims: int = 0,
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    *,
+    name: str | None = None,
+) -> Array:
+    """`x` with updates written at indices of one axis; all other elements stay.
+
+    Shapes:
+        x: [b.., o.., n, ..]    updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: dims of x
+
+    Attributes:
+        mode: "set" (the last update wins, in index order), "add", "max" or "min" (with the element that is there).
+        axis, batch_dims, oob: As for `Gather`; "fill" writes nothing outside.
+
+    Raises:
+        ShapeError, DtypeError: The updates do not have the dims that a gather at these indices reads, or the dtype of x."""
+
+def scatter_add(
+    updates: ArrayLike,
+    indices: ArrayLike,
+    size: Dim,
+    axis: int = 0,
+    batch_dims: int = 0,
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    *,
+    name: str | None = None,
+) -> Array:
+    """Updates added into zeros at indices: the transpose of `Gather`. All duplicates accumulate, in index order.
+
+    Shapes:
+        updates: [b.., o.., i.., ..]    indices: [b.., i..]    ->    y: [b.., o.., size, ..]
+
+    Attributes:
+        axis, batch_dims, oob: As for `Gather`; "fill" drops what is outside.
+        size: How many elements the indexed axis of the result has."""
+
+def scatter_nd(
+    x: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    mode: Literal['set', 'add', 'max', 'min'] = 'set',
+    batch_dims: int = 0,
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    *,
+    name: str | None = None,
+) -> Array:
+    """`x` with updates written at index tuples: x[b.., *indices[b.., i.., :], ..] = updates[b.., i.., ..].
+
+    Shapes:
+        x: [b.., n_1, .., n_r, ..]    indices: [b.., i.., r]    updates: [b.., i.., ..]    ->    y: dims of x
+
+    Attributes:
+        mode: "set" (the last update wins), "add", "max" or "min".
+        batch_dims, oob: As for `GatherND`; "fill" writes nothing outside."""
+
+def searchsorted(x1: ArrayLike, x2: ArrayLike, side: Literal['left', 'right'] = 'left') -> Array:
+    """Where the elements of `x2` would be inserted into the sorted `x1`."""
+
+def selu(x: ArrayLike, *, name: str | None = None) -> Array:
+    """λ · elu(x; α), with the λ and α that keep mean 0 and variance 1."""
+
+def sigmoid(x: ArrayLike, *, name: str | None = None) -> Array:
+    """σ(x) = 1 / (1 + e^-x)."""
+
+def sign(x: ArrayLike, *, name: str | None = None) -> Array:
+    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+
+def signbit(x: ArrayLike, *, name: str | None = None) -> Array:
+    """Whether the sign of x is minus; -0.0 and NaN have a sign too."""
+
+def silu(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x · σ(x)."""
+
+def sin(x: ArrayLike, *, name: str | None = None) -> Array:
+    """sin x."""
+
+def sinh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """sinh x."""
+
+def softmax(
+    x: ArrayLike, axis: int = -1, empty_row: Literal['nan', 'zero'] = 'nan', *, name: str | None = None
+) -> Array:
+    """The exponentials of a row over their sum: `y = exp(x - max x) / Σ exp(x - max x)`.
+
+    f16 and bf16 compute in f32 and round once.
+
+    Attributes:
+        axis: The axis that sums to 1.
+        empty_row: "nan" or "zero", for a row of only -inf."""
+
+def softplus(x: ArrayLike, beta: float = 1.0, *, name: str | None = None) -> Array:
+    """(1/β) ln(1 + e^(βx)), which neither overflows nor cancels; its derivative is σ(βx)."""
+
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
+    """The solution of `a x = b`, as the Array API says: `b` with one axis is a vector, with more it holds matrices.
+
+    Leading axes broadcast."""
+
+def sort(x: ArrayLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The elements of `axis` in order; NaN is larger than every number."""
+
+def split(x: ArrayLike, sections: int | Sequence[Dim], axis: int = 0) -> list[Array]:
+    """An axis cut into equal parts, or at the positions listed.
+
+    Raises:
+        ShapeError: The parts cannot be equal."""
+
+def sqrt(x: ArrayLike, *, name: str | None = None) -> Array:
+    """√x, principal branch, with derivative 0 at 0."""
+
+def square(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x²."""
+
+def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    """`x` without the listed axes, which must have size 1; without a list, all that are known to."""
+
+def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
+    """Tensors of one shape joined along a new axis."""
+
+def std(
+    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
+    """The standard deviation over `axis`: the root of the variance."""
+
+def stop_gradient(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The identity, through which no derivative passes."""
+
+def straight_through(
+    value: ArrayLike, x: ArrayLike, factor: ArrayLike | None = None, *, name: str | None = None
+) -> Array:
+    """`value`, with the derivatives of `factor · x` (of `x` when the factor is absent); value and factor get none.
+
+    Shapes:
+        value: f[...]    x: like value    factor: broadcasts to value    ->    y: like value"""
+
+def subtract(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
+    """a - b."""
+
+def sum(
+    x: ArrayLike, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
+    """The sum over `axis`, held in `dtype` where one is given; bool counts in i64, other dtypes stay."""
+
+def take(
+    x: ArrayLike, indices: ArrayLike, axis: int | None = None, oob: Literal['error', 'clip', 'fill'] = 'error'
+) -> Array:
+    """Elements of `axis` at indices counted from the front; `x[indices]` also counts from the end."""
+
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: int,
+    oob: Literal['error', 'clip', 'fill'] = 'error',
+    *,
+    name: str | None = None,
+) -> Array:
+    """y[.., i, ..] = x[.., indices[.., i, ..], ..]: one index for every element of the result.
+
+    Shapes:
+        x: [.., n, ..]    indices: [.., m, ..]    ->    y: [.., m, ..]; all dims but the axis equal"""
+
+def tan(x: ArrayLike, *, name: str | None = None) -> Array:
+    """tan x."""
+
+def tanh(x: ArrayLike, *, name: str | None = None) -> Array:
+    """tanh x."""
+
+def tensordot(a: ArrayLike, b: ArrayLike, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
+    """The contraction of the last `axes` axes of `a` with the first of `b`, or of two lists of axes in pairs."""
+
+def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> Array:
+    """`x` repeated as a whole along its axes."""
+
+def top_k(x: ArrayLike, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Array, Array]:
+    """The k largest (or smallest) elements of `axis` in order, and where they are."""
+
+def tril(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
+    """The lower triangle of each matrix: elements with column - row <= k, 0 elsewhere."""
+
+def triu(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
+    """The upper triangle of each matrix: elements with column - row >= k, 0 elsewhere."""
+
+def trunc(x: ArrayLike, *, name: str | None = None) -> Array:
+    """x without its fraction."""
+
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
+    """The slices of an axis of known size, each without it."""
+
+def var(
+    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
+    """The variance over `axis` in two passes, divided by n - correction."""
+
+def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
+    """The sum of `conj(a) * b` along one axis of both."""
+
+def where(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
+    """`a` where the condition holds, `b` elsewhere: `Where` on broadcast operands.
+
+    The condition takes no part in promotion, so `where(counts, x, 0.5)` has the dtype of `x`."""
+
+def zeros(shape: Dim | Sequence[Dim], dtype: DTypeLike = ...) -> Array:
+    """A tensor of zeros."""
+
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """Zeros with the dims of `x`, and its dtype unless another is given."""

@@ -7,7 +7,7 @@ view. Sizes that can be read off the operands are not asked for.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.dims import Dim, product
@@ -16,7 +16,7 @@ from rlx_core.ir.dtypes import dtype as as_dtype
 from rlx_core.ops import blocks, normalization
 from rlx_core.ops import rope as _rope
 from rlx_core.ops.activation import gelu as _gelu
-from rlx_core.ops.activation import gelu_approx, relu, sigmoid, silu, softplus, tanh
+from rlx_core.ops.activation import gelu_approx
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.array_shapes import shape_of
 from rlx_core.ops.attention import attention as _attention
@@ -32,12 +32,36 @@ from rlx_core.ops.loss import (
     mean_squared_error,
     softmax_cross_entropy_with_logits,
 )
-from rlx_core.ops.piecewise import elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
 from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.rope import RopeLayout, RopeStyle
-from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.statistics import as_axes
 from rlx_core.ops.structural import reshape, sum_axes
+from rlx_core.public import absent
+
+if TYPE_CHECKING:  # with the signatures that the stub has
+    from rlx_core import (
+        elu,
+        hard_sigmoid,
+        hard_swish,
+        hard_tanh,
+        leaky_relu,
+        log_softmax,
+        relu,
+        relu6,
+        selu,
+        sigmoid,
+        silu,
+        softmax,
+        softplus,
+        tanh,
+    )
+    from rlx_core.ir.apply import OpFunction
+    from rlx_core.ir.op import Op
+    from rlx_core.typing import Array, ArrayLike
+else:
+    from rlx_core.ops.activation import relu, sigmoid, silu, softplus, tanh
+    from rlx_core.ops.piecewise import elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
+    from rlx_core.ops.softmax import log_softmax, softmax
 
 __all__ = [
     "attention",
@@ -77,7 +101,14 @@ Reduction = Literal["mean", "sum", "none"]
 # ------------------------------------------------------------------------------------------- layers
 
 
-def linear(x: Any, w: Any, b: Any = None, *, activation: Any = None, name: str | None = None) -> Any:
+def linear(
+    x: ArrayLike,
+    w: ArrayLike,
+    b: ArrayLike | None = None,
+    *,
+    activation: Op | OpFunction[Any] | str | None = None,
+    name: str | None = None,
+) -> Array:
     """`activation(x @ w + b)`, with `w` as `[in, out]`; records the linear block.
 
     Args:
@@ -94,23 +125,25 @@ def linear(x: Any, w: Any, b: Any = None, *, activation: Any = None, name: str |
     return blocks.linear(*operands, activation=activation, has_bias=b is not None, name=name)
 
 
-def shared_linear_pair(x: Any, w1: Any, w2: Any) -> tuple[Any, Any]:
+def shared_linear_pair(x: ArrayLike, w1: ArrayLike, w2: ArrayLike) -> tuple[Array, Array]:
     """`x @ w1` and `x @ w2` as one product with both weights side by side."""
     return blocks.shared_linear_pair(x, w1, w2, slot=0), blocks.shared_linear_pair(x, w1, w2, slot=1)
 
 
-def swiglu(x: Any, up_w: Any, gate_w: Any, down_w: Any, *, name: str | None = None) -> Any:
+def swiglu(x: ArrayLike, up_w: ArrayLike, gate_w: ArrayLike, down_w: ArrayLike, *, name: str | None = None) -> Array:
     """The gated feed-forward layer `(silu(x @ gate_w) * (x @ up_w)) @ down_w`; records its block."""
     return blocks.swiglu(x, up_w, gate_w, down_w, name=name)
 
 
-def residual_rms_norm(x: Any, residual: Any, gamma: Any, beta: Any = None, *, eps: float = 1e-6) -> Any:
+def residual_rms_norm(
+    x: ArrayLike, residual: ArrayLike, gamma: ArrayLike, beta: ArrayLike | None = None, *, eps: float = 1e-6
+) -> Array:
     """`rms_norm(x + residual, gamma, beta)`; records its block."""
     operands = (x, residual, gamma) if beta is None else (x, residual, gamma, beta)
     return blocks.residual_rms_norm(*operands, eps=eps)
 
 
-def embedding(ids: Any, table: Any) -> Any:
+def embedding(ids: ArrayLike, table: ArrayLike) -> Array:
     """The rows of `table` that integer `ids` name: `[.., features]`.
 
     Raises:
@@ -120,7 +153,7 @@ def embedding(ids: Any, table: Any) -> Any:
     return gather(table, ids, axis=0)
 
 
-def one_hot(ids: Any, depth: Dim, *, dtype: DType | str = f32) -> Any:
+def one_hot(ids: ArrayLike, depth: Dim, *, dtype: DType | str = f32) -> Array:
     """1 at the place that each id names and 0 elsewhere, along a new last axis; an id outside is a row of zeros."""
     labels = operand(ids)
     column = reshape(labels, (*labels.shape, 1))
@@ -130,7 +163,7 @@ def one_hot(ids: Any, depth: Dim, *, dtype: DType | str = f32) -> Any:
 # ------------------------------------------------------------------------------------- activations
 
 
-def gelu(x: Any, *, approximate: bool = False) -> Any:
+def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
     """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
     return gelu_approx(x) if approximate else _gelu(x)
 
@@ -139,20 +172,32 @@ def gelu(x: Any, *, approximate: bool = False) -> Any:
 
 
 def layer_norm(
-    x: Any, gamma: Any = None, beta: Any = None, *, axes: int | tuple[int, ...] = -1, eps: float = 1e-5
-) -> Any:
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    *,
+    axes: int | tuple[int, ...] = -1,
+    eps: float = 1e-5,
+) -> Array:
     """Zero mean and unit (biased) variance over `axes`, then `· gamma + beta`."""
     return normalization.layer_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
 
 
 def rms_norm(
-    x: Any, gamma: Any = None, beta: Any = None, *, axes: int | tuple[int, ...] = -1, eps: float = 1e-6
-) -> Any:
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    *,
+    axes: int | tuple[int, ...] = -1,
+    eps: float = 1e-6,
+) -> Array:
     """`x` over its root mean square along `axes`, then `· gamma + beta`."""
     return normalization.rms_norm(x, gamma, beta, axes=as_axes(axes), eps=eps)
 
 
-def group_norm(x: Any, gamma: Any = None, beta: Any = None, *, groups: int, eps: float = 1e-5) -> Any:
+def group_norm(
+    x: ArrayLike, gamma: ArrayLike | None = None, beta: ArrayLike | None = None, *, groups: int, eps: float = 1e-5
+) -> Array:
     """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel."""
     return normalization.group_norm(x, gamma, beta, groups=groups, eps=eps)
 
@@ -161,12 +206,12 @@ def group_norm(x: Any, gamma: Any = None, beta: Any = None, *, groups: int, eps:
 
 
 def attention(
-    q: Any,
-    k: Any,
-    v: Any,
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
     *,
-    mask: Any = None,
-    bias: Any = None,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     layout: AttentionLayout = "bsd",
     num_heads: int | None = None,
     num_kv_heads: int | None = None,
@@ -176,7 +221,7 @@ def attention(
     softcap: float | None = None,
     empty_row: EmptyRow = "zero",
     name: str | None = None,
-) -> Any:
+) -> Array:
     """Scaled dot-product attention; see `Attention`.
 
     Args:
@@ -223,7 +268,7 @@ def attention(
     )
 
 
-def _heads(name: str, x: Any, layout: AttentionLayout, given: int | None) -> int:
+def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) -> int:
     """The number of heads of an operand, from its dims where they have it."""
     if layout == "bsd":
         if given is None:
@@ -239,16 +284,16 @@ def _heads(name: str, x: Any, layout: AttentionLayout, given: int | None) -> int
 
 
 def rope(
-    x: Any,
-    cos: Any,
-    sin: Any,
-    positions: Any = None,
+    x: ArrayLike,
+    cos: ArrayLike,
+    sin: ArrayLike,
+    positions: ArrayLike | None = None,
     *,
     layout: RopeLayout = "bsd",
     head_dim: int | None = None,
     n_rot: int | None = None,
     style: RopeStyle = "half",
-) -> Any:
+) -> Array:
     """Rotary embedding; `head_dim` is read off the operand unless the layout is `bsd`. See `Rope`."""
     features = shape_of(x)[-1] if head_dim is None and layout != "bsd" else head_dim
     if not isinstance(features, int):
@@ -259,7 +304,9 @@ def rope(
 # ------------------------------------------------------------------------------------------ losses
 
 
-def cross_entropy(logits: Any, labels: Any, *, ignore_index: int | None = None, reduction: Reduction = "mean") -> Any:
+def cross_entropy(
+    logits: ArrayLike, labels: ArrayLike, *, ignore_index: int | None = None, reduction: Reduction = "mean"
+) -> Array:
     """Softmax cross-entropy of logits `[.., c]` with integer labels `[..]`.
 
     Args:
@@ -293,3 +340,7 @@ def cross_entropy(logits: Any, labels: Any, *, ignore_index: int | None = None, 
     # At least 1, so that a batch of nothing but ignored rows has loss 0.
     counted = maximum(sum_axes(not_equal(targets, ignore_index), axes=tuple(range(len(shape)))), 1)
     return total / cast(counted, to=as_dtype(total.dtype))
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, __all__)

@@ -1,16 +1,18 @@
 """The public names and where they live, as one table: `rlx_core` and `rlx_core.ops` import a name when it is first used.
 
 Importing every op at once would cost more than everything else in `import rlx_core`. The names of functions follow the
-Python Array API; type checkers read `__init__.pyi`, and a test compares the two.
+Python Array API; type checkers read `__init__.pyi`, which `rlx_core.testing.stubs` prints from
+this table, and a test compares the two.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "lazy_names"]
+__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of"]
 
 
 def _table(rows: Mapping[str, str]) -> dict[str, str]:
@@ -31,7 +33,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.piecewise": (
             "ceil celu elu floor hard_sigmoid hard_swish hard_tanh leaky_relu relu6 round selu trunc"
         ),
-        "rlx_core.ops.gamma": "digamma lgamma",
+        "rlx_core.ops.gamma": "digamma lgamma polygamma",
         "rlx_core.ops.floating": "copysign nextafter",
         "rlx_core.ops.comparison": (
             "equal greater greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or "
@@ -51,10 +53,17 @@ FUNCTIONS = _table(
         ),
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.indexing": "gather scatter_add",
+        "rlx_core.ops.scatter": "scatter",
+        "rlx_core.ops.gather_nd": "gather_nd scatter_nd",
+        "rlx_core.ops.windows": "dynamic_slice dynamic_update_slice",
+        "rlx_core.ops.running": "cumulative_logsumexp cumulative_max cumulative_min",
+        "rlx_core.ops.cumulative": "linear_recurrence",
+        "rlx_core.ops.products": "grouped_matmul lora_matmul",
         "rlx_core.ops.linalg": "matmul outer tensordot vecdot",
         "rlx_core.ops.einsum": "einsum",
         "rlx_core.ops.solve": "solve",
         "rlx_core.ops.softmax": "log_softmax softmax",
+        "rlx_core.ops.batch_norm": "batch_norm batch_norm_inference",
         "rlx_core.ops.normalization": "group_norm layer_norm rms_norm",
         "rlx_core.ops.attention": "attention",
         "rlx_core.ops.rope": "rope",
@@ -62,10 +71,35 @@ FUNCTIONS = _table(
 )
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""
 
+SPELLINGS = {
+    "rlx.cast": "astype",
+    "rlx.expand": "broadcast_to",
+    "rlx.gather": "take",
+    "rlx.transpose": "permute_dims matrix_transpose moveaxis",
+    "rlx.reshape": "reshape expand_dims squeeze",
+    "rlx.concat": "concat stack",
+    "rlx.narrow": "split unstack",
+    "rlx.cumsum": "cumulative_sum",
+    "rlx.cumprod": "cumulative_prod",
+    "rlx.reduce_max": "max",
+    "rlx.reduce_min": "min",
+    "rlx.arg_max": "argmax",
+    "rlx.arg_min": "argmin",
+    "rlx.arg_sort": "argsort",
+    "rlx.search_sorted": "searchsorted",
+    "rlx.log_sum_exp": "logsumexp",
+    "rlx.dot_general": "tensordot einsum",
+    "rlx.dense_solve": "solve",
+    "rlx.batched_dense_solve": "solve",
+    "rlx.full": "full full_like ones ones_like zeros zeros_like",
+    "rlx.linear_block": "nn.linear",
+}
+"""Op → the public functions that write it, where those are more than the op's own function and are called otherwise."""
+
 PLUGIN_KIT = _table(
     {
         "rlx_core.ir.op": "Op ZERO Zero define_op",
-        "rlx_core.ir.apply": "op_function",
+        "rlx_core.ir.arity": "op_function",
         "rlx_core.ir.samples": "Rejected Sample",
         "rlx_core.ir.types": "TensorType broadcast_shapes expect_dtype expect_rank expect_shape same_dim spec",
         "rlx_core.ir.graph": "Value",
@@ -83,6 +117,7 @@ CORE = _table(
         "rlx_core.runtime.files": "load save",
         "rlx_core.runtime.session": "Session available_devices is_available",
         "rlx_core.builder": "GraphBuilder",
+        "rlx_core.typing": "Array ArrayLike DTypeLike PyTree",
         "rlx_core.ir.types": "TensorType spec",
         "rlx_core.ir.graph": "Graph Value",
         "rlx_core.ir.interpret": "interpret",
@@ -90,6 +125,21 @@ CORE = _table(
         "rlx_core.ir.dtypes": "bf16 c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     }
 ) | {"bool_": "rlx_core.ir.dtypes"}
+
+
+def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
+    """Where a public name is: a module and what it is called there, which is nothing where it is the module itself.
+
+    A place is `module`, `module:attribute`, or `module:` for a module.
+    """
+    module, colon, attribute = places[name].partition(":")
+    return module, attribute if colon else name
+
+
+def found_at(module: str, attribute: str) -> Any:
+    """What is there."""
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 def lazy_names(
@@ -100,11 +150,24 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        source, _, attribute = places[name].partition(":")
+            raise absent(module, name, places)
         from rlx_core.locks import forks_wait  # here, because importing rlx imports none of its parts
 
+        # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
         with forks_wait:  # a module that a fork finds half imported stays so in the child
-            return getattr(importlib.import_module(source), attribute or name)
+            found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+        return found
 
     return get, lambda: sorted(places), sorted(places)
+
+
+def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for a name that a module has not: it says what rlx calls it, and why there is none if there is none."""
+    if name.startswith("__"):  # Python's own probes, of which some come with every import
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    # Both are only read by those who meet this error.
+    expected = importlib.import_module("rlx_core.expected")
+    errors = importlib.import_module("rlx_core.errors")
+    hint = expected.hint_for(name, known) or errors.nearest(name, known)
+    error: AttributeError = errors.AbsentNameError(f"{module} has no {name}", hint=hint)
+    return error

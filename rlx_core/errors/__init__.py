@@ -38,6 +38,7 @@ from rlx_core.errors.running import (
     OutOfMemoryError,
 )
 from rlx_core.errors.writing import (
+    AbsentNameError,
     AxisError,
     DtypeError,
     IndexRangeError,
@@ -49,6 +50,7 @@ from rlx_core.errors.writing import (
 )
 
 __all__ = [
+    "AbsentNameError",
     "AxisError",
     "BindingError",
     "CacheError",

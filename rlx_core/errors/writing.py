@@ -3,6 +3,7 @@
 from rlx_core.errors.base import RlxError
 
 __all__ = [
+    "AbsentNameError",
     "AxisError",
     "DtypeError",
     "IndexRangeError",
@@ -12,6 +13,25 @@ __all__ = [
     "TraceError",
     "WrongInputCountError",
 ]
+
+
+class AbsentNameError(RlxError, AttributeError):
+    """A module of rlx has no such name; the message has what rlx calls it, or why there is none.
+
+    Functions of arrays are called as in the Python Array API, those that models are
+    written with are in `rlx_core.nn`. Names of NumPy, JAX and PyTorch that are
+    something else here, or nothing, are known with what to write instead.
+
+    >>> rlx.concatenate([np.zeros(2), np.ones(1)])
+    Traceback (most recent call last):
+        ...
+    AbsentNameError: rlx_core has no concatenate
+
+    >>> rlx.concat([np.zeros(2), np.ones(1)])
+    array([0., 0., 1.])
+
+    `docs/names.md` is the list.
+    """
 
 
 class ShapeError(RlxError, ValueError):
@@ -174,5 +194,7 @@ class TraceError(RlxError, TypeError):
     >>> rlx.jit(lambda x: rlx.where(x > 0, x, -x))(np.float32(-2))
     array(2., dtype=float32)
 
-    What depends on Python values alone (a layer count, a flag) may use `if`.
+    What depends on Python values alone (a layer count, a flag) may use `if`. The
+    hint follows what asked: `np.concatenate` is `rlx.concat` inside a program. A
+    value that is kept after its trace has leaked: return it instead.
     """

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
+from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
-from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building
+from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import spec
 
@@ -50,7 +52,12 @@ def _builder_for(operands: Sequence[Any]) -> Builder | None:
     ambient = ambient_builder()
     if ambient is not None:
         return ambient
-    return next((v.node.owner for v in operands if isinstance(v, Value)), None)
+    for each in operands:
+        if isinstance(each, Value):
+            if each.node.owner.trace_has_ended:
+                raise leaked(each)
+            return each.node.owner
+    return None
 
 
 def lift(builder: Builder, operands: Sequence[Any]) -> list[Value | None]:
@@ -93,9 +100,11 @@ def as_array(data: Any) -> np.ndarray:
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; libraries that refuse to share their memory
-        raise TraceError(f"operand: {type(data).__name__} is not an array ({error})", hint=_ARRAYS) from None
+        raise TraceError(
+            f"operand: {type(data).__name__} is not an array ({error})", hint=_hint_for_tensor(data) or _ARRAYS
+        ) from None
     if array.dtype == object:
-        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_ARRAYS)
+        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_hint_for_object(array))
     dtype(array.dtype)
     return array
 
@@ -108,6 +117,31 @@ def _hint_for_text(text: str | bytes) -> str:
     return _ARRAYS
 
 
+_HOST_MEMORY = (1, 3)
+"""DLPack's numbers for memory that the host can read: its own, and its own pinned for a device."""
+
+
+def _hint_for_tensor(data: Any) -> str | None:
+    """What makes an array of another library's tensor that does not give its memory away; read off what it says of itself."""
+    steps = []
+    if getattr(data, "requires_grad", False) is True:
+        steps.append(".detach()")
+    if str(getattr(data, "layout", "torch.strided")) != "torch.strided":
+        steps.append(".to_dense()")
+    where = getattr(data, "__dlpack_device__", None)
+    if where is not None and where()[0] not in _HOST_MEMORY:
+        steps.append(".cpu()")
+    if str(getattr(data, "dtype", "")) == "torch.bfloat16":
+        steps.append(".float()")
+    return f"pass x{''.join(steps)} instead of x" if steps else None
+
+
+def _hint_for_object(array: np.ndarray) -> str:
+    """What to write instead of a sequence, or a thing, that NumPy holds as objects."""
+    inside = array.item() if array.shape == () else next(iter(array.flat), None)
+    return f"an element is a {type(inside).__name__}; {_ARRAYS}" if array.shape else _ARRAYS
+
+
 @in_standard_modes
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
     from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
@@ -117,6 +151,8 @@ def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
 
 
 _OpT = TypeVar("_OpT", bound=Op)
+
+_AFTER_THE_STAR: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
 
 class OpFunction(Generic[_OpT]):
@@ -139,6 +175,7 @@ class OpFunction(Generic[_OpT]):
         operands, rest = list(arguments[:count]), arguments[count:]
         attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
         if len(rest) > len(self._attributes):
+            check_declared(self.op)  # one that says nothing of its operands would be refused for taking none
             raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():
             if key in self._attributes and key not in attributes:
@@ -150,7 +187,12 @@ class OpFunction(Generic[_OpT]):
                     f"{self.op.title}: takes {self.signature}, not {key}=",
                     hint=nearest(key, (*self._operands, *self._attributes)),
                 )
-        return apply(self.op(**attributes), operands, name=name)
+        return apply(self.op(**attributes) if attributes else self._plain, operands, name=name)
+
+    @cached_property
+    def _plain(self) -> _OpT:
+        """The op with its attributes as they are by default: one object, so that what is found out about it is found out once."""
+        return self.op()
 
     @property
     def signature(self) -> str:
@@ -160,11 +202,27 @@ class OpFunction(Generic[_OpT]):
     @property
     def __signature__(self) -> inspect.Signature:
         kind = inspect.Parameter
-        absent = {o.name: None if o.is_optional else kind.empty for o in self.op.operands}
-        parameters = [kind(o, kind.POSITIONAL_ONLY, default=absent[o]) for o in self._operands if not self._is_variadic]
-        parameters += [kind("operands", kind.VAR_POSITIONAL)] if self._is_variadic else []
-        parameters += [kind(a.name, kind.KEYWORD_ONLY, default=default_of(a)) for a in attrs.fields(self.op)]
-        return inspect.Signature(parameters)
+        optional = {o.name: None if o.is_optional else kind.empty for o in self.op.operands}
+        if self._is_variadic:
+            parameters = [kind("operands", kind.VAR_POSITIONAL, annotation="ArrayLike")]
+        else:
+            parameters = [
+                kind(o, kind.POSITIONAL_OR_KEYWORD, default=d, annotation="ArrayLike") for o, d in optional.items()
+            ]
+        for attribute in attrs.fields(self.op):
+            default = default_of(attribute)
+            # By position too, where Python has a way to say so: what must be given cannot follow what may be left out.
+            follows = parameters and (
+                parameters[-1].kind in _AFTER_THE_STAR or parameters[-1].default is not kind.empty
+            )
+            by_keyword = self._is_variadic or (
+                follows and (default is kind.empty or parameters[-1].kind in _AFTER_THE_STAR)
+            )
+            place = kind.KEYWORD_ONLY if by_keyword else kind.POSITIONAL_OR_KEYWORD
+            shown = attribute.type if attribute.type is not None else kind.empty
+            parameters.append(kind(attribute.name, place, default=default, annotation=shown))
+        parameters.append(kind("name", kind.KEYWORD_ONLY, default=None, annotation="str | None"))
+        return inspect.Signature(parameters, return_annotation="Array")
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}{self.signature} of {self.op.name}>"

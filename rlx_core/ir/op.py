@@ -4,8 +4,8 @@ Calling an instance builds a node. `decompose` is the meaning; every rule that i
 written rule is an optimisation that the laws (`rlx_core.testing`) check against the derived one. A *primitive* has no
 decomposition: it has a NumPy `reference` and every rule.
 
-Rule slots start as `None`, which means "derive it". They are declared as class variables rather than as methods so that
-ops may differ in arity without breaking the override rules of a type checker.
+Rule slots start as `None`, which means "derive it". They are no methods here, so that ops may differ in arity without breaking
+the override rules of a type checker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform, overload
 
@@ -21,6 +21,7 @@ import attrs
 from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
+from rlx_core.ir.declared import check_declared
 from rlx_core.ir.setting import by_annotation, refusing
 from rlx_core.locks import lazy
 
@@ -53,6 +54,11 @@ class Operand:
     name: str
     is_optional: bool = False
     is_variadic: bool = False
+
+
+def _derived() -> Rule:
+    """A rule slot that nobody has filled."""
+    return None
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)
@@ -88,17 +94,18 @@ class Op:
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
 
-    infer: ClassVar[Rule] = None
-    reference: ClassVar[Rule] = None
-    decompose: ClassVar[Rule] = None
-    vjp: ClassVar[Rule] = None
-    jvp: ClassVar[Rule] = None
-    batch: ClassVar[Rule] = None
-    cost: ClassVar[Rule] = None
-    prepare: ClassVar[Rule] = None
-    view: ClassVar[Rule] = None
-    parts: ClassVar[Rule] = None
-    samples: ClassVar[Callable[[], Iterator[Any]] | None] = None
+    # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.
+    infer = _derived()
+    reference = _derived()
+    decompose = _derived()
+    vjp = _derived()
+    jvp = _derived()
+    batch = _derived()
+    cost = _derived()
+    prepare = _derived()
+    view = _derived()
+    parts = _derived()
+    samples = _derived()
 
     def __call__(self, *operands: Any, name: str | None = None) -> Any:
         """Build a node with these operands; returns its result, or a tuple of them for a multi-result op.
@@ -152,6 +159,8 @@ def spelt(record: Any) -> str:
 
 def exact(value: object) -> object:
     """A key for an attribute value under which equal keys mean equal bits, not only equal numbers."""
+    if type(value) is int:
+        return value
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, float):
@@ -160,6 +169,8 @@ def exact(value: object) -> object:
         return (complex, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, tuple):
         return tuple(exact(v) for v in value)
+    if isinstance(value, Op):
+        return (type(value), value.exact_attributes)  # an op inside another one has worked its key out before
     # Dims, types, literals and graphs of this layer compare exactly themselves; other records are compared by field.
     if attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir."):
         return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[arg-type]
@@ -234,6 +245,7 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
     Raises:
         WrongInputCountError: There are more or fewer, or a required one is absent.
+        MissingRuleError: The op cannot be used as it is written.
     """
     needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
     if most is None:
@@ -249,6 +261,11 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
 @cache
 def _operand_counts(op: type[Op]) -> tuple[int, int | None]:
-    """How many operands an op takes at least and at most; `None` for any number."""
+    """How many operands an op takes at least and at most; `None` for any number.
+
+    Raises:
+        MissingRuleError: The op cannot be used as it is written.
+    """
+    check_declared(op)  # here, because this is where a class is met for the first time, and once
     most = None if any(o.is_variadic for o in op.operands) else len(op.operands)
     return sum(not o.is_optional for o in op.operands), most

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from attrs import evolve, frozen
 
 from rlx_core.errors import Fact, RlxError
 
-__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "locating", "originating"]
+__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
 
 
 @frozen(repr=False)
@@ -76,15 +76,20 @@ def current_origin() -> Origin:
     return ambient if ambient.source is not None else evolve(ambient, source=here())
 
 
-@contextmanager
-def originating(origin: Origin) -> Iterator[None]:
+class originating:
     """Give nodes made inside the block this origin; what it lacks comes from the enclosing block."""
-    outer = _current.get()
-    token = _current.set(origin if outer is None else origin.inheriting(outer))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_origin", "_token")
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    def __enter__(self) -> None:
+        outer = _current.get()
+        self._token = _current.set(self._origin if outer is None else self._origin.inheriting(outer))
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 @cache
@@ -100,12 +105,18 @@ def here() -> Source | None:
 
     There is none in a program that the command line made: what called rlx there is the library that reads its options.
     """
-    frame = sys._getframe(1)
-    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back  # type: ignore[assignment]
+    frame = user_frame()
     if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] == "typer":
         return None
     return Source(frame.f_code.co_filename, frame.f_lineno)
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame on the stack that is the user's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return frame
 
 
 @contextmanager
@@ -121,7 +132,7 @@ def locating() -> Iterator[None]:
             source, called = _raised_at(error.__traceback__)
             if called is not None and not re.match(r"[^\s:]+( [^\s:]+)?: ", error.message):
                 error.message = f"{called}: {error.message}"
-            if source is not None:
+            if source is not None and all(fact.where != source for fact in error.facts):
                 error.with_fact(Fact("at", repr(source)))
         raise
 

@@ -1,12 +1,11 @@
-# What type checkers read in place of the lazy names of __init__.py; a test compares the two.
+# Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.
 
 from attrs import field as field
-
-from rlx_core.ir.apply import op_function as op_function
+from rlx_core.ir.arity import op_function as op_function
 from rlx_core.ir.dims import Dim as Dim
 from rlx_core.ir.graph import Value as Value
-from rlx_core.ir.op import ZERO as ZERO
 from rlx_core.ir.op import Op as Op
+from rlx_core.ir.op import ZERO as ZERO
 from rlx_core.ir.op import Zero as Zero
 from rlx_core.ir.op import define_op as define_op
 from rlx_core.ir.samples import Rejected as Rejected
@@ -28,9 +27,9 @@ from rlx_core.ops.activation import expm1 as expm1
 from rlx_core.ops.activation import gelu as gelu
 from rlx_core.ops.activation import gelu_approx as gelu_approx
 from rlx_core.ops.activation import log as log
+from rlx_core.ops.activation import log10 as log10
 from rlx_core.ops.activation import log1p as log1p
 from rlx_core.ops.activation import log2 as log2
-from rlx_core.ops.activation import log10 as log10
 from rlx_core.ops.activation import mish as mish
 from rlx_core.ops.activation import relu as relu
 from rlx_core.ops.activation import rsqrt as rsqrt
@@ -103,6 +102,7 @@ from rlx_core.ops.array_api import tril as tril
 from rlx_core.ops.array_api import triu as triu
 from rlx_core.ops.array_api import unstack as unstack
 from rlx_core.ops.array_api import var as var
+from rlx_core.ops.batch_norm import batch_norm_inference as batch_norm_inference
 from rlx_core.ops.bitwise import bitwise_and as bitwise_and
 from rlx_core.ops.bitwise import bitwise_invert as bitwise_invert
 from rlx_core.ops.bitwise import bitwise_left_shift as bitwise_left_shift
@@ -138,10 +138,13 @@ from rlx_core.ops.creation import ones as ones
 from rlx_core.ops.creation import ones_like as ones_like
 from rlx_core.ops.creation import zeros as zeros
 from rlx_core.ops.creation import zeros_like as zeros_like
+from rlx_core.ops.cumulative import linear_recurrence as linear_recurrence
 from rlx_core.ops.floating import copysign as copysign
 from rlx_core.ops.floating import nextafter as nextafter
 from rlx_core.ops.gamma import digamma as digamma
 from rlx_core.ops.gamma import lgamma as lgamma
+from rlx_core.ops.gamma import polygamma as polygamma
+from rlx_core.ops.gather_nd import scatter_nd as scatter_nd
 from rlx_core.ops.indexing import gather as gather
 from rlx_core.ops.indexing import scatter_add as scatter_add
 from rlx_core.ops.kinds import promoted as promoted
@@ -164,6 +167,11 @@ from rlx_core.ops.piecewise import relu6 as relu6
 from rlx_core.ops.piecewise import round as round
 from rlx_core.ops.piecewise import selu as selu
 from rlx_core.ops.piecewise import trunc as trunc
+from rlx_core.ops.products import grouped_matmul as grouped_matmul
+from rlx_core.ops.products import lora_matmul as lora_matmul
+from rlx_core.ops.running import cumulative_logsumexp as cumulative_logsumexp
+from rlx_core.ops.running import cumulative_max as cumulative_max
+from rlx_core.ops.running import cumulative_min as cumulative_min
 from rlx_core.ops.selection import clip as clip
 from rlx_core.ops.selection import optimization_barrier as optimization_barrier
 from rlx_core.ops.selection import stop_gradient as stop_gradient
@@ -181,6 +189,9 @@ from rlx_core.ops.trigonometry import cosh as cosh
 from rlx_core.ops.trigonometry import sin as sin
 from rlx_core.ops.trigonometry import sinh as sinh
 from rlx_core.ops.trigonometry import tan as tan
+from rlx_core.ops.windows import dynamic_slice as dynamic_slice
+from rlx_core.ops.windows import dynamic_update_slice as dynamic_update_slice
 
 def family_names() -> tuple[str, ...]: ...
+
 def standard_ops() -> tuple[type[Op], ...]: ...

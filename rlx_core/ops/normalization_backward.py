@@ -15,10 +15,11 @@ from attrs import field
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import require
+from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.samples import Rejected, Sample
-from rlx_core.ir.types import Shape, TensorType, expect_rank, expect_shape, normalize_axes
+from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
@@ -193,6 +194,7 @@ class RmsNormBackwardBeta(Op):
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
 
     def infer(self, dy: TensorType) -> TensorType:
+        expect_dtype("dy", dy, FLOATS, "a float")
         return TensorType(dy.dtype.accumulator, dims_at(dy, self.axes))
 
     def decompose(self, dy: Value) -> Value:
@@ -268,6 +270,7 @@ class GroupNormBackwardBeta(Op):
     """The cotangent of beta in `GroupNorm`: `Σ dy` over all axes but the channels."""
 
     def infer(self, dy: TensorType) -> TensorType:
+        expect_dtype("dy", dy, FLOATS, "a float")
         expect_rank("dy", dy, 2)
         return TensorType(dy.dtype.accumulator, dy.shape[1:2])
 

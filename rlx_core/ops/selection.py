@@ -205,7 +205,7 @@ class StraightThrough(Op):
         return value
 
     def reference(self, value: np.ndarray, x: np.ndarray, factor: np.ndarray | None = None) -> np.ndarray:
-        return value
+        return value.copy()
 
     def vjp(
         self, g: Value, value: Value, x: Value, factor: Value | None = None, *, y: Value
@@ -247,7 +247,7 @@ straight_through = op_function(StraightThrough)
 class OptimizationBarrier(Op):
     """Its operands, unchanged: nothing is moved across it, and it is never merged with another."""
 
-    category: ClassVar = "elementwise"
+    category: ClassVar = "movement"
     is_barrier: ClassVar = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:

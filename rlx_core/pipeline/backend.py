@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
@@ -24,7 +24,7 @@ class Target:
         kernels: Everything it has a kernel for; the claimed ops are read off this table.
         alignment: Bytes that every arena slot's offset must be a multiple of.
         accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
-        region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
+        region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
         properties: Device properties that change generated code; part of the fingerprint.
         tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
             nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
@@ -35,7 +35,7 @@ class Target:
     kernels: KernelTable
     alignment: int = 64
     accepts_views: bool = True
-    region_limits: tuple[int, int] | None = None
+    region_limits: tuple[int | None, int | None] = (None, None)
     properties: Mapping[str, str] = field(factory=dict)
     tiers: tuple[str, ...] = ()
 
@@ -154,10 +154,14 @@ class ObjectStore(Protocol):
 class Backend(ABC):
     """A target and its compiler. A plugin offers one through the `rlx_backends` hook."""
 
-    @property
-    @abstractmethod
-    def target(self) -> Target:
-        """What the device accepts; read before every compile, never mutated by it."""
+    if TYPE_CHECKING:  # a class attribute in most backends: to a type checker a property could not become one
+        target: Target
+    else:
+
+        @property
+        @abstractmethod
+        def target(self) -> Target:
+            """What the device accepts; read before every compile, never mutated by it."""
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
         """The target under the values that a configuration gives to options; most targets do not depend on any.

@@ -8,30 +8,53 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from rlx_core.errors import ShapeError
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.locks import forks_wait
-from rlx_core.pipeline.forward import prepare_with
+from rlx_core.pipeline.forward import transforming_for
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
-from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.transforms.tree import expect_function
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
 
 Function = Callable[..., Any]
+Axes = int | Sequence[int]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")  # the argument that is differentiated: its gradient has its type
+Aux = TypeVar("Aux")
+Ts = TypeVarTuple("Ts")
 
 
-def _staged(function: Function, transformed: Function, prefix: str) -> Jitted[..., Any]:
+def _staged(function: Function, transformed: Function, prefix: str) -> Any:
     expect_function(prefix, function)
+    return Jitted(_named(function, transformed, prefix), {}, ())
+
+
+def _named(function: Function, transformed: Function, prefix: str) -> Function:
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)
     named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
-    return Jitted(named, {}, ())
+    return named
+
+
+class _Gradient(Jitted[..., Any]):
+    """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
+
+    def __init__(self, function: Function, argnums: int | Sequence[int]) -> None:
+        super().__init__(function, {}, ())
+        self._argnums = argnums
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if float in map(type, args):
+            args = tuple(functional.differentiable_arguments(args, self._argnums))
+        return super().__call__(*args, **kwargs)
 
 
 @in_standard_modes
@@ -42,13 +65,45 @@ def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
         function: Any Python function of pytrees of arrays.
         args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
     """
-    with forks_wait, preparing(prepare_with(None, None)):
+    with forks_wait, transforming_for(None, None):
         return _trace(function, args, kwargs).graph
 
 
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, P], R],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], tuple[R, A]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, P], tuple[R, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], tuple[tuple[R, Aux], A]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, R],
+    argnums: Axes,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[P, tuple[R, Any]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, tuple[R, Aux]],
+    argnums: Axes,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[P, tuple[tuple[R, Aux], Any]]: ...
 def value_and_grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
-) -> Function:
+) -> Jitted[..., Any]:
     """The function that returns the value of `function` and its gradient, shaped like the argument.
 
     Args:
@@ -63,21 +118,55 @@ def value_and_grad(
         MissingRuleError: An op on the way has no derivative; it names the op, the operand and the method to write.
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "value_and_grad")
+    expect_function("value_and_grad", function)
+    return _Gradient(_named(function, inner, "value_and_grad"), argnums)
 
 
+@overload
+def grad(
+    function: Callable[Concatenate[A, P], Any],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], A]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[A, P], tuple[Any, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[Concatenate[A, P], tuple[A, Aux]]: ...
+@overload
+def grad(
+    function: Callable[P, Any],
+    argnums: Axes,
+    *,
+    has_aux: Literal[False] = False,
+    allow_unreached: bool = True,
+) -> Jitted[P, Any]: ...
+@overload
+def grad(
+    function: Callable[P, tuple[Any, Aux]],
+    argnums: Axes,
+    *,
+    has_aux: Literal[True],
+    allow_unreached: bool = True,
+) -> Jitted[P, tuple[Any, Aux]]: ...
 def grad(
     function: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, allow_unreached: bool = True
-) -> Function:
+) -> Jitted[..., Any]:
     """The function that returns the gradient of `function`; with `has_aux`, the pair of it and the auxiliary results.
 
     Arguments and errors are those of `value_and_grad`.
     """
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "grad")
+    expect_function("grad", function)
+    return _Gradient(_named(function, inner, "grad"), argnums)
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:
     """`function` over an axis of its arguments at once, instead of in a loop.
 
     Args:
@@ -88,21 +177,25 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     return _staged(function, functional.vmap(function, in_axes, out_axes), "vmap")
 
 
-def jacfwd(function: Function) -> Function:
+def jacfwd(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array by forward mode, for more results than arguments."""
     return _staged(function, functional.jacfwd(function), "jacfwd")
 
 
-def jacrev(function: Function) -> Function:
+def jacrev(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array to one array by reverse mode, for more arguments than results."""
     return _staged(function, functional.jacrev(function), "jacrev")
 
 
-def hessian(function: Function) -> Function:
+def hessian(function: Callable[P, R]) -> Jitted[P, R]:
     """The Hessian of a scalar function of one array."""
     return _staged(function, functional.hessian(function), "hessian")
 
 
+@overload
+def hvp(function: Callable[[A, *Ts], Any], primals: tuple[A, *Ts], tangents: tuple[A, *Ts]) -> A: ...
+@overload
+def hvp(function: Function, primals: list[Any], tangents: list[Any]) -> Any: ...
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of a scalar function at `primals`, times `tangents`, without forming the Hessian.
 
@@ -111,6 +204,10 @@ def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     return _here(lambda p, t: functional.hvp(function, p, t), *_both("hvp", primals, tangents))
 
 
+@overload
+def jvp(function: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[*Ts]) -> tuple[R, R]: ...
+@overload
+def jvp(function: Callable[..., R], primals: list[Any], tangents: list[Any]) -> tuple[R, R]: ...
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of `function` at `primals` and its derivative along `tangents`.
 
@@ -126,7 +223,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     return value, tangent
 
 
-def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
+def vjp(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
     """The value of `function` and its pullback, which maps cotangents of the results to one cotangent a primal.
 
     Outside a traced function the pullback computes the forward values again; inside one they are shared.

@@ -6,7 +6,7 @@ import functools
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from attrs import frozen
@@ -19,14 +19,14 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.locks import Lock, forks_wait
+from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compile import Config, compile_graph
-from rlx_core.pipeline.forward import prepare_with
+from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.straight import StraightCall
-from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.transforms.tree import bind_arguments, expect_function, flatten_arguments, function_name, same_structure
 
@@ -34,6 +34,9 @@ __all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Rest = ParamSpec("Rest")
+Owner = TypeVar("Owner")
 
 _MANY_VARIANTS = 32
 """Compiled variants of one function after which a warning says why there are so many."""
@@ -57,10 +60,10 @@ class Variant:
         return self.traced.results.unflatten(results)
 
 
-class Jitted(Generic[P, R]):
+class Jitted(Generic[P, R_co]):
     """A function that is compiled on its first call with each combination of types; see `rlx.jit`."""
 
-    def __init__(self, function: Callable[P, R], options: Mapping[str, Any], donate: Sequence[str]) -> None:
+    def __init__(self, function: Callable[P, R_co], options: Mapping[str, Any], donate: Sequence[str]) -> None:
         expect_function("jit", function)
         functools.update_wrapper(self, function)
         self._function = function
@@ -70,12 +73,12 @@ class Jitted(Generic[P, R]):
         self._lock = Lock(f"the compiling of {function_name(function)}")
         self._straight: tuple[StraightCall, ...] = ()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if ambient_builder() is not None:
             return self._function(*args, **kwargs)
         if not kwargs:
             for straight in self._straight:
-                found: R = straight(args)
+                found: R_co = straight(args)
                 if found is not NotImplemented:
                     return found
         return self._checked(args, kwargs)
@@ -94,6 +97,12 @@ class Jitted(Generic[P, R]):
             self._straight = (variant.straight, *others)[:_STRAIGHT_VARIANTS]
         return results
 
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Jitted[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Jitted[Concatenate[Owner, Rest], R_co], instance: Owner, owner: Any = None
+    ) -> Callable[Rest, R_co]: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A compiled function in a class is a method, like any function."""
         return self if instance is None else types.MethodType(self, instance)
@@ -114,10 +123,22 @@ class Jitted(Generic[P, R]):
             raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
         return self.executables[-1].report
 
+    def __repr__(self) -> str:
+        count = len(self._variants)
+        return f"<jit {function_name(self._function)}: {count} compiled {'variant' if count == 1 else 'variants'}>"
+
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html, page
+
+        latest = list(self._variants.values())[-1:]
+        return "".join(executable_html(v.executable, v.traced.results.names, above=repr(self)) for v in latest) or page(
+            repr(self)
+        )
+
     @enough_memory("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
+        with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
             traced = trace(self._function, args, kwargs)
         self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
@@ -192,6 +213,30 @@ def next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]:
     return found
 
 
+class JitDecorator(Protocol):
+    """What `rlx.jit(donate=…)` returns: it takes the function."""
+
+    def __call__(self, function: Callable[P, R], /) -> Jitted[P, R]: ...
+
+
+@overload
+def jit(
+    function: Callable[P, R],
+    /,
+    *,
+    donate: str | Sequence[str] = (),
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    *,
+    donate: str | Sequence[str] = (),
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> JitDecorator: ...
 def jit(
     function: Callable[P, R] | None = None,
     /,
@@ -223,7 +268,7 @@ def jit(
     return Jitted(function, options, donate)
 
 
-class CompiledFunction:
+class CompiledFunction(Generic[P, R_co]):
     """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`."""
 
     def __init__(
@@ -238,9 +283,9 @@ class CompiledFunction:
         self._leaves = [roles[name] for name in self._wanted.names]
         self._straight = StraightCall.of(executable.door, self._wanted, self._leaves, traced.results)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
-            found = self._straight(args)
+            found: R_co = self._straight(args)
             if found is not NotImplemented:
                 return found
         return self._checked(args, kwargs)
@@ -308,10 +353,51 @@ class CompiledFunction:
             )
         return {n: named[n] for n in self._free}
 
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html
+
+        return executable_html(self.executable, self._traced.results.names)
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self.executable.lir.graph, self._traced.results.names)
+
     def __repr__(self) -> str:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
 
+# Which arguments stay is known to a type checker where specs are written as such: all of them, or all after the parameters.
+@overload
+def compile_function(
+    function: Callable[P, R],
+    spec: TensorType,
+    /,
+    *specs: TensorType,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> CompiledFunction[P, R]: ...
+@overload
+def compile_function(
+    function: Callable[Concatenate[Any, P], R],
+    params: object,
+    spec: TensorType,
+    /,
+    *specs: TensorType,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> CompiledFunction[P, R]: ...
+@overload
+def compile_function(
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> CompiledFunction[..., R]: ...
 @enough_memory("compile")
 @in_standard_modes
 @forks_wait
@@ -322,7 +408,7 @@ def compile_function(
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
-) -> CompiledFunction:
+) -> CompiledFunction[..., Any]:
     """Compile a function ahead of time: arrays among the arguments are bound as parameters, `rlx.spec`s are its inputs.
 
     An argument is either all arrays (a pytree of weights) or all specs; Python scalars in either are constants. Names in the
@@ -340,7 +426,7 @@ def compile_function(
     """
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    with preparing(prepare_with(config, host)):
+    with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
     leaves, tree = flatten_arguments(named)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from typing import Literal
 
 import numpy as np
 from attrs import evolve, frozen
 
-from rlx_core.contributions import OpFamily, OpSpec
-from rlx_core.errors import RlxError, UnknownNameError, nearest
-from rlx_core.ir.apply import OpFunction
+from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType
-from rlx_core.plugins import default_host
+from rlx_core.transforms.contributed import engine_for
+from rlx_core.transforms.engine import STANDARD, Engine
 
-__all__ = ["Program", "cases_of", "ops_of", "programs", "rejections", "select"]
+__all__ = ["Program", "Variation", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
+
+Variation = Literal["dtype", "size", "rank", "broadcasting"]
 
 
 def cases_of(ops: Iterable[type[Op]]) -> list[Case]:
@@ -41,9 +42,19 @@ def programs(ops: tuple[type[Op], ...]) -> list[Program]:
 
 @frozen(eq=False, repr=False, slots=False)
 class Program:
-    """One op on the operands of one sample, as a graph whose inputs are those operands."""
+    """One op on the operands of one sample, as a graph whose inputs are those operands.
+
+    Attributes:
+        case: The op and the sample.
+        rule: The kind of the contributed rule that is tried ("vjp", "batch", …); nothing where it is the op's own class.
+        variation: What of a sample that the author wrote is varied (see `variants.py`); `None` for those themselves.
+        varied: How, in words.
+    """
 
     case: Case
+    rule: str = ""
+    variation: Variation | None = None
+    varied: str = ""
 
     @property
     def op(self) -> type[Op]:
@@ -59,14 +70,44 @@ class Program:
         return program_of(self.case)
 
     @cached_property
+    def engine(self) -> Engine:
+        """Where rules come from: a contributed one is found as users find it, and an op is tried on its own."""
+        return engine_for(self.graph) if self.rule else STANDARD
+
+    @cached_property
+    def failure(self) -> Exception | None:
+        """What the call raises, in type inference or on the values."""
+        try:
+            graph = self.graph
+            if self.is_static:
+                wide(graph, self.draw())
+        except Exception as error:  # noqa: BLE001  whatever it raises is for a law to judge
+            return error
+        return None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the op says no in the way that users can read."""
+        return isinstance(self.failure, RlxError)
+
+    @cached_property
     def widened(self) -> Program:
         """The same call in f64 and c128, so that constants in rules are exact; itself where the op does not take those."""
         types = tuple(None if t is None else t.with_dtype(t.dtype.wide) for t in self.sample.types)
-        wider = Program(evolve(self.case, sample=evolve_types(self.sample, types)))
+        wider = evolve(self, case=evolve(self.case, sample=evolve_types(self.sample, types)))
         try:
             return wider if wider.graph else self
         except RlxError:
             return self
+
+    @cached_property
+    def widened_key(self) -> str:
+        """What two programs share of which a law that widens its programs needs only one."""
+        sample = self.sample
+        types = [None if t is None else t.with_dtype(t.dtype.wide) for t in sample.types]
+        attributes = sorted(sample.attributes.items(), key=str)
+        drawn = (sample.low, sample.high, sorted(sample.ranges.items()), sample.make, sample.is_smooth)
+        return f"{self.rule} {self.op.name} {types} {attributes} {drawn}"
 
     @cached_property
     def node(self) -> Node:
@@ -86,21 +127,22 @@ class Program:
 
     @cached_property
     def is_static(self) -> bool:
-        return all(t.is_static for t in self.graph.input_types.values())
+        return all(t is None or t.is_static for t in self.sample.types)
 
     @property
     def is_narrow(self) -> bool:
         """Whether an operand is f16 or bf16; in float64 it says nothing that f32 does not."""
-        return any(t.dtype.is_narrow for t in self.graph.input_types.values())
+        return any(t is not None and t.dtype.is_narrow for t in self.sample.types)
 
     def draw(self, variant: int = 0) -> list[np.ndarray]:
         """Arrays for the inputs; variant 0 is the sample's own draw, the others are further examples of it."""
-        arrays = self.sample.arrays(self.op) if variant == 0 else self._redraw(variant)
+        with np.errstate(all="ignore"):  # what is made for a wide dtype may overflow in a narrow one
+            arrays = self.sample.arrays(self.op) if variant == 0 else self._redraw(variant)
         return [a for a in arrays if a is not None]
 
     def _redraw(self, variant: int) -> Sequence[np.ndarray | None]:
         sample, types = self.sample, self.sample.types
-        rng = np.random.default_rng([variant, zlib.crc32(repr(self).encode())])
+        rng = np.random.default_rng([variant, zlib.crc32(repr(self.case).encode())])
         if sample.make is not None:
             drawn = iter(sample.make(rng))
             return [None if t is None else np.asarray(next(drawn)).astype(t.dtype.numpy) for t in types]
@@ -112,10 +154,11 @@ class Program:
 
     def rng(self) -> np.random.Generator:
         """Randomness for directions; the same in every run and process."""
-        return np.random.default_rng(zlib.crc32(repr(self).encode()))
+        return np.random.default_rng(zlib.crc32(repr(self.case).encode()))
 
     def __repr__(self) -> str:
-        return repr(self.case)
+        of_rule = f"{self.rule} of " if self.rule else ""
+        return f"{of_rule}{self.case}{f' {self.varied}' if self.varied else ''}"
 
 
 def evolve_types(sample: Sample, types: Sequence[TensorType | None]) -> Sample:
@@ -152,62 +195,6 @@ def wide(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 def typed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The graph's outputs in their declared dtypes, on arrays in the order of its inputs."""
     return list(interpret(graph, dict(zip(graph.input_types, arrays, strict=True))))
-
-
-def ops_of(plugin: str) -> tuple[type[Op], ...]:
-    """The ops of a plugin by its name, or those that a module offers: its `OPS`, or what its `rlx_ops` hook returns.
-
-    Raises:
-        UnknownNameError: There is no such plugin or module, or it offers none.
-    """
-    registry = default_host().activate_for(f"domain.{plugin}")
-    own = tuple(registry.load("ops", name) for name in registry.ops if name.startswith(f"{plugin}."))
-    return own or ops_of_module(plugin)
-
-
-def ops_of_module(module: str) -> tuple[type[Op], ...]:
-    """The ops that a module offers.
-
-    Raises:
-        UnknownNameError: There is no such module, or it offers none.
-    """
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise UnknownNameError(f"--rlx-plugin: there is no plugin {module!r}, and no module {error.name!r}") from error
-    offered = found.OPS if hasattr(found, "OPS") else found.rlx_ops() if hasattr(found, "rlx_ops") else ()
-    ops = tuple(op for entry in offered for op in _classes(entry))
-    if not ops:
-        raise UnknownNameError(
-            f"--rlx-plugin: module {module} offers no ops", hint="give it a tuple `OPS` of op classes"
-        )
-    return ops
-
-
-def _classes(entry: object) -> list[type[Op]]:
-    """The op classes that one entry of `OPS` or of `rlx_ops` stands for."""
-    if isinstance(entry, OpFamily):
-        return [spec.load.resolve() for spec in entry]
-    if isinstance(entry, OpSpec):
-        return [entry.load.resolve()]
-    if isinstance(entry, OpFunction):
-        return [entry.op]
-    return [entry] if isinstance(entry, type) and issubclass(entry, Op) else []
-
-
-def select(ops: Sequence[type[Op]], names: Sequence[str]) -> list[type[Op]]:
-    """The ops with these names, with or without their domain; all if no name is given.
-
-    Raises:
-        UnknownNameError: No op has one of the names.
-    """
-    if not names:
-        return list(ops)
-    known = {op.name: op for op in ops} | {op.name.split(".", 1)[1]: op for op in ops}
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(f"--rlx-op: there is no op {name!r}", hint=nearest(name, known))
-    return list(dict.fromkeys(known[name] for name in names))
 
 
 def refusal(case: Case) -> RlxError | None:

@@ -1,4 +1,4 @@
-"""The pytest plugin: options that choose ops and a backend, and the cases that each law is asked of.
+"""The pytest plugin: options that choose what is tried, and the cases that each law is asked of.
 
 It is loaded through the `pytest11` entry point of rlx-core and does nothing until a test class derives from `EveryOp`.
 """
@@ -6,24 +6,41 @@ It is loaded through the `pytest11` entry point of rlx-core and does nothing unt
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rlx_core.errors import RlxError
 
-__all__ = ["pytest_addoption", "pytest_generate_tests"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection",
+    "pytest_collection_modifyitems",
+    "pytest_generate_tests",
+    "pytest_runtest_makereport",
+    "pytest_terminal_summary",
+]
 
-pytest.register_assert_rewrite("rlx_core.testing.laws")
+for _module in ("laws", "laws_of_declarations", "laws_of_derivatives", "laws_of_kernels", "laws_of_meaning", "judges"):
+    pytest.register_assert_rewrite(f"rlx_core.testing.{_module}")
+
+FIXTURES = {"contribution", "op", "program", "rejected", "kernel", "kernel_case"}
+"""What a law is asked of; a law has one of these."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rlx", "the laws of rlx")
     group.addoption(
-        "--rlx-plugin", action="append", default=[], metavar="NAME", help="try the ops of this plugin or module"
+        "--rlx-plugin",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="try the ops, rules and kernels of this plugin or module",
     )
-    group.addoption("--rlx-op", action="append", default=[], metavar="NAME", help="try only this op")
+    group.addoption("--rlx-op", action="append", default=[], metavar="NAME", help="try only what concerns this op")
     group.addoption(
         "--rlx-backend",
         action="append",
@@ -31,59 +48,170 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="TARGET",
         help="also compare a backend with the interpreter: a target's name, or module:function of (graph, arrays)",
     )
+    group.addoption(
+        "--rlx-samples",
+        choices=["one", "all"],
+        default="all",
+        help="each law tries every sample and its variants (all), or of each op one sample, another for each law (one)",
+    )
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.cls is None or not {"program", "rejected"} & set(metafunc.fixturenames):
-        return
-    from rlx_core.testing import cases, laws  # imports every op, which runs without laws must not pay for
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Look up what the options name before anything is collected, so that a misspelt name is one error."""
+    from rlx_core.plugins import default_host, set_default_host
 
-    if not issubclass(metafunc.cls, laws.EveryOp):
-        return
+    config = session.config
     try:
-        ops = chosen_ops(metafunc.config, metafunc.cls.ops)
-        if "rejected" in metafunc.fixturenames:
-            metafunc.parametrize("rejected", cases.rejections(ops), ids=str)
-        if "op_table" in metafunc.fixturenames:
-            metafunc.parametrize("op_table", [op_table(ops)], ids=[""])
-        programs = cases.programs(tuple(ops))
-        if "backend" in metafunc.fixturenames:
-            targets = metafunc.config.getoption("--rlx-backend")
-            if not targets:
-                not_asked(metafunc, {"program", "backend"}, "no backend was named; --rlx-backend=TARGET asks one")
-                return
-            metafunc.parametrize("backend", [runner(t) for t in targets], ids=targets)
-        if "program" in metafunc.fixturenames:
-            is_about: Callable[[Any], bool] = getattr(metafunc.function, "is_about", lambda program: True)
-            asked = [p for p in programs if is_about(p)]
-            if not asked:
-                not_asked(metafunc, {"program"}, "no sample of these ops is one that this law is about")
-                return
-            metafunc.parametrize("program", asked, ids=str)
+        for word in config.getoption("--rlx-plugin"):
+            from rlx_core.testing.subjects import host_with_module
+
+            if (host := host_with_module(word)) is not None:
+                config.add_cleanup(partial(restore, set_default_host(host)))
+        if config.getoption("--rlx-plugin"):
+            subjects(config, None)
+        for target in config.getoption("--rlx-backend"):
+            if is_name(target):
+                default_host().require("backends", target)
+            else:
+                runner(target)
     except RlxError as error:
         raise pytest.UsageError(str(error)) from error
 
 
-def not_asked(metafunc: pytest.Metafunc, fixtures: set[str], reason: str) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.cls is None or not FIXTURES & set(metafunc.fixturenames):
+        return
+    from rlx_core.testing import laws  # imports every op, which runs without laws must not pay for
+
+    if not issubclass(metafunc.cls, laws.EveryOp):
+        return
+    try:
+        parametrize(metafunc)
+    except RlxError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if laws := laws_in_use():
+        from rlx_core.testing.summary import describe
+
+        describe(item for item in items if issubclass(getattr(item, "cls", None) or object, laws.EveryOp))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    if call.when == "call" and item.user_properties and laws_in_use():
+        from rlx_core.testing.summary import describe_refusals
+
+        describe_refusals(item)
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the laws came to, a line for each op, rule and kernel."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ()) if r.user_properties]
+    if not reports:
+        return
+    from rlx_core.testing.summary import lines
+
+    if found := lines(reports):
+        terminalreporter.section("the laws of rlx")
+        for line in found:
+            terminalreporter.line(line)
+
+
+def restore(host: Any) -> None:
+    """Use the host again that was the default before."""
+    from rlx_core.plugins import set_default_host
+
+    set_default_host(host)
+
+
+def laws_in_use() -> Any:
+    """The module of the laws, if a test imported it: runs without laws must not pay for it."""
+    return sys.modules.get("rlx_core.testing.laws")
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Ask a law of everything that it is about."""
+    from rlx_core.testing import cases
+    from rlx_core.testing.about import asked_of
+    from rlx_core.testing.choice import one_of_each, tried
+
+    config, law = metafunc.config, metafunc.function.__name__
+    chosen = subjects(config, metafunc.cls.ops)
+    amount = config.getoption("--rlx-samples")
+    found: dict[str, Sequence[Any]] = {}
+    if "backend" in metafunc.fixturenames:
+        targets = config.getoption("--rlx-backend")
+        if not targets:
+            not_asked(metafunc, "no backend was named; --rlx-backend=TARGET asks one")
+            return
+        metafunc.parametrize("backend", [runner(t) for t in targets], ids=targets)
+    if "op_table" in metafunc.fixturenames:
+        metafunc.parametrize("op_table", [op_table(chosen.ops)], ids=[""])
+    if "contribution" in metafunc.fixturenames:
+        found["contribution"] = chosen.contributions
+    if "op" in metafunc.fixturenames:
+        found["op"] = chosen.ops
+    if "rejected" in metafunc.fixturenames:
+        refused = cases.rejections(chosen.ops)
+        found["rejected"] = one_of_each(refused, lambda case: case.op.name, law) if amount == "one" else refused
+    if "kernel" in metafunc.fixturenames:
+        found["kernel"] = [(row, kernel_cases(row, chosen)) for row in chosen.kernels]
+    if "kernel_case" in metafunc.fixturenames:
+        every = [case for row in chosen.kernels for case in kernel_cases(row, chosen)]
+        found["kernel_case"] = one_of_each(every, lambda case: str(case.row), law) if amount == "one" else every
+    if "program" in metafunc.fixturenames:
+        found["program"] = tried(chosen.programs(), asked_of(metafunc.function), law, amount)
+    for fixture, asked in found.items():
+        if not asked:
+            not_asked(metafunc, f"no {fixture} is one that this law is about")
+            return
+        metafunc.parametrize(fixture, asked, ids=[name_of(each) for each in asked])
+
+
+def kernel_cases(row: Any, chosen: Any) -> Any:
+    """The programs that a kernel takes: samples of its op, or of every op that it is for, and their variants."""
+    from rlx_core.testing import cases
+    from rlx_core.testing import laws_of_kernels as kernels
+    from rlx_core.testing.subjects import standard
+    from rlx_core.testing.variants import accepted, bases
+
+    ops = dict.fromkeys([row.kernel.op] if row.kernel.op.name else [*chosen.ops, *standard().ops])
+    found = cases.programs(tuple(op for op in ops if issubclass(op, row.kernel.op)))
+    return kernels.kernel_cases(row, [*found, *(v for base in bases(found) for v in accepted(base))])
+
+
+def name_of(subject: Any) -> str:
+    """What a test is called by what it is asked of."""
+    if isinstance(subject, tuple):
+        return str(subject[0])
+    return str(getattr(subject, "name", subject)) if isinstance(subject, type) else str(subject)
+
+
+def not_asked(metafunc: pytest.Metafunc, reason: str) -> None:
     """Skip a law once, with its reason."""
-    names = sorted(fixtures & set(metafunc.fixturenames))
+    names = sorted((FIXTURES | {"backend"}) & set(metafunc.fixturenames))
     nothing = pytest.param(*(None for _ in names), marks=pytest.mark.skip(reason=reason), id="nothing")
     metafunc.parametrize(names, [nothing])
 
 
-def chosen_ops(config: pytest.Config, own: Sequence[Any] | None) -> list[Any]:
-    """The ops under test: those of the class, else those of the plugins named, else the standard ones."""
-    from rlx_core.ops import standard_ops
-    from rlx_core.testing.cases import ops_of, select
+def subjects(config: pytest.Config, own: Sequence[Any] | None) -> Any:
+    """What is under test: the ops of the class, else what the plugins named contribute, else the standard ops."""
+    from rlx_core.testing.subjects import Subjects, select, standard, subjects_of
 
     plugins: list[str] = config.getoption("--rlx-plugin")
     if own is not None:
-        ops = list(own)
+        found = Subjects(ops=tuple(own))
     elif plugins:
-        ops = [op for plugin in plugins for op in ops_of(plugin)]
+        found = Subjects()
+        for plugin in plugins:
+            found += subjects_of(plugin)
     else:
-        ops = list(standard_ops())
-    return select(ops, config.getoption("--rlx-op"))
+        found = standard()
+    return select(found, config.getoption("--rlx-op"))
 
 
 def op_table(ops: Sequence[Any]) -> dict[str, Any]:
@@ -93,13 +221,18 @@ def op_table(ops: Sequence[Any]) -> dict[str, Any]:
     return {op.name: op for op in (*standard_ops(), *ops)}
 
 
+def is_name(target: str) -> bool:
+    """Whether a backend is named by its target, and not by a module and a function."""
+    return "." not in target and ":" not in target
+
+
 def runner(target: str) -> Any:
     """The function that runs a graph on a backend.
 
     Raises:
         UsageError: The module or function that was named does not exist.
     """
-    if "." not in target and ":" not in target:
+    if is_name(target):
         return on_target(target)
     module, _, name = target.partition(":")
     try:

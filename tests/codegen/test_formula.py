@@ -25,7 +25,7 @@ from rlx_core.ops.reduction import Max
 from rlx_core.ops.softmax import Softmax
 from rlx_core.ops.structural import Reshape, Sum, Transpose
 from rlx_core.testing.cases import Program, wide
-from rlx_core.testing.laws import near_oracle
+from rlx_core.testing.judges import near_oracle
 
 from .kernels import SAMPLES, SOFTMAX, dense, kernel
 

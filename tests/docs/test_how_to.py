@@ -12,9 +12,9 @@ pytestmark = pytest.mark.every_case
 HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("rlx_cpu", "llvmlite"))
 
 
-@pytest.mark.parametrize("page", ["add-an-op", "add-a-pass", "add-a-backend"])
+@pytest.mark.parametrize("page", ["how-to/add-an-op", "how-to/add-a-pass", "how-to/add-a-backend", "types"])
 def test_the_page_prints_what_it_shows(run_page: Callable[[str], None], page: str) -> None:
-    run_page(f"how-to/{page}.md")
+    run_page(f"{page}.md")
 
 
 @pytest.mark.skipif(not HAS_NATIVE_CODE, reason="the page is about native code")

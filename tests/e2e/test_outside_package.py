@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = [block for _, block in re.findall(r"```(python|toml)\n(.*?)```", README, re.DOTALL)]
 FILES = {block.splitlines()[0].removeprefix("# "): block for block in BLOCKS if block.startswith("# ")}
 
-WORKSPACE = [str(ROOT), str(ROOT / "plugins" / "rlx_cpu")]
+WORKSPACE = [f"{ROOT}[testing]", str(ROOT / "plugins" / "rlx_cpu")]
 
 
 class Place:
@@ -36,7 +36,7 @@ class Place:
             path.write_text(text, encoding="utf-8")
         self.run(sys.executable, "-m", "venv", str(folder / "venv"))
         # One resolution for all of them, with the builds isolated as anyone's are.
-        self.run(self.bin / "python", "-m", "pip", "install", "--quiet", *WORKSPACE, str(self.project), "pytest>=8.2")
+        self.run(self.bin / "python", "-m", "pip", "install", "--quiet", *WORKSPACE, str(self.project))
 
     def run(self, *command: str | Path) -> str:
         """What a command prints, in the project's folder; it must succeed."""

@@ -104,7 +104,12 @@ GOOD = """graph main {
         (": f32[]", ": f64[]", "line 3, column 8", "the declared type is f64[], the inferred one f32[]"),
         (": f32[]", ": f32[1]", "line 3, column 8", "the declared type is f32[1], the inferred one f32[]"),
         (": f32[]", ": (f32[], f32[])", "line 3, column 8", "declares 2 results, and 1 are inferred"),
-        ("sum(%x, axes=(0,), keep_dim=False)", "linear_block(%x)", "line 3, column 8", "takes 2 to 3 operands (x, w, b?), not 1"),
+        (
+            "sum(%x, axes=(0,), keep_dim=False)",
+            "linear_block(%x)",
+            "line 3, column 8",
+            "takes 2 to 3 operands (x, w, b?), not 1",
+        ),
         ("sum(%x, axes=(0,), keep_dim=False)", "exp(%x, %x)", "line 3, column 8", "takes 1 operand (x), not 2"),
         (": f32[]", ": f32[2^999]", "line 3", "not a size"),
         ("[1, 2]", "[1, 200]", "line 4", "not all elements of i8"),

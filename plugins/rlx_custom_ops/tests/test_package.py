@@ -21,7 +21,7 @@ import rlx_custom_ops.plugin
 from rlx_core.errors import UnknownNameError
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginEntry, PluginHost
-from rlx_core.testing.cases import ops_of
+from rlx_core.testing.subjects import ops_of
 from rlx_custom_ops.ops import OPS
 
 ROOT = Path(__file__).parents[1]

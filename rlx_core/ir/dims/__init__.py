@@ -20,7 +20,7 @@ from rlx_core.ir.dims.algebra import (
     symbol,
 )
 from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
-from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, require
+from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, record, require
 from rlx_core.ir.dims.text import parse_dim
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "is_static",
     "parse_dim",
     "product",
+    "record",
     "require",
     "substitute",
     "symbol",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what the
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 
-__all__ = ["Guard", "Relation", "collecting_guards", "require"]
+__all__ = ["Guard", "Relation", "collecting_guards", "record", "require"]
 
 Relation: TypeAlias = Literal["==", ">", ">=", "divides"]
 
@@ -65,15 +64,25 @@ class Guard:
 _collector: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
 
 
-@contextmanager
-def collecting_guards() -> Iterator[list[Guard]]:
+class collecting_guards:
     """Collect the guards that `require` records inside the block."""
-    guards: list[Guard] = []
-    token = _collector.set(guards)
-    try:
-        yield guards
-    finally:
-        _collector.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[Guard]:
+        guards: list[Guard] = []
+        self._token = _collector.set(guards)
+        return guards
+
+    def __exit__(self, *_: object) -> None:
+        _collector.reset(self._token)
+
+
+def record(guards: Iterable[Guard]) -> None:
+    """Add guards that were collected before to those that are being collected."""
+    collected = _collector.get()
+    if collected is not None:
+        collected.extend(guards)
 
 
 def require(relation: Relation, left: Dim, right: Dim) -> bool:

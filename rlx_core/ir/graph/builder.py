@@ -12,10 +12,11 @@ from typing import Any
 from attrs import define, field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
-from rlx_core.ir.dims import Guard, collecting_guards
+from rlx_core.ir.dims import Guard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.elements import leaked
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import Graph
+from rlx_core.ir.graph.program import MOST_NESTED, Graph, nested_graphs
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
@@ -55,9 +56,10 @@ class Builder:
     capturing: bool = False
     untyped: tuple[TensorType, ...] | None = None
     nodes: list[Node] = field(factory=list, init=False)
-    guards: list[Guard] = field(factory=list, init=False)
+    guards: dict[Guard, None] = field(factory=dict, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)
     is_finished: bool = field(default=False, init=False)
+    trace_has_ended: bool = field(default=False, init=False)
     _leaf_names: set[str] = field(factory=set, init=False)
     _constants: dict[Literal, Value] = field(factory=dict, init=False)
 
@@ -104,6 +106,9 @@ class Builder:
                 and lines added.
         """
         if self.is_finished:
+            for value in operands:
+                if value is not None and value.node.owner.trace_has_ended:
+                    raise leaked(value)
             raise TraceError(f"graph {self.name}: it is finished, and takes no more nodes ({op.name})")
         given = [None if v is None else self._own(v) for v in operands]
         while given and given[-1] is None:
@@ -111,6 +116,11 @@ class Builder:
         origin = origin or current_origin()
         if types is None:
             types = self._infer(op, given, name, origin)
+        if any(body.depth >= MOST_NESTED for body in nested_graphs(op).values()):
+            raise TraceError(
+                f"{op.title}: graphs are nested more than {MOST_NESTED} deep",
+                hint="inline the innermost: how long one graph is has no limit",
+            )
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
         if isinstance(op, Argument):
@@ -132,10 +142,10 @@ class Builder:
         """The finished graph with these outputs."""
         owned = tuple(self._own(v) for v in outputs)
         self.is_finished = True
-        return Graph(self.name, tuple(self.nodes), owned, tuple(dict.fromkeys(self.guards)))
+        return Graph(self.name, tuple(self.nodes), owned, tuple(self.guards))
 
     def add_guards(self, guards: Iterable[Guard]) -> None:
-        self.guards.extend(g for g in guards if g not in self.guards)
+        self.guards.update(dict.fromkeys(guards))
 
     def _infer(
         self, op: Op, operands: Sequence[Value | None], name: str | None, origin: Origin
@@ -166,6 +176,8 @@ class Builder:
         if value.node.owner is self:
             return value
         if not self.capturing:
+            if value.node.owner.trace_has_ended:
+                raise leaked(value)
             raise TraceError(
                 f"graph {self.name}: a value of graph {value.node.owner.name} cannot be used here",
                 Fact("value", repr(value), value.node.origin.source),
@@ -184,24 +196,40 @@ class Builder:
 
 def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition."""
+    # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
+    if not types or nested_graphs(op) or not _is_hashable(op):
+        check_operand_count(op, types)
+        return _inferred(op, types)
+    result, guards = _inferred_once(op, tuple(types))
+    if guards:
+        record(guards)
+    return result
+
+
+@lru_cache(maxsize=8192)
+def _inferred_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[tuple[TensorType, ...], tuple[Guard, ...]]:
+    """The result types and the guards that they need: most nodes of a long program are like others in it."""
     check_operand_count(op, types)
+    with collecting_guards() as guards:
+        result = _inferred(op, types)
+    return result, tuple(guards)
+
+
+def _is_hashable(op: Op) -> bool:
+    """Whether an op's attributes are values; those of an op that was made wrongly may be lists, which verifying tells."""
+    try:
+        hash(op)
+    except TypeError:
+        return False
+    return True
+
+
+def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     rule = op.infer
-    if rule is not None:
-        result = rule(*types)
-        return result if isinstance(result, tuple) else (result,)
-    return _decomposed(op, tuple(types))
-
-
-def _decomposed(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    """The result types of an op that has no rule for them. Those of known sizes, which need no guards, are remembered."""
-    if all(t is None or t.is_static for t in types):
-        return _decomposed_once(op, types)
-    return decomposition(op, types).output_types
-
-
-@lru_cache(maxsize=1024)
-def _decomposed_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    return decomposition(op, types).output_types
+    if rule is None:
+        return decomposition(op, types).output_types
+    result = rule(*types)
+    return result if isinstance(result, tuple) else (result,)
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:

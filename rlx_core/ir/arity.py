@@ -1,0 +1,136 @@
+"""`op_function` as packages get it: a type checker sees how many operands the function takes, and its attributes.
+
+An op declares its operands by the parameters of `infer`, or of `decompose` where there is no `infer`. A protocol is a number of
+them; where one may be left out, or any number is taken, Python's types have no way to put the attributes behind them. The
+standard ops use the plain `op_function` of `apply.py`: their converters take more than mypy can see (it knows none), and what
+users call of them has its signature from the stub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
+
+from rlx_core.ir.apply import OpFunction
+from rlx_core.ir.op import Op
+
+if TYPE_CHECKING:
+    from rlx_core.typing import ArrayLike
+
+__all__ = ["CheckedFunction", "op_function"]
+
+P = ParamSpec("P")
+_OpT = TypeVar("_OpT", bound=Op)
+
+
+class Infer1(Protocol):
+    def infer(self, a: Any, /) -> Any: ...
+
+
+class Infer2(Protocol):
+    def infer(self, a: Any, b: Any, /) -> Any: ...
+
+
+class Infer3(Protocol):
+    def infer(self, a: Any, b: Any, c: Any, /) -> Any: ...
+
+
+class Infer4(Protocol):
+    def infer(self, a: Any, b: Any, c: Any, d: Any, /) -> Any: ...
+
+
+class InferSome(Protocol):
+    def infer(self, *operands: Never) -> Any: ...
+
+
+class InferOptional2(Protocol):
+    def infer(self, a: Any, b: Any = ..., /) -> Any: ...
+
+
+class InferOptional3(Protocol):
+    def infer(self, a: Any, b: Any, c: Any = ..., /) -> Any: ...
+
+
+class InferOptional4(Protocol):
+    def infer(self, a: Any, b: Any, c: Any, d: Any = ..., /) -> Any: ...
+
+
+class Decompose1(Protocol):
+    def decompose(self, a: Any, /) -> Any: ...
+
+
+class Decompose2(Protocol):
+    def decompose(self, a: Any, b: Any, /) -> Any: ...
+
+
+class Decompose3(Protocol):
+    def decompose(self, a: Any, b: Any, c: Any, /) -> Any: ...
+
+
+class Decompose4(Protocol):
+    def decompose(self, a: Any, b: Any, c: Any, d: Any, /) -> Any: ...
+
+
+class DecomposeSome(Protocol):
+    def decompose(self, *operands: Never) -> Any: ...
+
+
+class DecomposeOptional2(Protocol):
+    def decompose(self, a: Any, b: Any = ..., /) -> Any: ...
+
+
+class DecomposeOptional3(Protocol):
+    def decompose(self, a: Any, b: Any, c: Any = ..., /) -> Any: ...
+
+
+class DecomposeOptional4(Protocol):
+    def decompose(self, a: Any, b: Any, c: Any, d: Any = ..., /) -> Any: ...
+
+
+InferOpen = InferSome | InferOptional2 | InferOptional3 | InferOptional4
+DecomposeOpen = DecomposeSome | DecomposeOptional2 | DecomposeOptional3 | DecomposeOptional4
+
+
+class CheckedFunction(OpFunction[Any], Generic[P]):
+    """To a type checker, the function of an op whose operands it can count; in fact every function is an `OpFunction`."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+        @overload
+        def __call__(self, *operands: Any, name: str | None, **attributes: Any) -> Any: ...
+        def __call__(self, *operands: Any, **attributes: Any) -> Any: ...
+
+
+@overload
+def op_function(op: Callable[P, InferOpen]) -> OpFunction[Any]: ...  # type: ignore[overload-overlap]
+@overload
+def op_function(op: Callable[P, Infer1]) -> CheckedFunction[Concatenate[ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, Infer2]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, Infer3]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(
+    op: Callable[P, Infer4],
+) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, DecomposeOpen]) -> OpFunction[Any]: ...  # type: ignore[overload-overlap]
+@overload
+def op_function(op: Callable[P, Decompose1]) -> CheckedFunction[Concatenate[ArrayLike, P]]: ...
+@overload
+def op_function(op: Callable[P, Decompose2]) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(
+    op: Callable[P, Decompose3],
+) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(
+    op: Callable[P, Decompose4],
+) -> CheckedFunction[Concatenate[ArrayLike, ArrayLike, ArrayLike, ArrayLike, P]]: ...
+@overload
+def op_function(op: type[_OpT]) -> OpFunction[_OpT]: ...
+def op_function(op: Any) -> Any:
+    """The function form of an op: operands first, attributes after them or by keyword."""
+    return OpFunction(op)

@@ -1,0 +1,99 @@
+"""What a law is about: which programs it is asked of, and which contributed rules it tries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from attrs import frozen
+
+from rlx_core.testing.cases import Program, Variation
+
+__all__ = [
+    "EVERY",
+    "About",
+    "about",
+    "asked_of",
+    "differentiable",
+    "has_own_derivative",
+    "has_two_meanings",
+    "runs",
+    "smooth",
+]
+
+EVERY: Final[tuple[Variation, ...]] = ("dtype", "size", "rank", "broadcasting")
+
+_F = TypeVar("_F", bound=Callable[..., None])
+
+
+@frozen
+class About:
+    """Which programs a law is asked of.
+
+    Attributes:
+        holds: Whether a program is one of them.
+        rules: The kinds of contributed rules that the law tries; of a rule of another kind it is not asked.
+        widens: Whether it tries the op in f64 alone, so that of programs that differ in the width of a dtype one is enough.
+        variants: The variations of samples that it is asked of as well: those that may make a difference to it.
+    """
+
+    holds: Callable[[Program], bool]
+    rules: frozenset[str] = frozenset()
+    widens: bool = False
+    variants: frozenset[Variation] = frozenset()
+
+    def asks(self, program: Program) -> bool:
+        """Whether the law tries what the program is there for; whether the program is one for it, `holds` says."""
+        tries_it = not program.rule or program.rule in self.rules
+        return tries_it and (program.variation is None or program.variation in self.variants)
+
+
+def about(
+    holds: Callable[[Program], bool],
+    *,
+    rules: Iterable[str] = (),
+    widens: bool = False,
+    variants: Iterable[Variation] = (),
+) -> Callable[[_F], _F]:
+    """Ask a law only of programs that it is about; see `About`."""
+
+    def mark(law: _F) -> _F:
+        law.about = About(holds, frozenset(rules), widens, frozenset(variants))  # type: ignore[attr-defined]
+        return law
+
+    return mark
+
+
+def asked_of(law: Any) -> About:
+    """What a law is about; one that does not say it is asked of every sample."""
+    found: About = getattr(law, "about", About(lambda program: True))
+    return found
+
+
+def runs(program: Program) -> bool:
+    return program.is_static
+
+
+def differentiable(program: Program) -> bool:
+    return runs(program) and program.is_differentiable
+
+
+def smooth(program: Program) -> bool:
+    return differentiable(program) and program.sample.is_smooth and not program.is_narrow
+
+
+def has_two_meanings(program: Program) -> bool:
+    op = program.op
+    first = op.reference or (op.decompose if program.rule else None)
+    second = program.engine.rule(program.node.op, "decompose")
+    return runs(program) and not program.is_narrow and first is not None and second is not None
+
+
+def has_own_derivative(program: Program) -> bool:
+    op, engine = program.node.op, program.engine
+    return (
+        differentiable(program)
+        and not program.is_narrow
+        and engine.rule(op, "decompose") is not None
+        and (engine.rule(op, "vjp") is not None or engine.rule(op, "jvp") is not None)
+    )

@@ -1,0 +1,77 @@
+"""Which programs a law tries: all that it is about, or of each op one."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+from rlx_core.testing.about import About
+from rlx_core.testing.cases import Program
+from rlx_core.testing.variants import bases, variants
+
+__all__ = ["Amount", "one_of_each", "tried"]
+
+Amount = Literal["one", "all"]
+
+_T = TypeVar("_T")
+
+
+def tried(programs: Sequence[Program], about: About, law: str, amount: Amount) -> list[Program]:
+    """The programs that a law is asked of.
+
+    Args:
+        programs: The samples.
+        about: What the law is about.
+        law: Its name, by which the choice of one rotates.
+        amount: All samples and accepted variants, or of each op, or contributed rule, a single one.
+    """
+    if amount == "one":
+        groups = grouped(programs, lambda p: (p.rule, p.op.name)).values()
+        chosen = (first(candidates(group, about, law), about) for group in groups)
+        return [program for program in chosen if program is not None]
+    asked = [p for p in (*programs, *varied(programs, about)) if is_asked(about, p)]
+    return list({p.widened_key: p for p in reversed(asked)}.values())[::-1] if about.widens else asked
+
+
+def candidates(group: Sequence[Program], about: About, law: str) -> Iterator[Program]:
+    """The samples of one op and their variants, beginning at another one for each law."""
+    every = [*group, *varied(group, about)]
+    start = rotation(group[0].op.name, law) % len(every)
+    yield from every[start:]
+    yield from every[:start]
+
+
+def varied(programs: Sequence[Program], about: About) -> list[Program]:
+    """The variants of some samples that a law is asked of, if the op takes them."""
+    return [v for base in bases(programs) for v in variants(base) if about.asks(v)]
+
+
+def rotation(*words: str) -> int:
+    """A number that depends on the words alone, the same in every process."""
+    return zlib.crc32(" ".join(words).encode())
+
+
+def first(programs: Iterable[Program], about: About) -> Program | None:
+    return next((p for p in programs if is_asked(about, p)), None)
+
+
+def is_asked(about: About, program: Program) -> bool:
+    """Whether the law is about the program. Of a sample that fails every law is asked, so that the failure is seen."""
+    if not about.asks(program):
+        return False
+    return about.holds(program) if program.failure is None else program.variation is None
+
+
+def one_of_each(items: Sequence[_T], key: object, law: str) -> list[_T]:
+    """Of the items with equal keys one, another one for each law."""
+    return [group[rotation(str(k), law) % len(group)] for k, group in grouped(items, key).items()]
+
+
+def grouped(items: Iterable[_T], key: object) -> dict[object, list[_T]]:
+    """The items by key, in order."""
+    assert callable(key)
+    found: dict[object, list[_T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found

@@ -1,0 +1,194 @@
+"""What the laws judge by: how near two results have to be, derivatives by differences, and what transposes each other.
+
+Every judge says in words what is wrong: whoever reads it wrote an op and has never seen a law.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.interpret import stored
+from rlx_core.testing.cases import Program, wide
+from rlx_core.testing.differences import directional, pairing, random_like
+from rlx_core.testing.yardstick import precision
+from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.jvp import jvp_graph
+from rlx_core.transforms.prepare import prepare
+from rlx_core.transforms.vjp import vjp_graph
+
+__all__ = [
+    "DIFFERENCES",
+    "EXACT",
+    "agrees_with_differences",
+    "chosen",
+    "close",
+    "decomposed",
+    "differentiable_outputs",
+    "near_oracle",
+    "spread",
+    "subsets",
+    "transposes",
+    "widened",
+]
+
+EXACT = 1e-9
+"""Two derivations of one value in float64 differ by rounding only: a few thousand operations at 2**-53."""
+DIFFERENCES = 1e-6
+"""Extrapolated differences (see STEP): 1e-16 / 1e-4 from rounding, as much again from truncation at |f⁽⁵⁾| ~ 1e5."""
+
+
+def spread(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
+    """One entry an operand place, `None` where an optional operand is absent."""
+    given = iter(arrays)
+    return [None if v is None else next(given) for v in node.operands]
+
+
+def decomposed(program: Program, graph: Graph | None = None) -> Graph:
+    """The program (or `graph`, another program of its op) with the op replaced by its decomposition."""
+    engine = evolve(program.engine, ignoring=frozenset({("batch", program.op.name)}))
+    graph = program.graph if graph is None else graph
+    return prepare(graph, "batch", list(graph.input_types), engine=engine)[0]
+
+
+def subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every non-empty choice of up to three operands; of more, each alone and all."""
+    if len(names) <= 3:
+        return [c for n in range(1, len(names) + 1) for c in itertools.combinations(names, n)]
+    return [*((n,) for n in names), tuple(names)]
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    return array.astype(stored(dtype(array.dtype), "wide").numpy)
+
+
+def chosen(graph: Graph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
+    return [a for n, a in zip(graph.input_types, arrays, strict=True) if n in names]
+
+
+def differentiable_outputs(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [a for a, v in zip(wide(graph, arrays), graph.outputs, strict=True) if v.dtype.is_differentiable]
+
+
+def agrees_with_differences(
+    graph: Graph,
+    names: Sequence[str],
+    arrays: Sequence[np.ndarray],
+    rng: np.random.Generator,
+    *,
+    engine: Engine = STANDARD,
+) -> None:
+    """<cotangent, J·u> by differences equals <Jᵀ·cotangent, u> by the rule, for random directions and cotangents."""
+    at = [widened(a) for a in arrays]
+    along = [
+        random_like(rng, a) if n in names else np.zeros_like(a) for n, a in zip(graph.input_types, at, strict=True)
+    ]
+    with np.errstate(invalid="ignore"):
+        moved = directional(lambda x: differentiable_outputs(graph, x), at, along)
+    # Nothing has a derivative where it is infinite or NaN: the mean of no elements, say.
+    seeds = [np.where(np.isfinite(y), random_like(rng, y), 0) for y in moved]
+    moved = [np.where(np.isfinite(y), y, 0) for y in moved]
+    count = len(graph.outputs)
+    cotangents = wide(vjp_graph(graph, names, engine=engine), [*at, *seeds])[count:]
+    found = pairing(cotangents, chosen(graph, along, names))
+    wanted = pairing(seeds, moved)
+    # The pairing sums terms of both signs: the error is measured against the sum of their sizes.
+    size = 1 + sum(float(np.sum(np.abs(s) * np.abs(m))) for s, m in zip(seeds, moved, strict=True))
+    assert abs(found - wanted) <= DIFFERENCES * size, (
+        f"the derivative with respect to {', '.join(names)} is {found:.10g} by the vjp rule and {wanted:.10g} by differences"
+        " (where the function has a kink, say is_smooth=False in the sample, or draw from another range)"
+    )
+
+
+def transposes(
+    graph: Graph,
+    names: Sequence[str],
+    arrays: Sequence[np.ndarray],
+    rng: np.random.Generator,
+    *,
+    engine: Engine = STANDARD,
+) -> None:
+    """<g, J·t> by the JVP equals <Jᵀ·g, t> by the VJP."""
+    count = len(graph.outputs)
+    tangents = [random_like(rng, widened(a)) for a in chosen(graph, arrays, names)]
+    forward = wide(jvp_graph(graph, names, engine=engine), [*arrays, *tangents])[count:]
+    pushed = [t for t, v in zip(forward, graph.outputs, strict=True) if v.dtype.is_differentiable]
+    seeds = [random_like(rng, t) for t in pushed]
+    pulled = wide(vjp_graph(graph, names, engine=engine), [*arrays, *seeds])[count:]
+    found, wanted = pairing(pulled, tangents), pairing(seeds, pushed)
+    size = 1 + sum(float(np.sum(np.abs(s) * np.abs(t))) for s, t in zip(seeds, pushed, strict=True))
+    assert abs(found - wanted) <= EXACT * size, (
+        f"vjp and jvp with respect to {', '.join(names)} are not transposes: <vjp(g), t> = {found}, <g, jvp(t)> = {wanted}"
+    )
+
+
+def close(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float, what: str) -> None:
+    """Equal integers, and floats equal relative to the largest element (below 1e-6, to that).
+
+    Args:
+        what: What it means if they are not.
+    """
+    assert len(found) == len(wanted), f"{what}: {len(found)} results, not {len(wanted)}"
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape, f"{what}: a result has shape {list(a.shape)}, not {list(b.shape)}"
+        if not dtype(b.dtype).is_differentiable:
+            near(a, b, 0.0, 0.0, what)
+            continue
+        near(a, b, tolerance, tolerance * max(largest([b]), 1e-6), what)
+
+
+def near_oracle(
+    graph: Graph,
+    found: Sequence[np.ndarray],
+    oracle: Sequence[np.ndarray],
+    fed: Sequence[np.ndarray],
+    what: str = "the result differs from the float64 oracle",
+) -> None:
+    """Each result is the oracle's to the accuracy of the narrowest float that goes in or comes out.
+
+    The model: k roundings of size ε relative to the largest number in sight, and sums of n terms that lose √n of them.
+    """
+    floats = [v.dtype for v in (*graph.inputs, *graph.outputs) if v.dtype.is_differentiable]
+    epsilon = max((precision(d) for d in floats), default=0.0)
+    sizes = [t.static_shape for n in graph.nodes for t in n.types if t.is_static]
+    terms = max([int(np.prod(shape)) for shape in sizes] + [1])
+    roundings = 8 + len(graph.nodes)
+    assert len(found) == len(oracle), f"{what}: {len(found)} results, not {len(oracle)}"
+    for a, b in zip(found, oracle, strict=True):
+        assert a.shape == b.shape, f"{what}: a result has shape {list(a.shape)}, not {list(b.shape)}"
+        if not dtype(b.dtype).is_differentiable:
+            near(a, b, 0.0, 0.0, what)
+            continue
+        scale = max(1.0, largest([b]), largest([x for x in fed if dtype(x.dtype).is_differentiable]))
+        atol = roundings * epsilon * scale * float(np.sqrt(terms))
+        near(widened(a), b, roundings * epsilon, atol, what)
+
+
+def near(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float, what: str) -> None:
+    """Require that each element is the wanted one, or near it; NaN is NaN, and an infinity itself.
+
+    Args:
+        what: What it means if one is not: the message begins with it.
+    """
+    with np.errstate(all="ignore"):
+        is_near = (found == wanted) | ((found != found) & (wanted != wanted))
+        if rtol or atol:
+            is_near |= np.abs(found - wanted) <= atol + rtol * np.abs(np.where(np.isfinite(wanted), wanted, 0))
+    if not np.all(is_near):
+        first = tuple(int(i) for i in np.argwhere(~np.atleast_1d(is_near))[0])[: found.ndim]
+        raise AssertionError(
+            f"{what}: element {list(first)} is {found[first]}, not {wanted[first]}; {int(np.sum(~is_near))} of {is_near.size}"
+            f" elements differ by more than {rtol:.2g} of themselves and {atol:.2g}"
+        )
+
+
+def largest(arrays: Sequence[np.ndarray]) -> float:
+    """The largest finite magnitude."""
+    sizes = [np.abs(widened(a))[np.isfinite(widened(a))] for a in arrays]
+    return max((float(s.max()) for s in sizes if s.size), default=0.0)

@@ -1,0 +1,86 @@
+"""The laws of derivatives: rules agree with differences, with each other, and with what the decomposition says."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rlx_core.testing.about import about, differentiable, has_own_derivative, smooth
+from rlx_core.testing.cases import Program, typed, wide
+from rlx_core.testing.differences import random_like
+from rlx_core.testing.judges import (
+    EXACT,
+    agrees_with_differences,
+    chosen,
+    close,
+    differentiable_outputs,
+    near_oracle,
+    transposes,
+    widened,
+)
+from rlx_core.transforms.jvp import jvp_graph
+from rlx_core.transforms.vjp import vjp_graph
+
+__all__ = ["Derivatives"]
+
+DERIVATIVES = ["vjp", "jvp", "decompose"]
+
+
+class Derivatives:
+    """Three judges, none derived from another: differences, the other mode, and the decomposition."""
+
+    @about(smooth, rules=DERIVATIVES, widens=True, variants=["rank", "broadcasting"])
+    def test_vjp_agrees_with_finite_differences(self, program: Program) -> None:
+        program = program.widened
+        for name in program.differentiable:
+            agrees_with_differences(program.graph, [name], program.draw(), program.rng(), engine=program.engine)
+
+    @about(differentiable, rules=DERIVATIVES, widens=True, variants=["dtype", "rank", "broadcasting"])
+    def test_vjp_and_jvp_are_transposes(self, program: Program) -> None:
+        program = program.widened
+        names = program.differentiable
+        # One operand at a time besides: a rule is then given ZERO for the others.
+        for wrt in [names] if len(names) == 1 else [names, *([name] for name in names)]:
+            try:
+                transposes(program.graph, wrt, program.draw(), program.rng(), engine=program.engine)
+            except Exception as error:
+                if wrt != names:
+                    error.add_note(f"with respect to {wrt[0]} alone: the tangents of the other operands are ZERO")
+                raise
+
+    @about(has_own_derivative, rules=DERIVATIVES, widens=True, variants=["size", "rank", "broadcasting"])
+    def test_own_rule_agrees_with_derived_rule(self, program: Program) -> None:
+        program = program.widened
+        engine, op = program.engine, program.node.op
+        derived = evolve(engine, ignoring=frozenset({("vjp", op.name), ("jvp", op.name)}))
+        arrays, rng = program.draw(), program.rng()
+        what = "the {} rule differs from what follows from the decomposition"
+        if engine.rule(op, "vjp") is not None:
+            own, other = (vjp_graph(program.graph, program.differentiable, engine=e) for e in (engine, derived))
+            seeds = [random_like(rng, y) for y in differentiable_outputs(program.graph, arrays)]
+            close(wide(own, [*arrays, *seeds]), wide(other, [*arrays, *seeds]), EXACT, what.format("vjp"))
+        if engine.rule(op, "jvp") is not None:
+            own, other = (jvp_graph(program.graph, program.differentiable, engine=e) for e in (engine, derived))
+            tangents = [random_like(rng, widened(a)) for a in chosen(program.graph, arrays, program.differentiable)]
+            close(wide(own, [*arrays, *tangents]), wide(other, [*arrays, *tangents]), EXACT, what.format("jvp"))
+
+    @about(smooth, rules=DERIVATIVES, widens=True)
+    def test_second_derivative_agrees_with_differences_of_the_gradient(self, program: Program) -> None:
+        program = program.widened
+        arrays, rng, engine = program.draw(), program.rng(), program.engine
+        gradient = vjp_graph(program.graph, program.differentiable, engine=engine)
+        seeds = [random_like(rng, y) for y in differentiable_outputs(program.graph, arrays)]
+        names = [n for n, t in gradient.input_types.items() if t.dtype.is_differentiable]
+        agrees_with_differences(gradient, names, [*arrays, *seeds], rng, engine=engine)
+        transposes(gradient, names, [*arrays, *seeds], rng, engine=engine)
+
+    @about(differentiable, rules=DERIVATIVES, variants=["dtype"])
+    def test_gradient_is_close_to_its_float64_oracle(self, program: Program) -> None:
+        gradient = vjp_graph(program.graph, program.differentiable, engine=program.engine)
+        arrays, rng = program.draw(), program.rng()
+        kinds = [o.dtype for o in program.graph.outputs if o.dtype.is_differentiable]
+        seeds = [
+            random_like(rng, y).astype(kind.numpy)
+            for y, kind in zip(differentiable_outputs(program.graph, arrays), kinds, strict=True)
+        ]
+        fed = [*arrays, *seeds]
+        near_oracle(gradient, typed(gradient, fed), wide(gradient, fed), fed, "the gradient loses more than rounding")

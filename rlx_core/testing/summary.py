@@ -1,0 +1,138 @@
+"""What a run of the laws came to, for a person: a line for each op, rule and kernel, and what failed of it.
+
+Each test carries what it is about in its `user_properties`, which pytest-xdist brings back from its workers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+
+from rlx_core.testing.cases import Program, programs
+from rlx_core.testing.variants import bases, variants
+
+__all__ = ["describe", "describe_refusals", "lines"]
+
+KEY: Final = "rlx"
+MOST: Final = 12
+"""How many ops, rules and kernels have a line even if nothing failed."""
+DIFFERENCES: Final = "vjp_agrees_with_finite_differences"
+TRANSPOSES: Final = "vjp_and_jvp_are_transposes"
+REFUSES: Final = "what_an_op_does_not_take_it_refuses_with_a_typed_error"
+
+
+@define
+class Tally:
+    """What was tried of one op, rule or kernel."""
+
+    laws: set[str] = field(factory=set)
+    tried: set[str] = field(factory=set)
+    kinds: dict[str, str] = field(factory=dict)
+    refused: int = 0
+    failures: dict[str, list[str]] = field(factory=dict)
+
+    def add(self, about: dict[str, Any], report: Any) -> None:
+        law = about["law"]
+        self.laws.add(law)
+        self.refused = max(self.refused, about.get("refused", 0))
+        if about["on"]:
+            self.tried.add(about["on"])
+            self.kinds[about["on"]] = about["varied"]
+        if report.failed:
+            self.failures.setdefault(law, []).append(complaint(report))
+
+    @property
+    def what(self) -> str:
+        """How many samples, and how many variants of which kind."""
+        counts = Counter(self.kinds[on] for on in self.tried)
+        own = counts.pop("", 0)
+        listed = ", ".join(f"{kind} {n}" for kind, n in sorted(counts.items()))
+        varied = f", {counts.total()} variants ({listed})" if counts else ""
+        refused = f", {self.refused} refused" if self.refused else ""
+        return f"{own} sample{'s' * (own != 1)}{varied}{refused}"
+
+    @property
+    def note(self) -> str | None:
+        if TRANSPOSES in self.laws and DIFFERENCES not in self.laws:
+            return "its derivative was not compared with differences: no sample is smooth and wider than f16"
+        return None
+
+
+def describe(items: Iterable[pytest.Item]) -> None:
+    """Put on each test what it is about."""
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        found = subject(params)
+        if found is not None:
+            name, on, varied = found
+            law = getattr(item, "originalname", item.name).removeprefix("test_")
+            item.user_properties.append((KEY, {"subject": name, "law": law, "on": on, "varied": varied}))
+
+
+def subject(params: dict[str, Any]) -> tuple[str, str, str] | None:
+    """The op, rule or kernel that a test is about, the program, and what of it is varied."""
+    if isinstance(program := params.get("program"), Program):
+        name = f"{program.rule} of {program.op.name}" if program.rule else program.op.name
+        return name, repr(program), program.variation or ""
+    if (op := params.get("op")) is not None:
+        return op.name, "", ""
+    if (rejected := params.get("rejected")) is not None:
+        return rejected.op.name, "", ""
+    if (case := params.get("kernel_case")) is not None:
+        return str(case.row), repr(case.program), case.program.variation or ""
+    if (kernel := params.get("kernel")) is not None:
+        return str(kernel[0]), "", ""
+    if (contribution := params.get("contribution")) is not None:
+        return contribution.name, "", ""
+    return None
+
+
+def describe_refusals(item: pytest.Item) -> None:
+    """Add how many variants an op refused, once the law that tries them has."""
+    for key, about in item.user_properties:
+        if key == KEY and isinstance(about, dict) and about["law"] == REFUSES:
+            op = getattr(item, "callspec").params.get("op")  # noqa: B009  not every item has one
+            if op is not None:
+                varied = [v for base in bases(programs((op,))) for v in variants(base)]
+                about["refused"] = sum(v.is_refused for v in varied)
+
+
+def lines(reports: Sequence[Any]) -> list[str]:
+    """The summary, a line an element; nothing if no law ran."""
+    tallies: dict[str, Tally] = {}
+    for report in reports:
+        for key, about in report.user_properties:
+            if key == KEY:
+                tallies.setdefault(about["subject"], Tally()).add(about, report)
+    if not tallies:
+        return []
+    tried = {name: tally for name, tally in tallies.items() if tally.tried or tally.failures}
+    failed = {name: tally for name, tally in tried.items() if tally.failures}
+    shown = tried if len(tried) <= MOST else failed
+    found = [line for name, tally in sorted(shown.items()) for line in lines_of(name, tally)]
+    laws = {law for tally in tallies.values() for law in tally.laws}
+    programs_tried = sum(len(tally.tried) for tally in tried.values())
+    found.append(
+        f"{len(tried)} ops, rules and kernels; {programs_tried} programs; {len(laws)} laws;"
+        f" {len(failed) or 'none'} failed{': ' if failed else ''}{', '.join(sorted(failed))}"
+    )
+    return found
+
+
+def lines_of(name: str, tally: Tally) -> list[str]:
+    verdict = f"{len(tally.failures)} of {len(tally.laws)} laws failed" if tally.failures else f"{len(tally.laws)} laws"
+    found = [f"{name}: {verdict}, on {tally.what}"]
+    found += [f"    {law} ({len(said)}×): {said[0]}" for law, said in sorted(tally.failures.items())]
+    return found + ([f"    {tally.note}"] if tally.note else [])
+
+
+def complaint(report: Any) -> str:
+    """The first line of what a law said."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    said = str(report.longrepr if crash is None else crash.message).strip()
+    rows = [row.strip() for row in said.splitlines() if row.strip()]
+    return rows[0].removeprefix("AssertionError: ") if rows else "no message"

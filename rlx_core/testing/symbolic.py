@@ -1,0 +1,75 @@
+"""A sample with symbols for its sizes: what holds for one size has to hold for all that the op accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import evolve, frozen
+
+from rlx_core.errors import RlxError
+from rlx_core.ir.dims import Dim, DimBinding, symbol
+from rlx_core.ir.graph import Graph
+from rlx_core.ir.types import TensorType
+from rlx_core.testing.cases import Program, evolve_types
+
+__all__ = ["Generalized", "generalized"]
+
+
+@frozen
+class Generalized:
+    """A program with symbols in place of sizes.
+
+    Attributes:
+        program: The program with sizes.
+        graph: The same call with symbols.
+        bindings: Sizes to try: those of the program, and others.
+    """
+
+    program: Program
+    graph: Graph
+    symbols: dict[int, str]
+    bindings: tuple[dict[str, int], ...]
+
+    def outputs(self, sizes: dict[str, int]) -> list[TensorType]:
+        """The types that were inferred with symbols, with sizes put in."""
+        binding = DimBinding.of(**{s: sizes[s] for s in sizes})
+        return [value.type.bind(binding) for value in self.graph.outputs]
+
+    def at(self, sizes: dict[str, int]) -> Program | None:
+        """The program of these sizes without symbols; `None` if the op refuses them."""
+        if sizes == self.bindings[0]:
+            return self.program
+        types = [
+            renamed(t, {size: sizes[name] for size, name in self.symbols.items()}) for t in self.program.sample.types
+        ]
+        made = with_types(self.program, types)
+        return None if made.is_refused else made
+
+
+def generalized(program: Program) -> Generalized | None:
+    """The program with a symbol for each size above 1; equal sizes are taken for one.
+
+    `None` if it has no such size, or the op refuses symbols with a typed error.
+    """
+    program = program.widened
+    sizes = dict.fromkeys(d for t in program.sample.types if t is not None for d in t.static_shape if d not in (0, 1))
+    symbols = {size: f"n{i}" for i, size in enumerate(sizes)}
+    if not symbols:
+        return None
+    types = [renamed(t, {size: symbol(name) for size, name in symbols.items()}) for t in program.sample.types]
+    try:
+        graph = with_types(program, types).graph
+    except RlxError:
+        return None
+    bindings = [{name: size for size, name in symbols.items()}]
+    if program.sample.make is None:
+        bindings.append({name: size + 1 for size, name in symbols.items()})
+    return Generalized(program, graph, symbols, tuple(bindings))
+
+
+def renamed(type: TensorType | None, to: Mapping[int, Dim]) -> TensorType | None:
+    return None if type is None else type.with_shape(to.get(d, d) if isinstance(d, int) else d for d in type.shape)
+
+
+def with_types(program: Program, types: list[TensorType | None]) -> Program:
+    return evolve(program, case=evolve(program.case, sample=evolve_types(program.sample, types)))

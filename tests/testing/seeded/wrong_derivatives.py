@@ -1,0 +1,229 @@
+"""Ops whose derivatives are wrong."""
+
+from __future__ import annotations
+
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, bf16, f16
+from rlx_core.ir.op import ZERO, Op, define_op
+from rlx_core.ir.samples import Sample
+from rlx_core.ir.types import expect_dtype
+from rlx_core.ops.activation import tanh
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.piecewise import floor
+from seeded.seeds import Blend, Seeds, Square, Total
+
+SEEDS = Seeds()
+DIFFERENCES = "vjp_agrees_with_finite_differences"
+TRANSPOSES = "vjp_and_jvp_are_transposes"
+DERIVED = "own_rule_agrees_with_derived_rule"
+SECOND = "second_derivative_agrees_with_differences_of_the_gradient"
+DTYPES = "rules_are_the_same_in_every_dtype"
+SYMBOLS = "symbolic_sizes_mean_the_same"
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class ForgetsTheTwo(Square):
+    def vjp(self, g, x, *, y):
+        return (g * x,)
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class WrongInBothModes(Square):
+    """Each mode is the transpose of the other, and nothing is derived."""
+
+    decompose = None
+
+    def vjp(self, g, x, *, y):
+        return (g * 2.001 * x,)
+
+    def jvp(self, t, x, *, y):
+        return t[0] * 2.001 * x
+
+
+@SEEDS.op(DERIVED, "the vjp rule differs")
+class ForgetsItBesideADecomposition(Square):
+    def vjp(self, g, x, *, y):
+        return (g * x,)
+
+
+@SEEDS.op(DERIVED, "the jvp rule differs")
+class PushesTheWrongWay(Square):
+    def jvp(self, t, x, *, y):
+        return t[0] * -2.0 * x
+
+
+@SEEDS.op(TRANSPOSES, "are not transposes")
+class PushesHalf(Square):
+    decompose = None
+
+    def jvp(self, t, x, *, y):
+        return t[0] * x
+
+
+@SEEDS.op(DIFFERENCES, "with respect to b is 0 by the vjp rule")
+class NoDerivativeForTheSecond(Blend):
+    def vjp(self, g, a, b, *, y):
+        return super().vjp(g, a, b, y=y)[0], ZERO
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class SwapsItsCotangents(Blend):
+    decompose = None
+
+    def vjp(self, g, a, b, *, y):
+        of_a, of_b = super().vjp(g, a, b, y=y)
+        return (of_b, of_a) if a.shape == b.shape else (of_a, of_b)
+
+
+@SEEDS.op(TRANSPOSES, "with respect to a, b are not transposes")
+class IgnoresTheSecondTangent(Blend):
+    """Wrong only where both tangents are there."""
+
+    decompose = None
+
+    def jvp(self, t, a, b, *, y):
+        return super().jvp((t[0], ZERO) if t[0] is not ZERO else t, a, b, y=y)
+
+
+@SEEDS.op(TRANSPOSES, "Zero|ZERO|unsupported")
+class NeedsEveryTangent(Blend):
+    """Adds tangents that may be ZERO."""
+
+    decompose = None
+
+    def jvp(self, t, a, b, *, y):
+        return t[0] * 1.0 + t[1] * 3.0
+
+
+@SEEDS.op(DIFFERENCES, "cotangent|must|shape|broadcast")
+class LeavesTheCotangentBroadcast(Blend):
+    """Right for operands of like shapes alone."""
+
+    decompose = None
+
+    def vjp(self, g, a, b, *, y):
+        return g, g * 3.0
+
+
+@SEEDS.op(DTYPES, "the gradient by vjp in f16")
+class AnotherGradientInHalves(Square):
+    def vjp(self, g, x, *, y):
+        return (g * (1.0 if x.dtype is f16 else 2.0) * x,)
+
+
+@SEEDS.op(DTYPES, "the gradient by vjp in bf16")
+class AnotherGradientInBrainFloats(Square):
+    def vjp(self, g, x, *, y):
+        return (g * (1.0 if x.dtype is bf16 else 2.0) * x,)
+
+
+@SEEDS.op(TRANSPOSES, "are not transposes")
+class ForgetsToConjugate(Square):
+    """Right for real numbers, and it takes complex ones."""
+
+    decompose = None
+
+    def infer(self, x):
+        expect_dtype("x", x, (*FLOATS, *COMPLEXES))
+        return x
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class ResultForTheOperand(Square):
+    def vjp(self, g, x, *, y):
+        return (g * 2.0 * y,)
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class RightForMatricesOnly(Square):
+    def vjp(self, g, x, *, y):
+        return (g * (2.0 if x.ndim == 2 else 3.0) * x,)
+
+
+@SEEDS.op(DIFFERENCES, "is_smooth=False")
+class SaysThatItIsSmooth(Square):
+    """Steps, with the derivative of the line through them."""
+
+    decompose = None
+
+    def reference(self, x):
+        return x.astype("i8").astype(x.dtype)
+
+    def vjp(self, g, x, *, y):
+        return (g,)
+
+    def jvp(self, t, x, *, y):
+        return t[0] * 1.0
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class DifferentiatesAStep(Square):
+    """Derived from `floor`, but for the rule that is its own."""
+
+    reference = jvp = None
+
+    def decompose(self, x):
+        return x + floor(x)
+
+    def vjp(self, g, x, *, y):
+        return (g * 2.0,)
+
+
+@SEEDS.op("gradient_is_close_to_its_float64_oracle", "loses more than rounding")
+class RoundsItsGradient(Square):
+    def vjp(self, g, x, *, y):
+        return (cast(cast(g * 2.0 * x, to=f16), to=x.dtype),)
+
+
+@SEEDS.op(SYMBOLS, "the gradient with symbols")
+class TakesSymbolsForOnes(Square):
+    def vjp(self, g, x, *, y):
+        size = 1.0 if all(isinstance(d, int) for d in x.shape) else 2.0
+        return (g * 2.0 * x * size,)
+
+
+@SEEDS.op(DIFFERENCES, "by the vjp rule")
+class ForgetsItsAttribute(Total):
+    scale: float = 1.0
+
+    def reference(self, x):
+        return super().reference(x) * self.scale
+
+    def decompose(self, x):
+        return super().decompose(x) * self.scale
+
+    def vjp(self, g, x, *, y):
+        return (g.reshape((*x.shape[: self.axis], 1, *x.shape[self.axis + 1 :])) + x * 0.0,)
+
+    @classmethod
+    def samples(cls):
+        yield Sample("f32[3, 2]", scale=2.0)
+
+
+@define_op(domain="seed")
+class Frozen(Op):
+    """2x, declared to have another derivative."""
+
+    def infer(self, x):
+        return x
+
+    def reference(self, x):
+        return 2 * x
+
+    def vjp(self, g, x, *, y):
+        return (tanh(g),)
+
+    def jvp(self, t, x, *, y):
+        return tanh(t[0])
+
+
+@SEEDS.op(SECOND, "by the vjp rule|not transposes")
+class OnceOnly(Square):
+    """The first derivative is right where it is evaluated, and has another derivative than it should."""
+
+    decompose = None
+
+    def vjp(self, g, x, *, y):
+        return (g * Frozen()(x),)
+
+    def jvp(self, t, x, *, y):
+        return t[0] * Frozen()(x)
