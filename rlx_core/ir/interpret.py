@@ -17,6 +17,7 @@ from rlx_core.errors import (
     LengthMismatchError,
     MissingInputError,
     RlxError,
+    TraceError,
     UnknownNameError,
     nearest,
 )
@@ -63,6 +64,9 @@ def interpret(
         BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or break what the program relies on.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
+    if not (isinstance(graph, Graph) and isinstance(inputs, Mapping) and isinstance(params, Mapping | None)):
+        kinds = ", ".join(type(given).__name__ for given in (graph, inputs, params))
+        raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs).graph")
     fed = {**(params or {}), **inputs}
     _check_names(graph, fed)
     if graph.symbols:

@@ -249,6 +249,9 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
     """
     needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
     if most is None:
+        absent = next((i for i, given in enumerate(operands) if given is None), None)
+        if absent is not None:
+            raise WrongInputCountError(f"operand {operand_names(op, len(operands))[absent]} is required")
         return
     if not needed <= len(operands) <= most:
         names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)

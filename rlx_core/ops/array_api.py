@@ -7,7 +7,6 @@ values, arrays or numbers; axes may be negative and are counted from the front b
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Literal, NoReturn
 
 from rlx_core.errors import ShapeError, TraceError
@@ -17,6 +16,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops import conversion, counting, cumulative, indexing, reduction, sorting, structural
 from rlx_core.ops.along_axis import put_along_axis, take_along_axis
+from rlx_core.ops.arguments import flag, number
 from rlx_core.ops.array_shapes import (
     Axis,
     axes_of,
@@ -127,7 +127,7 @@ def _one_axis(name: str, x: Any, axis: int | None) -> int:
     rank = len(shape_of(x))
     if axis is None and rank != 1:
         raise ShapeError(f"{name}: x has {rank} axes, so the axis must be given")
-    return 0 if axis is None else normalize_axis(operator.index(axis), rank)
+    return 0 if axis is None else normalize_axis(axis, rank)
 
 
 def _in(x: Any, dtype: DType | str | None) -> Any:
@@ -157,12 +157,16 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over `axis` in two passes, divided by n - correction."""
-    return reduction.var_axes(x, axes=axes_of(x, axis), keep_dim=keepdims, correction=float(correction))
+    return reduction.var_axes(
+        x, axes=axes_of(x, axis), keep_dim=keepdims, correction=number("var: correction", correction)
+    )
 
 
 def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The standard deviation over `axis`: the root of the variance."""
-    return reduction.std_axes(x, axes=axes_of(x, axis), keep_dim=keepdims, correction=float(correction))
+    return reduction.std_axes(
+        x, axes=axes_of(x, axis), keep_dim=keepdims, correction=number("std: correction", correction)
+    )
 
 
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -208,9 +212,9 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 def _arg_extreme(find: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
     rank = len(shape_of(x))
     if axis is not None:
-        return find(x, axis=normalize_axis(operator.index(axis), rank), keep_dim=keepdims)
+        return find(x, axis=normalize_axis(axis, rank), keep_dim=keepdims)
     place = find(reshape(x, -1), axis=0)
-    return reshape(place, (1,) * rank) if keepdims else place
+    return reshape(place, (1,) * rank) if flag("keepdims", keepdims) else place
 
 
 def cumulative_sum(

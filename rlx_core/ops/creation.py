@@ -13,13 +13,14 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
-from rlx_core.ir.apply import op_function
+from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import INTEGERS, DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
 from rlx_core.ir.graph import Value, ambient_builder, building
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
+from rlx_core.ops.arguments import listed, number
 from rlx_core.ops.conversion import cast, linear_jvp
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_shape, expand, reshape, sum_axes
@@ -171,7 +172,7 @@ def full(shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None 
     Raises:
         DtypeError: The number does not fit `dtype`.
     """
-    dims = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
+    dims = (shape,) if isinstance(shape, int | np.integer | Expr) else listed("full: shape", shape)
     if type(fill_value) in (bool, int, float, complex):
         fill_value = scalar(fill_value, weak_dtype(fill_value) if dtype is None else _dtype(dtype))
     elif dtype is not None:
@@ -192,8 +193,14 @@ def ones(shape: Sequence[Dim] | Dim, dtype: DType | str = f32) -> Any:
     return full(shape, True if _dtype(dtype) is bool_ else 1, dtype)
 
 
+def _shaped(x: Any) -> Any:
+    """A value as it is, anything else as an array: both have dims and a dtype."""
+    return x if isinstance(x, Value) else as_array(x)
+
+
 def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None) -> Any:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
+    x = _shaped(x)
     wanted = _dtype(x.dtype) if dtype is None else dtype
     if isinstance(x, Value) and ambient_builder() is None:
         # The result belongs beside `x`: without this it would be evaluated at once, and could not be symbolic.
@@ -204,11 +211,13 @@ def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None) -> Any:
 
 def zeros_like(x: Any, dtype: DType | str | None = None) -> Any:
     """Zeros with the dims of `x`, and its dtype unless another is given."""
+    x = _shaped(x)
     return full_like(x, False if _dtype(x.dtype if dtype is None else dtype) is bool_ else 0, dtype)
 
 
 def ones_like(x: Any, dtype: DType | str | None = None) -> Any:
     """Ones with the dims of `x`, and its dtype unless another is given."""
+    x = _shaped(x)
     return full_like(x, True if _dtype(x.dtype if dtype is None else dtype) is bool_ else 1, dtype)
 
 
@@ -355,7 +364,8 @@ def eye(n_rows: Dim, n_cols: Dim | None = None, *, k: int = 0, dtype: DType | st
 
 def linspace(start: float, stop: float, num: Dim, *, dtype: DType | str = f32, endpoint: bool = True) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
-    return _linspace(start=float(start), stop=float(stop), num=num, endpoint=endpoint, dtype=_dtype(dtype))
+    first, last = float(number("linspace: start", start)), float(number("linspace: stop", stop))
+    return _linspace(start=first, stop=last, num=num, endpoint=endpoint, dtype=_dtype(dtype))
 
 
 def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None) -> Any:
@@ -366,7 +376,8 @@ def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str 
     Raises:
         ShapeError: The step is 0, or a symbolic end meets another step than 1.
     """
-    first, end = (0, start) if stop is None else (start, stop)
+    ends = (0, start) if stop is None else (start, stop)
+    first, end, step = (v if isinstance(v, Expr) else number("arange: start, stop and step", v) for v in (*ends, step))
     whole = all(isinstance(v, int | Expr) for v in (first, end, step))
     target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
     if isinstance(first, Expr) or isinstance(end, Expr):
@@ -374,6 +385,8 @@ def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str 
             raise ShapeError(f"arange: {first}..{end} in steps of {step} has no known length")
         line = iota(axis=0, shape=(end - first,), dtype=target)
         return line if first == 0 else line + cast(dim_value(size=first), to=target)
+    if not all(map(math.isfinite, (first, end, step))):
+        raise ShapeError(f"arange: {first}..{end} in steps of {step} has no length")
     if step == 0:
         raise ShapeError("arange: the step is 0, so it never reaches the end")
     count = max(0, -((first - end) // step) if whole else math.ceil((end - first) / step))

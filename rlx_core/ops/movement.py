@@ -30,6 +30,7 @@ from rlx_core.ir.types import (
     normalize_axis,
     same_dim,
 )
+from rlx_core.ops.arguments import listed
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.conversion import linear_jvp
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
@@ -198,9 +199,10 @@ _concat = op_function(Concat)
 
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""
+    tensors = listed("concat: arrays", arrays)
     if axis is None:
-        return Concat(0)(*(reshape(x, (-1,)) for x in arrays))
-    return Concat(axis)(*arrays)
+        return Concat(0)(*(reshape(x, (-1,)) for x in tensors))
+    return Concat(axis)(*tensors)
 
 
 PadMode = Literal["constant", "edge", "reflect", "wrap"]

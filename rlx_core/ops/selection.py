@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ir.apply import op_function
+from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
 from rlx_core.ir.graph import Value, as_results
@@ -90,7 +90,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     # Before scalars are lifted: a number as the condition would lend its dtype to a weak scalar in a branch.
     if isinstance(condition, Value):
         return _where(as_condition(condition), a, b)
-    return _where(np.asarray(condition) != 0, a, b)
+    return _where(as_array(condition) != 0, a, b)
 
 
 def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[np.ndarray]]:
