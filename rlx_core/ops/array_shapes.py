@@ -12,11 +12,10 @@ from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr, exact_quotient
 from rlx_core.ir.graph import Value
-from rlx_core.ir.types import Shape, broadcast_shapes, normalize_axes, normalize_axis
+from rlx_core.ir.types import Shape, as_dim, broadcast_shapes, normalize_axes, normalize_axis
 from rlx_core.ops import indexing, movement, rearrange, structural
 from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.movement import concat
-from rlx_core.ops.structural import as_dim
 
 Axis = int | Sequence[int] | None
 
@@ -26,9 +25,10 @@ def shape_of(x: Any) -> Shape:
     return x.shape if isinstance(x, Value) else as_array(x).shape
 
 
-def numbers_of(n: int | Sequence[int]) -> tuple[int, ...]:
-    """One number, or several, as a tuple."""
-    return tuple(n) if isinstance(n, Sequence) or (isinstance(n, np.ndarray) and n.ndim) else (n,)  # type: ignore[arg-type]
+def numbers_of(n: Any) -> tuple[Any, ...]:
+    """One number, or several, as a tuple; whether they are integers is for the op that takes them to say."""
+    is_several = isinstance(n, Sequence) or (isinstance(n, np.ndarray) and n.ndim > 0)
+    return tuple(n) if is_several else (n,)
 
 
 def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:

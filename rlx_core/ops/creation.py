@@ -377,24 +377,24 @@ def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str 
         ShapeError: The step is 0, or a symbolic end meets another step than 1.
     """
     ends = (0, start) if stop is None else (start, stop)
-    first, end, step = (v if isinstance(v, Expr) else number("arange: start, stop and step", v) for v in (*ends, step))
-    whole = all(isinstance(v, int | Expr) for v in (first, end, step))
+    first, end, by = (v if isinstance(v, Expr) else number("arange: start, stop and step", v) for v in (*ends, step))
+    whole = all(isinstance(v, int | Expr) for v in (first, end, by))
     target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
-    if isinstance(first, Expr) or isinstance(end, Expr):
-        if step != 1:
-            raise ShapeError(f"arange: {first}..{end} in steps of {step} has no known length")
+    if isinstance(first, Expr) or isinstance(end, Expr) or isinstance(by, Expr):
+        if by != 1 or isinstance(first, float) or isinstance(end, float):
+            raise ShapeError(f"arange: {first}..{end} in steps of {by} has no known length")
         line = iota(axis=0, shape=(end - first,), dtype=target)
-        return line if first == 0 else line + cast(dim_value(size=first), to=target)
-    if not all(map(math.isfinite, (first, end, step))):
-        raise ShapeError(f"arange: {first}..{end} in steps of {step} has no length")
-    if step == 0:
+        return line if isinstance(first, int) and first == 0 else line + cast(dim_value(size=first), to=target)
+    if any(isinstance(v, float) and not math.isfinite(v) for v in (first, end, by)):
+        raise ShapeError(f"arange: {first}..{end} in steps of {by} has no length")
+    if by == 0:
         raise ShapeError("arange: the step is 0, so it never reaches the end")
-    count = max(0, -((first - end) // step) if whole else math.ceil((end - first) / step))
+    count = max(0, -((first - end) // by) if whole else math.ceil((end - first) / by))
     if whole:
         line = iota(axis=0, shape=(count,))
-        line = line if step == 1 else line * step
+        line = line if by == 1 else line * by
         return cast(line if first == 0 else line + first, to=target)
-    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(step) + float(first), to=target)
+    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(by) + float(first), to=target)
 
 
 OPS = (DimValue, Iota, Full, Eye, OneHot, Linspace)
