@@ -377,14 +377,15 @@ def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str 
         ShapeError: The step is 0, or a symbolic end meets another step than 1.
     """
     ends = (0, start) if stop is None else (start, stop)
-    first, end, by = (v if isinstance(v, Expr) else number("arange: start, stop and step", v) for v in (*ends, step))
+    bounds: list[Any] = [v if isinstance(v, Expr) else number("arange: start, stop and step", v) for v in (*ends, step)]
+    first, end, by = bounds
     whole = all(isinstance(v, int | Expr) for v in (first, end, by))
     target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
     if isinstance(first, Expr) or isinstance(end, Expr) or isinstance(by, Expr):
-        if by != 1 or isinstance(first, float) or isinstance(end, float):
+        if by != 1 or not whole:
             raise ShapeError(f"arange: {first}..{end} in steps of {by} has no known length")
         line = iota(axis=0, shape=(end - first,), dtype=target)
-        return line if isinstance(first, int) and first == 0 else line + cast(dim_value(size=first), to=target)
+        return line if first == 0 else line + cast(dim_value(size=first), to=target)
     if any(isinstance(v, float) and not math.isfinite(v) for v in (first, end, by)):
         raise ShapeError(f"arange: {first}..{end} in steps of {by} has no length")
     if by == 0:
