@@ -180,7 +180,7 @@ IN_PROGRAMS = [
         "softmax: attribute axis must be an integer",
     ),
     row("half a size", lambda b: rlx.reshape(X, (1.5, 4)), ShapeError, "reshape", "integer or a symbol, not 1.5"),
-    row("a dtype for a size", lambda b: rlx.zeros("f32"), ShapeError, "integer or a symbol, not 'f'"),
+    row("a dtype for a size", lambda b: rlx.zeros("f32"), ConfigError, "full: shape must be a sequence, not 'f32'"),
     row("a number for a type", lambda b: rlx.spec(3), FormatError, "3 is int", "f32[4, SEQ, 384]"),
     row("a text for an array", lambda b: rlx.exp("abc"), TraceError, "'abc' is text, not an array", "NumPy"),
     row("a text for a spec", lambda b: rlx.compile(rlx.exp, "f32[3]"), TraceError, 'rlx.spec("f32[3]")'),

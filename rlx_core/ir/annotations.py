@@ -86,7 +86,7 @@ def exact_types(hint: Any) -> frozenset[type]:
         return frozenset().union(*map(exact_types, typing.get_args(hint)))
     kind = type(None) if hint is None else hint
     is_class = isinstance(kind, type) and typing.get_origin(kind) is None
-    return frozenset({kind} if is_class and kind not in (int, object) else ())  # an integer has a range, too
+    return frozenset({kind} if is_class and kind is not object else ())
 
 
 def kind_faults(op: Op) -> Iterator[str]:
@@ -168,10 +168,6 @@ def fitting(hint: Any) -> _Fit:
 _NUMBERS: dict[Any, Any] = {int: int, float: (float, int), complex: (complex, float, int), bool: bool}
 
 
-_LIMIT = 2**63
-"""Whole attributes are sizes, places and counts, which are 64-bit integers wherever they are used."""
-
-
 def _number(classes: Any) -> _Fit:
     def fit(value: Any) -> Any:
         if isinstance(value, np.generic):
@@ -179,8 +175,6 @@ def _number(classes: Any) -> _Fit:
             if isinstance(value, np.generic):  # one that Python has no number for
                 value = float(value)
         if isinstance(value, bool) and classes is not bool:
-            return MISFIT
-        if classes is int and isinstance(value, int) and not -_LIMIT <= value < _LIMIT:
             return MISFIT
         return value if isinstance(value, classes) else MISFIT
 

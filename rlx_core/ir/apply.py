@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 import numpy as np
 
-from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors import ConfigError, RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
@@ -146,7 +146,11 @@ def _hint_for_object(array: np.ndarray) -> str:
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
     from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
 
-    results = evaluate(op, [x if x is None or type(x) in _Scalar else as_array(x) for x in operands])
+    given = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
+    try:
+        results = evaluate(op, given)
+    except OverflowError as error:  # attributes are integers of any size, and arrays are addressed with 64 bits
+        raise ConfigError(f"{op.title}: an attribute of {op} is too large ({error})") from None
     return results[0] if len(results) == 1 else results
 
 

@@ -256,7 +256,8 @@ class Pad(Op):
         total = lo + n + hi
         if not require(">=", total, 0):
             raise ShapeError(f"axis {axis} would have {total} cells ({lo} + {n} + {hi})")
-        if self.mode != "constant" and total != 0 and not require(">", n, 0):
+        # An axis that gets no cells needs no element to repeat, so it may be empty.
+        if self.mode != "constant" and (lo, hi) != (0, 0) and total != 0 and not require(">", n, 0):
             raise ShapeError(f"mode {self.mode} has no element to repeat on axis {axis}")
         return total
 
