@@ -116,7 +116,7 @@ def test_a_public_function_ends_in_a_result_or_a_typed_error(name):
         (lambda: rlx.tril(X, k=10**30), ConfigError, "tril: an attribute of"),
         (lambda: rlx.ones(10**30), ShapeError, "a size is less than 2^63, not 1000"),
         (lambda: nn.attention(X[None], X[None], X[None], num_heads=0), ConfigError, "integer of at least 1, not 0"),
-        (lambda: rlx.linspace("1", 2, 3), ConfigError, "linspace: start must be a number, not '1'"),
+        (lambda: rlx.linspace("1", 2, 3), ConfigError, "linspace: an end must be a number, not '1'"),
     ],
 )
 def test_what_is_asked_is_said(act, error, says):

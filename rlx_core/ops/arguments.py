@@ -52,7 +52,13 @@ def number(what: str, value: Any) -> float:
         ConfigError: It is none, or a bool.
     """
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        return float(value) if isinstance(value, np.generic) else value
+        return (
+            value
+            if not isinstance(value, np.generic)
+            else int(value)
+            if isinstance(value, np.integer)
+            else float(value)
+        )
     raise ConfigError(f"{what} must be a number, not {value!r} ({type(value).__name__})")
 
 

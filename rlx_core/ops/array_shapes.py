@@ -14,7 +14,7 @@ from rlx_core.ir.dims import Dim, Expr, exact_quotient
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, as_dim, broadcast_shapes, normalize_axes, normalize_axis
 from rlx_core.ops import indexing, movement, rearrange, structural
-from rlx_core.ops.arguments import listed, whole
+from rlx_core.ops.arguments import flag, listed, whole
 from rlx_core.ops.movement import concat
 
 Axis = int | Sequence[int] | None
@@ -23,6 +23,14 @@ Axis = int | Sequence[int] | None
 def shape_of(x: Any) -> Shape:
     """The dims of a value, an array or a number."""
     return x.shape if isinstance(x, Value) else as_array(x).shape
+
+
+def copied(x: Any) -> Any:
+    """`x` as another value, or another array, which can be assigned to without changing `x`."""
+    if not isinstance(x, Value):
+        return as_array(x).copy()
+    made = structural.reshape(x, new_shape=x.shape)
+    return made.node.owner.as_copy(made)
 
 
 def numbers_of(n: Any) -> tuple[Any, ...]:
@@ -37,9 +45,26 @@ def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple(range(rank)) if axis is None else normalize_axes(numbers_of(axis), rank)
 
 
-def reshape(x: Any, shape: Sequence[Dim] | Dim) -> Any:
-    """The same elements in row-major order with other dims, one of which may be -1."""
-    return structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Any:
+    """The same elements in row-major order with other dims, one of which may be -1.
+
+    `copy=True` makes a new array, or a value that may be assigned to; `copy=False` refuses to make an array.
+
+    Raises:
+        ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids.
+    """
+    y = structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+    copy = None if copy is None else flag("reshape: copy", copy)
+    if copy and isinstance(y, Value):
+        return y.node.owner.as_copy(y)
+    if copy is None or isinstance(y, Value):
+        return y
+    if copy:
+        return y.copy()
+    view = as_array(x).reshape(y.shape)
+    if view.size and not np.shares_memory(view, as_array(x)):
+        raise ShapeError(f"reshape: to {y.shape} makes a copy, and copy=False forbids it")
+    return view
 
 
 def permute_dims(x: Any, axes: Sequence[int]) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what the
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 
-__all__ = ["Guard", "Relation", "collecting_guards", "record", "require"]
+__all__ = ["Guard", "Relation", "collecting_guards", "holds", "record", "require"]
 
 Relation: TypeAlias = Literal["==", ">", ">=", "divides"]
 
@@ -85,16 +85,13 @@ def record(guards: Iterable[Guard]) -> None:
         collected.extend(guards)
 
 
-def require(relation: Relation, left: Dim, right: Dim) -> bool:
-    """Whether the relation holds; an undecided one is recorded as a guard and assumed.
-
-    A recorded `==` is assumed from then on by the caller, who goes on with `left`.
-    """
+def holds(relation: Relation, left: Dim, right: Dim) -> bool | None:
+    """Whether the relation holds, as far as that can be said without knowing the symbols; `None` where it cannot."""
     if isinstance(left, int) and isinstance(right, int):
         return _DECIDE[relation](left, right)
     if relation in ("==", ">=") and left == right:
         return True
-    if relation in (">", ">=") and not isinstance(left, int):
+    if relation in (">", ">="):
         # Sizes are never negative, so `n + 3 > 2` and `2*n >= 0` are decided without knowing n.
         difference = left - right
         terms = (((), difference),) if isinstance(difference, int) else difference.terms
@@ -102,6 +99,17 @@ def require(relation: Relation, left: Dim, right: Dim) -> bool:
         others_grow = all(c >= 0 for m, c in terms if m != ())
         if others_grow and (constant > 0 or (relation == ">=" and constant >= 0)):
             return True
+    return None
+
+
+def require(relation: Relation, left: Dim, right: Dim) -> bool:
+    """Whether the relation holds; an undecided one is recorded as a guard and assumed.
+
+    A recorded `==` is assumed from then on by the caller, who goes on with `left`.
+    """
+    known = holds(relation, left, right)
+    if known is not None:
+        return known
     collector = _collector.get()
     guard = Guard(relation, left, right)
     if collector is not None and guard not in collector:
