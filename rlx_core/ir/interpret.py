@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -64,9 +64,10 @@ def interpret(
         BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or break what the program relies on.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
-    if not (isinstance(graph, Graph) and isinstance(inputs, Mapping) and isinstance(params, Mapping | None)):
-        kinds = ", ".join(type(given).__name__ for given in (graph, inputs, params))
-        raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs).graph")
+    given: tuple[Any, ...] = (graph, inputs, params)  # what comes in from outside may be anything
+    if not all(map(isinstance, given, (Graph, Mapping, Mapping | None))):
+        kinds = ", ".join(type(each).__name__ for each in given)
+        raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs)")
     fed = {**(params or {}), **inputs}
     _check_names(graph, fed)
     if graph.symbols:
