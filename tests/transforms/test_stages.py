@@ -5,7 +5,8 @@ import pytest
 import rlx_core as rlx
 from rlx_core.errors import WrongStageError
 from rlx_core.ir.module import Module
-from rlx_core.transforms import grad_with_loss, jvp_graph, linearize, prepare, vjp_graph, vmap_graph
+from rlx_core.transforms import grad_with_loss, jvp_graph, linearize, vjp_graph, vmap_graph
+from rlx_core.transforms.prepare import prepare
 
 TRANSFORMS = {
     "grad": lambda program: grad_with_loss(program, ["x"]),
