@@ -47,7 +47,7 @@ def logits(params: Params, x: Any) -> Any:
 
 
 def loss(params: Params, x: Any, labels: Any) -> Any:
-    return rlx.mean(nn.cross_entropy(logits(params, x), labels))
+    return nn.cross_entropy(logits(params, x), labels)
 
 
 @rlx.jit

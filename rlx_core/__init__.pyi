@@ -583,7 +583,7 @@ def layer_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = None,
     beta: ArrayLike | None = None,
-    axes: int | Sequence[int] = (-1,),
+    axes: Sequence[int] = (-1,),
     eps: float = 1e-05,
     *,
     name: str | None = None,
@@ -713,7 +713,8 @@ def meshgrid(*arrays: ArrayLike, indexing: Literal['xy', 'ij'] = 'xy') -> list[A
     """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
 
     Raises:
-        ShapeError: An array is no vector, or the indexing is neither."""
+        ShapeError: An array is no vector.
+        ConfigError: The indexing is neither."""
 
 def min(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """The smallest element over `axis`; NaN propagates."""
@@ -864,7 +865,7 @@ def rms_norm(
     x: ArrayLike,
     gamma: ArrayLike | None = None,
     beta: ArrayLike | None = None,
-    axes: int | Sequence[int] = (-1,),
+    axes: Sequence[int] = (-1,),
     eps: float = 1e-06,
     *,
     name: str | None = None,

@@ -7,9 +7,9 @@ view. Sizes that can be read off the operands are not asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
-from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.dtypes import dtype as as_dtype
@@ -17,6 +17,7 @@ from rlx_core.ops import blocks, normalization
 from rlx_core.ops import rope as _rope
 from rlx_core.ops.activation import gelu as _gelu
 from rlx_core.ops.activation import gelu_approx
+from rlx_core.ops.arguments import choice, flag, whole
 from rlx_core.ops.arithmetic import maximum
 from rlx_core.ops.array_shapes import shape_of
 from rlx_core.ops.attention import attention as _attention
@@ -28,6 +29,8 @@ from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.loss import (
+    REDUCTIONS,
+    Reduction,
     binary_cross_entropy_with_logits,
     mean_squared_error,
     softmax_cross_entropy_with_logits,
@@ -94,8 +97,6 @@ __all__ = [
     "swiglu",
     "tanh",
 ]
-
-Reduction = Literal["mean", "sum", "none"]
 
 
 # ------------------------------------------------------------------------------------------- layers
@@ -165,7 +166,7 @@ def one_hot(ids: ArrayLike, depth: Dim, *, dtype: DType | str = f32) -> Array:
 
 def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
     """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
-    return gelu_approx(x) if approximate else _gelu(x)
+    return gelu_approx(x) if flag("gelu: approximate", approximate) else _gelu(x)
 
 
 # ------------------------------------------------------------------------------------------- norms
@@ -240,7 +241,11 @@ def attention(
     Raises:
         ShapeError: The operands do not fit, or `num_heads` is needed and absent.
     """
-    heads, kv_heads = _heads("q", q, layout, num_heads), _heads("k", k, layout, num_kv_heads or num_heads)
+    choice("attention: layout", layout, get_args(AttentionLayout))
+    heads, kv_heads = (
+        _heads("q", q, layout, num_heads),
+        _heads("k", k, layout, num_heads if num_kv_heads is None else num_kv_heads),
+    )
     features = shape_of(q)[-1]
     if layout == "bsd":
         if not isinstance(features, int) or features % heads:
@@ -273,7 +278,7 @@ def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) 
     if layout == "bsd":
         if given is None:
             raise ShapeError(f"attention: layout bsd hides how many heads {name} has", hint="pass num_heads=")
-        return given
+        return whole(f"attention: the number of heads of {name}", given, least=1)
     shape = shape_of(x)
     if len(shape) != 4:
         raise ShapeError(f"attention: {name} must have 4 axes in layout {layout}, not {len(shape)}")
@@ -295,6 +300,7 @@ def rope(
     style: RopeStyle = "half",
 ) -> Array:
     """Rotary embedding; `head_dim` is read off the operand unless the layout is `bsd`. See `Rope`."""
+    choice("rope: layout", layout, get_args(RopeLayout))
     features = shape_of(x)[-1] if head_dim is None and layout != "bsd" else head_dim
     if not isinstance(features, int):
         raise ShapeError(f"rope: the size of a head must be known in layout {layout}", hint="pass head_dim=")
@@ -318,8 +324,7 @@ def cross_entropy(
     Raises:
         ConfigError: The reduction is another word.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise ConfigError(f"cross_entropy: reduction must be mean, sum or none, not {reduction!r}")
+    choice("cross_entropy: reduction", reduction, REDUCTIONS)
     scores, targets = operand(logits), operand(labels)
     shape = tuple(targets.shape)
     if tuple(scores.shape[:-1]) != shape:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
+from rlx_core.cli.checkout import from_checkout
 from rlx_core.cli.session import Session
-from rlx_core.errors import ConfigError, Fact
 
 __all__ = ["bench"]
-
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def bench(
@@ -34,14 +32,9 @@ def bench(
 ) -> None:
     """Time rlx, and with --peers what a user would pick instead."""
     session = Session.of(ctx)
-    if not (ROOT / "benchmarks" / "runner.py").exists():
-        raise ConfigError(
-            "bench: the benchmarks are not there",
-            Fact("looked in", ROOT / "benchmarks"),
-            hint="they run from a checkout of the repository: `make bench`",
-        )
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
+    root = str(from_checkout("bench"))
+    if root not in sys.path:
+        sys.path.insert(0, root)
     from benchmarks.measure import limit_threads
 
     limit_threads(threads)  # before anything that makes a pool of threads is imported

@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rlx_core.cli.checkout import from_checkout
 from rlx_core.cli.tables import report_tables
-from rlx_core.errors import ConfigError, Fact
+from rlx_core.errors import ConfigError
 from rlx_core.ir.view import svg
 
 __all__ = ["SENTENCES", "run_demo"]
@@ -34,8 +35,6 @@ SENTENCES = (
     "The baker takes a loaf out of the oven.",
 )
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
 
 def example(name: str) -> ModuleType:
     """A module of the examples folder.
@@ -43,13 +42,7 @@ def example(name: str) -> ModuleType:
     Raises:
         ConfigError: rlx runs from an installed package without the examples, or the example's packages are missing.
     """
-    path = EXAMPLES / f"{name}.py"
-    if not path.exists():
-        raise ConfigError(
-            f"demo: {path.name} is not there",
-            Fact("looked in", path.parent),
-            hint="the demo runs from a checkout of the repository: `make demo`",
-        )
+    path = from_checkout("demo") / "examples" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"rlx_examples_{name}", path)
     assert spec is not None, "a path to a .py file has a loader"
     assert spec.loader is not None, "a path to a .py file has a loader"

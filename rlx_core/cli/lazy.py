@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rlx_core.cli.checkout import can_work
 from rlx_core.cli.session import Session, quietly
 from rlx_core.contributions import CommandSpec
 from rlx_core.errors import Fact, PluginError, RlxError, UnknownNameError, nearest
@@ -57,6 +58,10 @@ class LazyGroup(TyperGroup):
 
     own: ClassVar[Mapping[str, CommandSpec]] = {}
 
+    def offered(self) -> dict[str, CommandSpec]:
+        """Those of its own commands that can work here; the others, asked for by name, say what they lack."""
+        return {name: spec for name, spec in self.own.items() if can_work(name)}
+
     def get_help_option(self, ctx: Any) -> Any:
         """`--help`, read after the options that say which plugins may be imported, because it lists their commands."""
         option = super().get_help_option(ctx)
@@ -65,7 +70,7 @@ class LazyGroup(TyperGroup):
         return option
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*self.own, *self.contributed(ctx)]
+        return [*self.offered(), *self.contributed(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         spec = self.own.get(cmd_name)
@@ -92,7 +97,7 @@ class LazyGroup(TyperGroup):
         return {name: spec for name, spec in registry.commands.items() if name not in self.own}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = [(name, spec.summary) for name, spec in self.own.items()]
+        rows = [(name, spec.summary) for name, spec in self.offered().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
         try:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rlx_core.cli.checkout import from_checkout
 from rlx_core.cli.session import Session
 
 __all__ = ["demo"]
@@ -21,6 +22,7 @@ def demo(
     target: Annotated[str | None, typer.Option(metavar="NAME", help="The device to compile for.")] = None,
 ) -> None:
     """Embed sentences, train a classifier, draw both programs."""
+    from_checkout("demo")
     from rich.console import Console
 
     from rlx_core.cli.demo import run_demo

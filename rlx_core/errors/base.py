@@ -71,6 +71,13 @@ class RlxError(Exception):
         self.facts.extend(facts)
         return self
 
+    def about(self, what: str) -> RlxError:
+        """Put what the message is about before it, unless it is there; returns the same error."""
+        if not self.message.startswith(f"{what}: "):
+            self.message = f"{what}: {self.message}"
+            self.args = (self.message,)
+        return self
+
     def __str__(self) -> str:
         rows = [(f.label, str(f.found), "" if f.where is None else str(f.where)) for f in self.facts]
         label_width = max([len(label) for label, _, _ in rows] + [4])

@@ -7,10 +7,11 @@ which a file can name a class.
 from __future__ import annotations
 
 import enum
+import reprlib
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Union
 
@@ -19,12 +20,13 @@ import numpy as np
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr
-from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.op import Op
+from rlx_core.ir.setting import MISFIT
 from rlx_core.ir.types import TensorType
 
-__all__ = ["kind_faults", "record_classes"]
+__all__ = ["annotation", "exact_types", "fitting", "kind_faults", "misfit", "record_classes"]
 
 
 _WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
@@ -78,42 +80,134 @@ def _find_record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
     return found
 
 
+def exact_types(hint: Any) -> frozenset[type]:
+    """Classes whose own instances are of the kind as they are; most attributes are such."""
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return frozenset().union(*map(exact_types, typing.get_args(hint)))
+    kind = type(None) if hint is None else hint
+    is_class = isinstance(kind, type) and typing.get_origin(kind) is None
+    return frozenset({kind} if is_class and kind is not object else ())
+
+
 def kind_faults(op: Op) -> Iterator[str]:
     """One line for each attribute whose value is not of the annotated kind."""
-    hints = _annotations(type(op))
     for a in attrs.fields(type(op)):
+        hint = annotation(type(op), a.name)
         value = getattr(op, a.name)
-        hint = hints.get(a.name, Any)
-        if not _fits(value, hint):
-            yield f"attribute {a.name} must be {_spelled(hint)}, not {str(value)[:60]!r} ({type(value).__name__})"
+        if fitting(hint)(value) is MISFIT:
+            yield misfit(a.name, value, hint)
+
+
+def annotation(op: type[Any], attribute: str) -> Any:
+    """What the op says an attribute is; `Any` where it says nothing."""
+    return _annotations(op).get(attribute, Any)
+
+
+def misfit(name: str, value: Any, hint: Any) -> str:
+    """That an attribute is of another kind than its annotation says."""
+    return f"attribute {name} must be {_spelled(hint)}, not {reprlib.repr(value)} ({type(value).__name__})"
+
+
+_KINDS = {
+    int: "an integer",
+    float: "a number",
+    complex: "a number",
+    bool: "True or False",
+    str: "a text",
+    type(None): "None",
+}
 
 
 def _spelled(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
-
-
-def _fits(value: Any, hint: Any) -> bool:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        return any(_fits(value, h) for h in arguments)
+        return " or ".join(map(_spelled, arguments))
     if origin is typing.Literal:
-        return value in arguments
+        return " or ".join(map(repr, arguments))
     if origin is tuple:
-        return isinstance(value, tuple) and _items_fit(value, arguments)
+        is_uniform = arguments[1:] == (Ellipsis,)
+        return (
+            f"a sequence, each item {_spelled(arguments[0])}"
+            if is_uniform
+            else f"({', '.join(map(_spelled, arguments))})"
+        )
+    if isinstance(hint, type):
+        return _KINDS.get(hint) or f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
+    return str(hint).replace("typing.", "")
+
+
+_Fit = Callable[[Any], Any]
+
+
+@cache
+def fitting(hint: Any) -> _Fit:
+    """What puts an attribute value into the form that the annotation names; it gives `MISFIT` where that is not possible.
+
+    NumPy's numbers become Python's, sequences tuples and names of dtypes dtypes. No value becomes another one: a bool is
+    no integer, a text no number, and an integer stays one where a number is asked for, because it may be exact.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of([fitting(h) for h in arguments], exact_types(hint))
+    if origin is typing.Literal:
+        return lambda value: next((a for a in arguments if type(a) is type(value) and a == value), MISFIT)
+    if origin is tuple:
+        is_uniform = arguments[1:] == (Ellipsis,)
+        return _each_is(arguments[0]) if is_uniform else _each(list(map(fitting, arguments)))
     if hint is None or hint is type(None):
-        return value is None
+        return lambda value: value if value is None else MISFIT
+    if hint is DType:
+        return lambda value: dtype(value) if isinstance(value, str | type | np.dtype | DType) else MISFIT
+    if hint in _NUMBERS:
+        return _number(_NUMBERS[hint])
     if not isinstance(hint, type) or origin is not None:
-        return True  # a kind of annotation that says nothing checkable about an instance
-    if hint is float:
-        return isinstance(value, float | int | np.floating | np.integer)
-    if hint is complex:
-        return isinstance(value, complex | float | int | np.number)
-    if hint is int:
-        return isinstance(value, int | np.integer)
-    return isinstance(value, hint)
+        return lambda value: value  # a kind of annotation that says nothing checkable about an instance
+    return lambda value: value if isinstance(value, hint) else MISFIT
 
 
-def _items_fit(value: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        return all(_fits(v, hints[0]) for v in value)
-    return len(value) == len(hints) and all(_fits(v, h) for v, h in zip(value, hints, strict=True))
+_NUMBERS: dict[Any, Any] = {int: int, float: (float, int), complex: (complex, float, int), bool: bool}
+
+
+def _number(classes: Any) -> _Fit:
+    def fit(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+            if isinstance(value, np.generic):  # one that Python has no number for
+                value = float(value)
+        if isinstance(value, bool) and classes is not bool:
+            return MISFIT
+        return value if isinstance(value, classes) else MISFIT
+
+    return fit
+
+
+def _one_of(fits: Sequence[_Fit], exact: frozenset[type]) -> _Fit:
+    def fit(value: Any) -> Any:
+        if type(value) in exact:
+            return value
+        return next((form for f in fits if (form := f(value)) is not MISFIT), MISFIT)
+
+    return fit
+
+
+def _each_is(hint: Any) -> _Fit:
+    exact, fit_item = exact_types(hint), fitting(hint)
+
+    def fit(value: Any) -> Any:
+        if type(value) is tuple and exact.issuperset(map(type, value)):
+            return value
+        return _items(value, [fit_item] * len(value)) if isinstance(value, _SEQUENCES) else MISFIT
+
+    return fit
+
+
+def _each(fits: Sequence[_Fit]) -> _Fit:
+    return lambda value: _items(value, fits) if isinstance(value, _SEQUENCES) and len(value) == len(fits) else MISFIT
+
+
+_SEQUENCES = (tuple, list, range)
+
+
+def _items(value: Sequence[Any], fits: Sequence[_Fit]) -> Any:
+    items = tuple(f(v) for f, v in zip(fits, value, strict=True))
+    return MISFIT if any(i is MISFIT for i in items) else items

@@ -15,14 +15,13 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 import numpy as np
 
-from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors import ConfigError, RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
 from rlx_core.ir.op import Op
-from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import spec
 
@@ -163,7 +162,11 @@ def _hint_for_object(array: np.ndarray) -> str:
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
     from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
 
-    results = evaluate(op, [x if x is None or type(x) in _Scalar else as_array(x) for x in operands])
+    given = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
+    try:
+        results = evaluate(op, given)
+    except OverflowError as error:  # attributes are integers of any size, and arrays are addressed with 64 bits
+        raise ConfigError(f"{op.title}: an attribute of {op} is too large ({error})") from None
     return results[0] if len(results) == 1 else results
 
 
@@ -204,18 +207,7 @@ class OpFunction(Travels, Generic[_OpT]):
                     f"{self.op.title}: takes {self.signature}, not {key}=",
                     hint=nearest(key, (*self._operands, *self._attributes)),
                 )
-        return apply(self._make(attributes), operands, name=name)
-
-    def _make(self, attributes: dict[str, Any]) -> _OpT:
-        if not attributes:
-            return self._plain
-        try:
-            return self.op(**attributes)
-        except RlxError as error:
-            source = current_origin().source
-            raise type(error)(f"{self.op.title}: {error.message}", *error.facts, hint=error.hint) from (
-                None if source is None else error
-            )
+        return apply(self.op(**attributes) if attributes else self._plain, operands, name=name)
 
     @cached_property
     def _plain(self) -> _OpT:

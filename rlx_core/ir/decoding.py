@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import attrs
 
 from rlx_core.errors import FormatError, RlxError, UnknownNameError, nearest
-from rlx_core.ir.annotations import kind_faults, record_classes
+from rlx_core.ir.annotations import record_classes
 from rlx_core.ir.dims import Guard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.encoding import literal_from, read_float
@@ -69,16 +69,9 @@ def make_op(op: type[Op], attributes: Mapping[str, Any]) -> Op:
         if name not in known:
             raise FormatError(f"{op.name}: it has no attribute {name!r}", hint=nearest(name, known))
     try:
-        made = op(**attributes)
+        return op(**attributes)
     except RlxError as error:
-        raise FormatError(f"{op.name}: {error.message}", *error.facts, hint=error.hint) from None
-    except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError) as error:
-        # What a validator or a converter raises about a value that no builder would have let through.
-        raise FormatError(f"{op.name}: attributes {dict(attributes)} are refused ({error})") from None
-    problem = next(kind_faults(made), None)
-    if problem is not None:
-        raise FormatError(f"{op.name}: {problem}")
-    return made
+        raise FormatError(error.message, *error.facts, hint=error.hint) from None
 
 
 def made_before(op: type[Op], attributes: Mapping[str, Any]) -> Op:

@@ -177,13 +177,14 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         return spelling
     if isinstance(spelling, str) and spelling in _INTERNED:
         return _INTERNED[spelling]
-    if spelling == "bfloat16":
+    if isinstance(spelling, str) and spelling == "bfloat16":
         return bf16
     if isinstance(spelling, str) and not _SPELLING.fullmatch(spelling):
         raise _unknown(spelling)
     try:
-        found = _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
-    except TypeError:
+        # `None` is float64 to NumPy, and to nobody who leaves a dtype out by mistake.
+        found = None if spelling is None else _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
+    except (TypeError, ValueError, SyntaxError):  # NumPy parses a text as a list of formats, and evaluates parts of it
         found = None
     if found is None:
         raise _unknown(spelling)

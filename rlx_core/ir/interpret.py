@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rlx_core.errors import (
     LengthMismatchError,
     MissingInputError,
     RlxError,
+    TraceError,
     UnknownNameError,
     nearest,
 )
@@ -63,6 +64,10 @@ def interpret(
         BindingError, GuardError: Sizes of symbols, read off the arrays, disagree or break what the program relies on.
         MissingRuleError: An op has neither a reference nor a decomposition.
     """
+    given: tuple[Any, ...] = (graph, inputs, params)  # what comes in from outside may be anything
+    if not all(map(isinstance, given, (Graph, Mapping, Mapping | None))):
+        kinds = ", ".join(type(each).__name__ for each in given)
+        raise TraceError(f"interpret: takes a graph and arrays by name, not {kinds}", hint="rlx.trace(f, *specs)")
     fed = {**(params or {}), **inputs}
     _check_names(graph, fed)
     if graph.symbols:

@@ -34,7 +34,7 @@ from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify import Fault, Stage, check, raise_faults, verify
 from rlx_core.ir.verify_lir import check_lir, verify_lir
 
-__all__ = ["HirBuilder", "Module", "Stage"]
+__all__ = ["HirBuilder", "Module", "Stage", "expect_graph"]
 
 if TYPE_CHECKING:
     from typing import Self
@@ -309,3 +309,16 @@ class HirBuilder:
         """The module with these outputs."""
         flat = [v for o in outputs for v in ([o] if isinstance(o, Value) else o)]
         return Module.of_hir(self._builder.finish(flat), self.policy)
+
+
+def expect_graph(what: str, program: object) -> None:
+    """Require a graph, for whoever makes another one of it; `what` names them.
+
+    Raises:
+        WrongStageError: It is a module, which may be at any stage, or no program at all.
+    """
+    if not isinstance(program, Graph):
+        raise WrongStageError(
+            f"{what}: takes a graph, not a {type(program).__name__}",
+            hint="pass module.mir, or module.hir" if isinstance(program, Module) else "rlx.trace(f, *specs) makes one",
+        )

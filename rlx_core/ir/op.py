@@ -22,6 +22,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
+from rlx_core.ir.setting import by_annotation, refusing
 from rlx_core.ir.travel import Travels
 from rlx_core.locks import lazy
 
@@ -190,13 +191,15 @@ def define_op(*, domain: str = ..., name: str | None = ...) -> Callable[[_T], _T
 def define_op(cls: _T | None = None, /, *, domain: str = "rlx", name: str | None = None) -> Any:
     """Make an `Op` subclass an op: a frozen attrs class with a name and declared operands.
 
+    An attribute is converted to the kind that its annotation names, and refused where that is not possible (`setting.py`).
     The name is the class's own in snake case, in `domain`: `LayerNorm` is `rlx.layer_norm`. Nothing is registered here;
     a plugin offers its ops through the `rlx_ops` hook.
     """
 
     def make(target: _T) -> _T:
         has_repr = "__repr__" in vars(target)
-        made: Any = attrs.frozen(target, slots=False, eq=False, repr=False)
+        made: Any = attrs.frozen(target, slots=False, eq=False, repr=False, field_transformer=by_annotation)
+        made.__init__ = refusing(made.__init__)
         # A base class in between may be an attrs class with an equality of its own, over too few fields.
         made.__eq__, made.__hash__ = Op.__eq__, Op.__hash__
         if not has_repr:
@@ -247,6 +250,9 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
     """
     needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
     if most is None:
+        absent = next((i for i, given in enumerate(operands) if given is None), None)
+        if absent is not None:
+            raise WrongInputCountError(f"operand {operand_names(op, len(operands))[absent]} is required")
         return
     if not needed <= len(operands) <= most:
         names = ", ".join(o.name + "?" * o.is_optional for o in op.operands)

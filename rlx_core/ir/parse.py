@@ -26,6 +26,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import NOWHERE
 from rlx_core.ir.scanner import INT, NUMBER, TYPE, VALUE, WORD, Scanner
 from rlx_core.ir.types import TensorType
+from rlx_core.ir.verify import type_faults
 
 __all__ = ["Parser", "parse_graph"]
 
@@ -46,7 +47,7 @@ def parse_graph(text: str, ops: OpTable) -> Graph:
         ops: Op name → class, as a registry has it; the leaves are always known.
 
     Raises:
-        FormatError: The text has another form; says where.
+        FormatError: The text has another form, or an op does not have the operands or the types that it gives; says where.
     """
     parser = Parser(text, ops)
     graph = parser.graph()
@@ -132,10 +133,18 @@ class Parser(Scanner):
         operands = self.operands(values)
         op = self.attributes(op_class, at)
         types = self.declared_types()
+        if types is not None:
+            self.expect_types(op, operands, types, at)
         name = self.alias() or name
         results = self.guarded(lambda: builder.emit(op, operands, name=name, types=types, origin=NOWHERE), at)
         self.about = outer
         self.define(values, called, results)
+
+    def expect_types(self, op: Op, operands: Sequence[Value | None], types: Sequence[TensorType], at: int) -> None:
+        """Require that the declared types are those that the op has on these operands, which must be as many as it takes."""
+        problem = next(type_faults(op, [None if v is None else v.type for v in operands], types), None)
+        if problem is not None:
+            self.fail(problem, at=at)
 
     def defined(self) -> tuple[str, str | None]:
         """The value that a statement defines, and its name unless it is called by number."""

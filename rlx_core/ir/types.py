@@ -48,11 +48,16 @@ def as_dim(size: object) -> Dim:
         raise ShapeError(f"type: a size is an integer or a symbol, not {size!r}") from None
 
 
+_TOO_LARGE = 2**63
+
+
 def _checked_shape(dims: Iterable[Dim]) -> Shape:
     shape = tuple(map(as_dim, dims))
     for size in shape:
         if isinstance(size, int) and size < 0:
             raise ShapeError(f"type: a size is at least 0, not {size}", Fact("dims", list(shape)))
+        if isinstance(size, int) and size >= _TOO_LARGE:
+            raise ShapeError(f"type: a size is less than 2^63, not {size}", Fact("dims", list(shape)))
     return shape
 
 

@@ -190,23 +190,28 @@ def _operand_kinds(node: Node) -> Iterator[Fault]:
 
 
 def _types(node: Node) -> Iterator[Fault]:
-    """The declared types are the inferred ones: dtype and dims, rank 0 and [1] apart."""
+    for problem in type_faults(node.op, node.operand_types, node.types):
+        yield fault_at(node, problem)
+
+
+def type_faults(op: Op, operands: Sequence[TensorType | None], types: Sequence[TensorType]) -> Iterator[str]:
+    """A line for each way in which declared types are not the inferred ones: dtype and dims, rank 0 and [1] apart."""
     try:
         with collecting_guards():
-            inferred = infer(node.op, node.operand_types)
+            inferred = infer(op, operands)
     except RlxError as error:
-        yield fault_at(node, error.message)
+        yield error.message
         return
     except (TypeError, ValueError, IndexError, AttributeError, KeyError, AssertionError) as error:
         # An inference rule that cannot even look at these operands: the fault is the node's, not the verifier's.
-        yield fault_at(node, f"its inference fails ({type(error).__name__}: {error})")
+        yield f"its inference fails ({type(error).__name__}: {error})"
         return
-    if len(inferred) != len(node.types):
-        yield fault_at(node, f"it declares {len(node.types)} results, and {len(inferred)} are inferred")
-    for i, (declared, found) in enumerate(zip(node.types, inferred, strict=False)):
+    if len(inferred) != len(types):
+        yield f"it declares {len(types)} results, and {len(inferred)} are inferred"
+    for i, (declared, found) in enumerate(zip(types, inferred, strict=False)):
         if declared != found:
             which = f" of result {i}" if len(inferred) > 1 else ""
-            yield fault_at(node, f"the declared type{which} is {declared}, the inferred one {found}")
+            yield f"the declared type{which} is {declared}, the inferred one {found}"
 
 
 def _nested(node: Node, name: str, body: Graph, stage: Stage) -> Iterator[Fault]:

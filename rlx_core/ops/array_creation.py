@@ -17,6 +17,7 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
 from rlx_core.ir.graph import Value, ambient_builder
+from rlx_core.ops.arguments import choice, flag, number
 from rlx_core.ops.array_info import result_type
 from rlx_core.ops.array_shapes import broadcast_arrays, copied, expand_dims, shape_of, stack
 from rlx_core.ops.complex import make_complex
@@ -45,18 +46,19 @@ def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = 
         _expect_axes(obj)
         common = result_type(*_leaves(obj)) if wanted is None else wanted
         obj = stack([asarray(row, common) for row in obj])
+    copies = None if copy is None else flag("asarray: copy", copy)
     if isinstance(obj, Value):
         made = obj if wanted is None else as_dtype(obj, wanted)
-        return copied(made) if copy and made is obj else made
+        return copied(made) if copies and made is obj else made
     array: Any = as_array(obj)
     kinds = {type(leaf) for leaf in _leaves(obj)}
     if wanted is None and kinds and kinds <= {bool, int, float, complex}:
         wanted = c64 if complex in kinds else f32 if float in kinds else None
     if wanted is not None and wanted != array.dtype:
-        if copy is False:
+        if copies is False:
             raise DtypeError(f"asarray: {array.dtype} to {wanted} makes a copy, and copy=False forbids it")
         array = cast(array, to=wanted)
-    elif copy and ambient_builder() is None:
+    elif copies and ambient_builder() is None:
         array = array.copy()
     builder = ambient_builder()
     return array if builder is None or isinstance(array, Value) else builder.constant(array, shared=False)
@@ -128,13 +130,16 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
     expect_device("linspace", device)
-    has_parts = np.iscomplexobj(start) or np.iscomplexobj(stop)
+    ends = [v if isinstance(v, complex | np.complexfloating) else number("linspace: an end", v) for v in (start, stop)]
+    has_parts = any(np.iscomplexobj(v) for v in ends)
     target = (c64 if has_parts else f32) if dtype is None else _dtype(dtype)
     if not target.is_complex:
         if has_parts:
             raise DtypeError(f"linspace: {start} and {stop} are complex, {target} is not")
-        return even_spacing(start=float(start), stop=float(stop), num=num, endpoint=endpoint, dtype=target)  # type: ignore[arg-type]
-    first, last = complex(start), complex(stop)
+        return even_spacing(
+            start=float(ends[0].real), stop=float(ends[1].real), num=num, endpoint=endpoint, dtype=target
+        )
+    first, last = map(complex, ends)
     parts = [
         even_spacing(start=a, stop=b, num=num, endpoint=endpoint, dtype=target.component)
         for a, b in ((first.real, last.real), (first.imag, last.imag))
@@ -153,32 +158,36 @@ def arange(
         ShapeError: The step is 0, or a symbolic end meets another step than 1.
     """
     expect_device("arange", device)
-    first, end = (0, start) if stop is None else (start, stop)
-    whole = all(isinstance(v, int | np.integer | Expr) for v in (first, end, step))
+    ends = (0, start) if stop is None else (start, stop)
+    bounds: list[Any] = [v if isinstance(v, Expr) else number("arange: an end, or the step,", v) for v in (*ends, step)]
+    first, end, by = bounds
+    whole = all(isinstance(v, int | Expr) for v in bounds)
     target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
-    if isinstance(first, Expr) or isinstance(end, Expr):
-        if step != 1:
-            raise ShapeError(f"arange: {first}..{end} in steps of {step} has no known length")
+    if any(isinstance(v, Expr) for v in bounds):
+        if by != 1 or not whole:
+            raise ShapeError(f"arange: {first}..{end} in steps of {by} has no known length")
         line = iota(axis=0, shape=(end - first,), dtype=target)
         return line if first == 0 else line + cast(dim_value(size=first), to=target)
-    if step == 0:
+    if any(isinstance(v, float) and not math.isfinite(v) for v in bounds):
+        raise ShapeError(f"arange: {first}..{end} in steps of {by} has no length")
+    if by == 0:
         raise ShapeError("arange: the step is 0, so it never reaches the end")
-    count = max(0, int(-((first - end) // step)) if whole else math.ceil((end - first) / step))
+    count = max(0, -((first - end) // by) if whole else math.ceil((end - first) / by))
     if whole:
         line = iota(axis=0, shape=(count,))
-        line = line if step == 1 else line * int(step)
-        return cast(line if first == 0 else line + int(first), to=target)
-    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(step) + float(first), to=target)
+        line = line if by == 1 else line * by
+        return cast(line if first == 0 else line + first, to=target)
+    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(by) + float(first), to=target)
 
 
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
 
     Raises:
-        ShapeError: An array is no vector, or the indexing is neither.
+        ShapeError: An array is no vector.
+        ConfigError: The indexing is neither.
     """
-    if indexing not in ("xy", "ij"):
-        raise ShapeError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    choice("meshgrid: indexing", indexing, ("xy", "ij"))
     for i, x in enumerate(arrays):
         if len(shape_of(x)) != 1:
             raise ShapeError(f"meshgrid: array {i} has {len(shape_of(x))} axes, not 1")

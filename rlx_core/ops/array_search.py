@@ -6,13 +6,13 @@ refused by name, with what serves instead.
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Literal, NoReturn
 
 from rlx_core.errors import ShapeError, TraceError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.types import broadcast_shapes, normalize_axis
 from rlx_core.ops import along_axis, counting, indexing, sorting
+from rlx_core.ops.arguments import flag
 from rlx_core.ops.array_shapes import broadcast_to, reshape, shape_of
 from rlx_core.ops.array_statistics import one_axis
 
@@ -30,9 +30,9 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 def _arg_extreme(find: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
     rank = len(shape_of(x))
     if axis is not None:
-        return find(x, axis=normalize_axis(operator.index(axis), rank), keep_dim=keepdims)
+        return find(x, axis=normalize_axis(axis, rank), keep_dim=keepdims)
     place = find(reshape(x, -1), axis=0)
-    return reshape(place, (1,) * rank) if keepdims else place
+    return reshape(place, (1,) * rank) if flag("keepdims", keepdims) else place
 
 
 def sort(x: Any, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from rlx_core.errors import ShapeError
+from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim, Expr, exact_quotient
 from rlx_core.ir.graph import Value
-from rlx_core.ir.types import Shape, broadcast_shapes, normalize_axes, normalize_axis
+from rlx_core.ir.types import Shape, as_dim, broadcast_shapes, normalize_axes, normalize_axis
 from rlx_core.ops import indexing, movement, rearrange, structural
+from rlx_core.ops.arguments import flag, listed, whole
 from rlx_core.ops.movement import concat
 
 Axis = int | Sequence[int] | None
@@ -33,9 +33,10 @@ def copied(x: Any) -> Any:
     return made.node.owner.as_copy(made)
 
 
-def numbers_of(n: int | Sequence[int]) -> tuple[int, ...]:
-    """One number, or several, as a tuple."""
-    return tuple(operator.index(i) for i in n) if isinstance(n, Sequence) else (operator.index(n),)
+def numbers_of(n: Any) -> tuple[Any, ...]:
+    """One number, or several, as a tuple; whether they are integers is for the op that takes them to say."""
+    is_several = isinstance(n, Sequence) or (isinstance(n, np.ndarray) and n.ndim > 0)
+    return tuple(n) if is_several else (n,)
 
 
 def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
@@ -53,6 +54,7 @@ def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> 
         ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids.
     """
     y = structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+    copy = None if copy is None else flag("reshape: copy", copy)
     if copy and isinstance(y, Value):
         return y.node.owner.as_copy(y)
     if copy is None or isinstance(y, Value):
@@ -68,7 +70,7 @@ def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> 
 def permute_dims(x: Any, axes: Sequence[int]) -> Any:
     """Axis `i` of the result is axis `axes[i]` of `x`."""
     rank = len(shape_of(x))
-    return structural.transpose(x, perm=[normalize_axis(a, rank) for a in axes])
+    return structural.transpose(x, perm=[normalize_axis(a, rank) for a in numbers_of(axes)])
 
 
 def matrix_transpose(x: Any) -> Any:
@@ -125,7 +127,8 @@ def squeeze(x: Any, axis: Axis = None) -> Any:
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Tensors of one shape joined along a new axis."""
-    return concat([expand_dims(x, axis) for x in arrays], axis=_new_axis(arrays, axis))
+    tensors = listed("stack: arrays", arrays)
+    return concat([expand_dims(x, axis) for x in tensors], axis=_new_axis(tensors, axis))
 
 
 def _new_axis(arrays: Sequence[Any], axis: int) -> int:
@@ -146,13 +149,14 @@ def split(x: Any, sections: int | Sequence[Dim], axis: int = 0) -> list[Any]:
     """
     place = normalize_axis(axis, len(shape_of(x)))
     size = shape_of(x)[place]
-    if isinstance(sections, int):
-        if sections == 0 and size == 0:
-            return []
-        length = exact_quotient(size, sections)
-        cuts: list[Dim] = [length * i for i in range(sections + 1)]
+    if isinstance(sections, int | np.integer):
+        parts = whole("split: sections", sections)
+        if parts < 0 or (parts == 0 and size != 0):
+            raise ShapeError(f"split: an axis of {size} elements cannot be cut into {parts} parts")
+        length = exact_quotient(size, parts) if parts else 0
+        cuts: list[Dim] = [length * i for i in range(parts + 1)]
     else:
-        cuts = [0, *sections, size]
+        cuts = [0, *(as_dim(cut) for cut in listed("split: sections", sections)), size]
     return [movement.narrow(x, axis=place, start=start, length=end - start) for start, end in pairwise(cuts)]
 
 
@@ -180,9 +184,11 @@ def repeat(x: Any, repeats: int | Sequence[int] | np.ndarray, axis: int | None =
     """Each element repeated in place along `axis`, all alike or each by its own known number; flat without an axis."""
     if axis is None:
         return repeat(reshape(x, -1), repeats, 0)
-    place, counts = normalize_axis(axis, len(shape_of(x))), np.asarray(repeats)
+    place, counts = normalize_axis(axis, len(shape_of(x))), as_array(repeats)
+    if counts.dtype.kind not in "iu":
+        raise ConfigError(f"repeat: repeats must be integers, not {repeats!r}")
     if counts.ndim == 0:
-        return rearrange.repeat_each(x, repeats=int(counts), axis=place)
+        return rearrange.repeat_each(x, repeats=counts.item(), axis=place)
     size = shape_of(x)[place]
     if counts.shape != (size,) or (counts < 0).any():
         raise ShapeError(
@@ -199,12 +205,14 @@ def pad(
 ) -> Any:
     """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
     rank = len(shape_of(x))
-    if isinstance(pad_width, int):
-        pairs = [(pad_width, pad_width)] * rank
-    elif all(isinstance(w, int | Expr) for w in pad_width) and len(pad_width) == 2:
-        pairs = [tuple(pad_width)] * rank
+    if isinstance(pad_width, int | np.integer | Expr):
+        pairs: list[tuple[Any, ...]] = [(pad_width, pad_width)] * rank
     else:
-        pairs = [tuple(w) for w in pad_width]
+        widths = listed("pad: pad_width", pad_width)
+        is_pair = len(widths) == 2 and all(isinstance(w, int | np.integer | Expr) for w in widths)
+        pairs = [widths] * rank if is_pair else [listed("pad: a pair of widths", w) for w in widths]
+        if any(len(pair) != 2 for pair in pairs):
+            raise ConfigError(f"pad: pad_width must be a number, a pair, or a pair for each axis, not {pad_width!r}")
     return movement.pad(x, value, lo=[lo for lo, _ in pairs], hi=[hi for _, hi in pairs], mode=mode)
 
 

@@ -6,7 +6,6 @@ at 256. The ops (`sum`, `prod`, `cumsum`, `cumprod`) keep the dtype of their ope
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from rlx_core.errors import ShapeError
@@ -16,6 +15,7 @@ from rlx_core.ir.dtypes import DType, bool_, dtype, i64, u64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops import conversion, counting, cumulative, reduction, structural
+from rlx_core.ops.arguments import number, whole
 from rlx_core.ops.arithmetic import subtract
 from rlx_core.ops.array_shapes import Axis, axes_of, copied, shape_of
 from rlx_core.ops.comparison import not_equal
@@ -36,7 +36,7 @@ def one_axis(name: str, x: Any, axis: int | None) -> int:
     rank = len(shape_of(x))
     if axis is None and rank != 1:
         raise ShapeError(f"{name}: x has {rank} axes, so the axis must be given")
-    return 0 if axis is None else normalize_axis(operator.index(axis), rank)
+    return 0 if axis is None else normalize_axis(axis, rank)
 
 
 def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None = None) -> Any:
@@ -76,12 +76,16 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over `axis` in two passes, divided by n - correction."""
-    return reduction.var_axes(x, axes=axes_of(x, axis), keep_dim=keepdims, correction=float(correction))
+    return reduction.var_axes(
+        x, axes=axes_of(x, axis), keep_dim=keepdims, correction=number("var: correction", correction)
+    )
 
 
 def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The standard deviation over `axis`: the root of the variance."""
-    return reduction.std_axes(x, axes=axes_of(x, axis), keep_dim=keepdims, correction=float(correction))
+    return reduction.std_axes(
+        x, axes=axes_of(x, axis), keep_dim=keepdims, correction=number("std: correction", correction)
+    )
 
 
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -144,10 +148,10 @@ def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = 
     Raises:
         ShapeError: `n` is negative, or the axis is shorter than it.
     """
-    place = normalize_axis(operator.index(axis), len(shape_of(x)))
+    place = normalize_axis(axis, len(shape_of(x)))
     joined = [part for part in (prepend, x, append) if part is not None]
     y = concat(joined, axis=place) if len(joined) > 1 else operand(x)
-    times, size = operator.index(n), shape_of(y)[place]
+    times, size = whole("diff: n", n), shape_of(y)[place]
     if times < 0 or not require(">=", size, times):
         raise ShapeError(f"diff: an axis of {size} elements has no differences of order {times}")
     for _ in range(times):

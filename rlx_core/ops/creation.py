@@ -12,13 +12,14 @@ import numpy as np
 from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
-from rlx_core.ir.apply import op_function
+from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import INTEGERS, DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
 from rlx_core.ir.graph import Value, ambient_builder, building
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
+from rlx_core.ops.arguments import listed
 from rlx_core.ops.conversion import cast, linear_jvp
 from rlx_core.ops.device import expect_device
 from rlx_core.ops.selection import where
@@ -174,7 +175,7 @@ def full(
         DtypeError: The number does not fit `dtype`.
     """
     expect_device("full", device)
-    dims = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
+    dims = (shape,) if isinstance(shape, int | np.integer | Expr) else listed("full: shape", shape)
     if isinstance(fill_value, Expr):
         fill_value = dim_value(size=fill_value)
     if type(fill_value) in (bool, int, float, complex):
@@ -197,6 +198,11 @@ def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, devic
     return _filled(shape, 0, dtype, device)
 
 
+def _shaped(x: Any) -> Any:
+    """A value as it is, anything else as an array: both have dims and a dtype."""
+    return x if isinstance(x, Value) else as_array(x)
+
+
 def ones(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor of ones; of f32 unless another dtype is given."""
     return _filled(shape, 1, dtype, device)
@@ -204,6 +210,7 @@ def ones(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device
 
 def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
+    x = _shaped(x)
     wanted = _dtype(x.dtype) if dtype is None else _dtype(dtype)
     if type(fill_value) is int and wanted is bool_ and fill_value in (0, 1):
         fill_value = bool(fill_value)

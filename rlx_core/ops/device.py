@@ -28,7 +28,7 @@ def expect_device(function: str, device: object) -> None:
     Raises:
         DeviceError: It is another one.
     """
-    if device is not None and device != device_here():
+    if device is not None and not (isinstance(device, str) and device == device_here()):
         raise DeviceError(
             f"{function}: arrays made here are on {device_here()!r}, not on {device!r}",
             hint="leave the device out; rlx.jit and rlx.compile take the target of the whole program",

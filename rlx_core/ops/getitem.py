@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.dims import Dim, Expr, holds, product, require
+from rlx_core.ir.dims import Dim, Expr, exact_quotient, holds, product, require
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, same_dim
@@ -54,6 +54,10 @@ def getitem(x: Value, key: Any) -> Any:
 
     Negative positions count from the end. A boolean array selects as many elements as it has trues: one that is known
     (a NumPy array) works, one that is computed has no static size and is refused.
+
+    Along an axis of unknown size the result's size is an expression, so nothing is clamped: the bounds lie inside the axis, in
+    order, and the step divides what it walks over. What is not known of that becomes a guard, and running the program with a
+    size that breaks it is a GuardError.
 
     Raises:
         IndexRangeError: A known position is outside its axis, or there are more indices than axes.
@@ -188,13 +192,18 @@ def _slice(x: Value, axis: int, entry: slice) -> Value:
         return part if step > 0 else flip(part, axes=(axis,))
     if step == -1 and entry.start is None and entry.stop is None:
         return flip(x, axes=(axis,))
-    if step != 1:
+    if step < 0 and entry.start is None and entry.stop is None:
+        return narrow(flip(x, axes=(axis,)), axis=axis, start=0, length=exact_quotient(size, -step), step=-step)
+    if step < 0:
         raise ShapeError(
-            f"getitem: a slice with step {step} of an axis of {size} elements has no known length",
-            hint="bind the size first, or use narrow with a length",
+            f"getitem: a slice with step {step} and bounds, of an axis of {size} elements, has no known length",
+            hint="take the slice forwards, and flip it",
         )
     first, end = _bound(entry.start, 0, size), _bound(entry.stop, size, size)
-    return x if (first, end) == (0, size) else narrow(x, axis=axis, start=first, length=end - first)
+    if (first, end, step) == (0, size, 1):
+        return x
+    # A rounded quotient is no polynomial of the sizes: the step divides what it walks over, under a guard.
+    return narrow(x, axis=axis, start=first, length=exact_quotient(end - first, step), step=step)
 
 
 def _bound(bound: Any, default: Dim, size: Dim) -> Dim:

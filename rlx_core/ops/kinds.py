@@ -14,7 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ir.apply import OpFunction, op_function
+from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
@@ -81,7 +81,7 @@ def indicator(condition: Value, like: Value) -> Value:
 
 def is_complex(x: Any) -> bool:
     """Whether a value, an array or a scalar is complex."""
-    return x.dtype.is_complex if isinstance(x, Value) else bool(np.iscomplexobj(x))
+    return x.dtype.is_complex if isinstance(x, Value) else bool(np.iscomplexobj(as_array(x)))
 
 
 def elementwise_batch(op: Op, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:

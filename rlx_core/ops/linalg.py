@@ -6,13 +6,13 @@ operands play these roles and moves them there with transposes, which stay views
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import field
 
-from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, i32
@@ -29,6 +29,7 @@ from rlx_core.ir.types import (
     normalize_axis,
     same_dim,
 )
+from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.conversion import as_dtype, conjugate
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
@@ -300,11 +301,17 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
 def tensordot(a: Any, b: Any, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
     """The contraction of the last `axes` axes of `a` with the first of `b`, or of two lists of axes in pairs."""
     a, b = operand(a), operand(b)
-    if isinstance(axes, int):
-        pairs: tuple[Sequence[int], Sequence[int]] = (range(a.ndim - axes, a.ndim), range(axes))
+    if isinstance(axes, int | np.integer):
+        count = whole("tensordot: axes", axes)
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise AxisError(f"tensordot: {count} axes cannot be contracted of {a.ndim} and {b.ndim}")
+        pairs: tuple[Any, ...] = (range(a.ndim - count, a.ndim), range(count))
     else:
-        pairs = axes
-    return dot_general(a, b, lhs_contracting=tuple(pairs[0]), rhs_contracting=tuple(pairs[1]))
+        pairs = listed("tensordot: axes", axes)
+    if len(pairs) != 2:
+        raise ConfigError(f"tensordot: axes must be a number or two lists of axes, not {axes!r}")
+    left, right = (listed("tensordot: each item of axes", p) if isinstance(p, Iterable) else (p,) for p in pairs)
+    return dot_general(a, b, lhs_contracting=left, rhs_contracting=right)
 
 
 def outer(a: Any, b: Any) -> Any:

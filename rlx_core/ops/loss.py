@@ -7,7 +7,7 @@ underflows. An ignored row has loss 0 and gradient 0, whatever its logits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -18,7 +18,8 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.activation import exp, log1p
-from rlx_core.ops.arithmetic import absolute, maximum, square, subtract
+from rlx_core.ops.arguments import choice
+from rlx_core.ops.arithmetic import absolute, add, maximum, multiply, negative, square, subtract
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
@@ -168,10 +169,30 @@ def mean_squared_error(predictions: Any, targets: Any) -> Any:
     return mean_axes(errors, axes=tuple(range(errors.ndim)))
 
 
-def binary_cross_entropy_with_logits(logits: Any, targets: Any) -> Any:
-    """The mean over all elements of `max(x, 0) - x·t + log(1 + e^-|x|)`, which never overflows; targets lie in 0..1."""
-    losses = maximum(logits, 0.0) - logits * targets + log1p(exp(-absolute(logits)))
-    return mean_axes(losses, axes=tuple(range(losses.ndim)))
+Reduction = Literal["mean", "sum", "none"]
+"""What a loss does with the losses of rows or elements."""
+
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)
+
+
+def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: Reduction = "mean") -> Any:
+    """`max(x, 0) - x·t + log(1 + e^-|x|)` of each element, which never overflows; targets lie in 0..1.
+
+    Args:
+        logits: Unnormalised log-odds.
+        targets: The probability of a 1.
+        reduction: "mean" over all elements, "sum", or "none".
+
+    Raises:
+        ConfigError: The reduction is another word.
+    """
+    wanted = choice("binary_cross_entropy_with_logits: reduction", reduction, REDUCTIONS)
+    linear = subtract(maximum(logits, 0.0), multiply(logits, targets))
+    losses = add(linear, log1p(exp(negative(absolute(logits)))))
+    if wanted == "none":
+        return losses
+    axes = tuple(range(losses.ndim))
+    return sum_axes(losses, axes=axes) if wanted == "sum" else mean_axes(losses, axes=axes)
 
 
 OPS = (SoftmaxCrossEntropyWithLogits, SoftmaxCrossEntropyBackward)

@@ -30,6 +30,7 @@ from rlx_core.ir.types import (
     normalize_axis,
     same_dim,
 )
+from rlx_core.ops.arguments import listed
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.conversion import linear_jvp
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
@@ -198,9 +199,10 @@ _concat = op_function(Concat)
 
 def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""
+    tensors = listed("concat: arrays", arrays)
     if axis is None:
-        return Concat(0)(*(reshape(x, (-1,)) for x in arrays))
-    return Concat(axis)(*arrays)
+        return Concat(0)(*(reshape(x, (-1,)) for x in tensors))
+    return Concat(axis)(*tensors)
 
 
 PadMode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
@@ -254,7 +256,8 @@ class Pad(Op):
         total = lo + n + hi
         if not require(">=", total, 0):
             raise ShapeError(f"axis {axis} would have {total} cells ({lo} + {n} + {hi})")
-        if self.mode != "constant" and total != 0 and not require(">", n, 0):
+        # An axis that gets no cells needs no element to repeat, so it may be empty.
+        if self.mode != "constant" and (lo, hi) != (0, 0) and total != 0 and not require(">", n, 0):
             raise ShapeError(f"mode {self.mode} has no element to repeat on axis {axis}")
         return total
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.errors import DtypeError, ShapeError
-from rlx_core.ir.apply import op_function
+from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
 from rlx_core.ir.graph import Value, as_results
@@ -90,7 +90,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     # Before scalars are lifted: a number as the condition would lend its dtype to a weak scalar in a branch.
     if isinstance(condition, Value):
         return _where(as_condition(condition), a, b)
-    return _where(np.asarray(condition) != 0, a, b)
+    return _where(as_array(condition) != 0, a, b)
 
 
 def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], Sequence[np.ndarray]]:
@@ -106,7 +106,9 @@ def _around_bounds(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], 
 
 @define_op
 class Clip(Op):
-    """x held between lo and hi: `where(x < lo, lo, where(x > hi, hi, x))`; a bound may be absent. NaN stays NaN.
+    """x held between lo and hi: first at least lo, then at most hi; a bound may be absent. NaN stays NaN.
+
+    Where lo is above hi the result is hi, as in NumPy.
 
     The dtype of x decides: bounds are cast to it. On the closed interval the derivative is x's own, outside it belongs to
     the bound.
@@ -128,8 +130,8 @@ class Clip(Op):
         return x.with_shape(broadcast_shapes(x.shape, *(v.shape for v in bounds)))
 
     def decompose(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> Value:
-        y = x if hi is None else where(x > hi, hi, x)
-        return y if lo is None else where(x < lo, lo, y)
+        y = x if lo is None else where(x < lo, lo, x)
+        return y if hi is None else where(y > hi, hi, y)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

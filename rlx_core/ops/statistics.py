@@ -6,7 +6,7 @@ variance is the mean of centred squares, never E[x²] - μ², which loses every 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlx_core.ir.dims import Dim
@@ -14,6 +14,7 @@ from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
+from rlx_core.ops.arguments import listed
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import pick, reshaped
 from rlx_core.ops.reduction import mean_axes
@@ -79,7 +80,7 @@ def affine(x_hat: Value, gamma: Value | None, beta: Value | None, axes: Sequence
 
 def as_axes(axes: int | Sequence[int]) -> tuple[int, ...]:
     """An axes attribute from one axis or several."""
-    return (axes,) if isinstance(axes, int) else tuple(axes)
+    return listed("axes", axes) if isinstance(axes, Iterable) else (axes,)
 
 
 def operands_of(given: Sequence[Any], count: int) -> list[Any]:

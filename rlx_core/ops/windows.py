@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ops import dynamic
+from rlx_core.ops.arguments import listed
 
 __all__ = ["dynamic_slice", "dynamic_update_slice"]
 
@@ -35,4 +36,4 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
 
 def _indices(starts: Sequence[Any]) -> list[Any]:
     """Python's integers as indices: as numbers they would take the dtype of the data beside them."""
-    return [np.int64(s) if isinstance(s, int) else s for s in starts]
+    return [np.int64(s) if isinstance(s, int) else s for s in listed("starts", starts)]

@@ -14,8 +14,10 @@ import numpy as np
 from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, TraceError, nearest
+from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Builder, Constant, Input, Node, Value
 from rlx_core.ir.op import Op, exact
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.creation import Full
 from rlx_core.ops.structural import Expand, Reshape
 
@@ -69,7 +71,9 @@ _UNTYPED: Final[Any] = (Unknown(),)
 def pattern_variables(names: Sequence[str]) -> dict[str, Value]:
     """Fresh variables, by name; operands and attributes alike."""
     builder = Builder("pattern", untyped=_UNTYPED)
-    return {name: builder.emit(Input(name, _UNTYPED[0]), (), name=name, types=_UNTYPED)[0] for name in names}
+    # What the leaf declares is read by nobody: the type of the value is the one that refuses.
+    leaves = {name: Input(name, TensorType(bool_, ())) for name in names}
+    return {name: builder.emit(leaf, (), name=name, types=_UNTYPED)[0] for name, leaf in leaves.items()}
 
 
 def some(op: type[Op], **attributes: Any) -> Op:

@@ -39,6 +39,8 @@ def opened(host: PluginHost, name: str) -> Backend:
     Raises:
         PluginError: It does not load, is no backend, or raises when it is made. And see `find_target`.
     """
+    if not isinstance(name, str):
+        raise DeviceError(f"target: one is asked for by its name, not by {name!r} ({type(name).__name__})")
     spec = host.require("backends", name)
     registry = host.registry()
     found = registry.load("backends", name, expectation("backends", spec, registry))

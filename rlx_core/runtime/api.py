@@ -232,6 +232,7 @@ def vjp(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], t
 
     Outside a traced function the pullback computes the forward values again; inside one they are shared.
     """
+    expect_function("vjp", function)
     if ambient_builder() is not None:
         return functional.vjp(function, *primals)
     pull = Jitted(lambda p, g: functional.vjp(function, *p)[1](g), {}, ())

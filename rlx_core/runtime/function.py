@@ -18,6 +18,7 @@ from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Literal, ambient_builder
+from rlx_core.ir.module import Module
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.locks import Lock, forks_wait
@@ -28,6 +29,7 @@ from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host, made_again
 from rlx_core.runtime.signature import Signature
 from rlx_core.runtime.straight import StraightCall
@@ -455,6 +457,15 @@ def compile_function(
 ) -> CompiledFunction[P, R]: ...
 @overload
 def compile_function(
+    function: Graph | Module,
+    /,
+    *,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> Executable: ...
+@overload
+def compile_function(
     function: Callable[..., R],
     /,
     *args: Any,
@@ -466,21 +477,21 @@ def compile_function(
 @in_standard_modes
 @forks_wait
 def compile_function(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Graph | Module,
     /,
     *args: Any,
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
-) -> CompiledFunction[..., Any]:
+) -> CompiledFunction[..., Any] | Executable:
     """Compile a function ahead of time: arrays among the arguments are bound as parameters, `rlx.spec`s are its inputs.
 
     An argument is either all arrays (a pytree of weights) or all specs; Python scalars in either are constants. Names in the
     specs' dims are symbols: the program is optimised once and specialised for each combination of sizes that it meets.
 
     Args:
-        function: The Python function.
-        args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s.
+        function: The Python function; or a graph or module, which becomes an `Executable`.
+        args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s. A graph or module takes none.
         target: The device; by default what the configuration says, else the preferred one that is available.
         config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
         host: The plugins to use; everything installed by default.
@@ -488,6 +499,8 @@ def compile_function(
     Raises:
         ConfigError: One argument mixes arrays and specs.
     """
+    if isinstance(function, Graph | Module):
+        return compile_program(function, args, target=target, config=config, host=host)
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
     with transforming_for(config, host):

@@ -11,18 +11,14 @@ from rlx_core.errors import (
     DeviceError,
     DeviceUnavailableError,
     RlxError,
-    WrongInputCountError,
 )
-from rlx_core.ir.bind import bind, named_binding
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
-from rlx_core.ir.module import Module, Stage
-from rlx_core.pipeline.compile import compile_graph
+from rlx_core.ir.module import Module
 from rlx_core.pipeline.targets import find_target
 from rlx_core.plugins import PluginHost, default_host
-from rlx_core.runtime.cache import default_cache
-from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.function import compile_function
+from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
 
 __all__ = ["Session", "available_devices", "is_available"]
@@ -90,21 +86,15 @@ class Session:
                     hint="give a function's sizes in its specs, and its donations to rlx.jit",
                 )
             return compile_function(program, *args, target=self.device, config=self._config, host=self._host)
-        if args:
-            raise WrongInputCountError(f"session: a {type(program).__name__} takes no arguments, not {len(args)}")
-        graph, config = (program, {}) if isinstance(program, Graph) else _opened(program)
-        if binding is not None:
-            known = binding if isinstance(binding, DimBinding) else named_binding(graph, binding)
-            graph, _ = bind(graph, known)
-        compiled = compile_graph(
-            graph,
+        return compile_program(
+            program,
+            args,
             target=self.device,
-            config=config | self._config,
+            config=self._config,
             host=self._host,
+            binding=binding,
             donations=donations,
-            cache=default_cache,
         )
-        return Executable(compiled)
 
     def devices(self) -> list[str]:
         """What there is behind the session's target, in words."""
@@ -122,13 +112,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.device!r}, precision={self.precision!r})"
-
-
-def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:
-    """The graph of a HIR or MIR module, and what compiling it calls for."""
-    if module.stage is Stage.HIR:
-        return module.hir, {"fusion.policy": module.policy}
-    return module.mir, {}
 
 
 def available_devices(host: PluginHost | None = None) -> list[str]:

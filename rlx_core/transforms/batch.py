@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from rlx_core.errors import AxisError, Fact, ShapeError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value, as_results, building
+from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.structural import expand, transpose
@@ -59,6 +60,7 @@ def vmap_with_values(
     engine: Engine = STANDARD,
 ) -> tuple[Graph, dict[Value, Value]]:
     """As `vmap_graph`, with the map from values of `graph` to the values that hold them (batched ones with the axis first)."""
+    expect_graph("vmap", graph)
     axes = _axes_of_inputs(graph, in_axes)
     wanted = _axes_of_outputs(graph, out_axes)
     builder = Builder(f"{graph.name}_vmap")

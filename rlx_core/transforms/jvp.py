@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_core.ir.graph import Builder, Graph, Value
+from rlx_core.ir.module import expect_graph
 from rlx_core.transforms.engine import STANDARD, Engine, differentiable, fresh_name, live_nodes, pruned, rule_for, zeros
 from rlx_core.transforms.prepare import copy_prepared
 from rlx_core.transforms.sweeps import pushforward
@@ -29,6 +30,7 @@ def jvp_with_values(
     graph: Graph, names: Sequence[str | Value], *, engine: Engine = STANDARD
 ) -> tuple[Graph, dict[Value, Value]]:
     """As `jvp_graph`, with the map from values of `graph` to values of the new graph."""
+    expect_graph("jvp", graph)
     sources = [differentiable(graph, name, "jvp", "tangent") for name in names]
     builder = Builder(f"{graph.name}_jvp")
     values = copy_prepared(builder, graph, "jvp", sources, engine=engine)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value
+from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.ops.call import Call
@@ -44,6 +45,7 @@ def prepare(
     Returns:
         The new graph and the map from old to new values.
     """
+    expect_graph("prepare", graph)
     builder = Builder(graph.name)
     values = copy_prepared(builder, graph, kind, [find_value(graph, w) for w in wrt], engine=engine)
     return builder.finish(values[v] for v in graph.outputs), values

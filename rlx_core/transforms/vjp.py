@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from rlx_core.errors import DtypeError, Fact, RlxError, ShapeError
 from rlx_core.ir.graph import Builder, Graph, Node, Value
+from rlx_core.ir.module import expect_graph
 from rlx_core.transforms.engine import (
     STANDARD,
     Engine,
@@ -69,6 +70,7 @@ def vjp_with_values(
     engine: Engine = STANDARD,
 ) -> tuple[Graph, dict[Value, Value]]:
     """As `vjp_graph`, with the map from values of `graph` to values of the new graph."""
+    expect_graph("vjp", graph)
     targets = [differentiable(graph, w, "grad", "gradient") for w in wrt]
     names = _cotangent_names(graph, outputs)
     builder = Builder(f"{graph.name}_vjp")
@@ -136,6 +138,7 @@ def grad_with_loss(
     Raises:
         ShapeError, DtypeError: The loss is not a real scalar. And see `vjp_graph`.
     """
+    expect_graph("grad", graph)
     outputs = losses(graph, aux, seed)
     return vjp_graph(graph, wrt, outputs=outputs, seed=seed, allow_unreached=allow_unreached, engine=engine)
 

@@ -68,6 +68,17 @@ def test_help_says_what_there_is(rlx) -> None:
     assert (ran.code, ran.out, ran.err) == (0, HELP, "")
 
 
+@pytest.mark.parametrize("command", ["demo", "bench"])
+def test_what_runs_the_repository_s_programs_is_not_offered_without_it(rlx, command, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("rlx_core.cli.checkout.ROOT", tmp_path)
+    assert f"  {command} " not in rlx("--help").out
+    ran = rlx(command)
+    assert ran.code == 2
+    assert f"{command}: " in ran.err
+    assert "is part of the repository, and not of the installed package" in ran.err
+    assert f"in a checkout: `make {command}`" in ran.err
+
+
 def test_help_lists_the_commands_of_plugins_that_work(bench) -> None:
     ran = bench("--help")
     assert ran.out == HELP + "\nCommands of plugins:\n  gauge  Measure something.\n"

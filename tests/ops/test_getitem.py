@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import DtypeError, IndexRangeError, RlxError, ShapeError
+from rlx_core.errors import BindingError, DtypeError, GuardError, IndexRangeError, RlxError, ShapeError
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
@@ -143,10 +143,36 @@ def test_a_computed_mask_is_refused_with_what_to_use_instead() -> None:
     assert "rlx.where" in str(caught.value.hint)
 
 
-def test_a_step_over_an_unknown_size_is_refused() -> None:
+def test_a_slice_of_an_unknown_size_has_an_expression_for_its_size() -> None:
     x = Builder("getitem").input("x", spec("f64[n]"))
 
     assert x[::-1].type == spec("f64[n]")
     assert x[1:-1].type == spec("f64[n - 2]")
-    with pytest.raises(ShapeError, match="no known length"):
-        x[::2]
+    assert Builder("even").input("x", spec("f64[2*n]"))[::2].type == spec("f64[n]")
+    with pytest.raises(ShapeError, match="no known length") as caught:
+        x[3::-2]
+    assert caught.value.hint == "take the slice forwards, and flip it"
+
+
+@pytest.mark.parametrize(
+    ("key", "sizes"),
+    [
+        (np.s_[:, :4], {4, 5, 6, 7}),
+        (np.s_[:, 1:], {1, 2, 3, 4, 5, 6, 7}),
+        (np.s_[:, ::2], {0, 2, 4, 6}),
+        (np.s_[:, ::-3], {0, 3, 6}),
+        (np.s_[:, 1::3], {1, 4, 7}),
+        (np.s_[:, 1:-2], {3, 4, 5, 6, 7}),
+        (np.s_[:, -3:], {3, 4, 5, 6, 7}),
+    ],
+    ids=str,
+)
+def test_a_compiled_slice_is_numpy_s_at_every_size_that_its_guards_let_through(key: Any, sizes: set[int]) -> None:
+    compiled = rlx.compile(lambda x: x[key], rlx.spec("f32[2, n]"))
+    for size in range(8):
+        x = np.arange(2 * size, dtype=np.float32).reshape(2, size)
+        if size in sizes:
+            np.testing.assert_array_equal(compiled(x), x[key])
+        else:
+            with pytest.raises((GuardError, BindingError)):
+                compiled(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlx_core.errors import IndexRangeError
+from rlx_core.errors import ConfigError, IndexRangeError
 from rlx_core.ops.loss import (
     binary_cross_entropy_with_logits,
     mean_squared_error,
@@ -58,3 +58,13 @@ def test_binary_cross_entropy_matches_its_formula_and_never_overflows() -> None:
     expected = -(t * np.log(p) + (1 - t) * np.log(1 - p)).mean()
     np.testing.assert_allclose(binary_cross_entropy_with_logits(x, t), expected, rtol=1e-12)
     assert binary_cross_entropy_with_logits(np.array([1e4, -1e4]), np.array([0.0, 0.0])) == 5e3
+
+
+def test_binary_cross_entropy_is_reduced_as_asked() -> None:
+    x, t = np.array([[0.5, -2.0], [3.0, 0.0]]), np.array([[1.0, 0.0], [0.25, 0.5]])
+    each = binary_cross_entropy_with_logits(x, t, reduction="none")
+    assert each.shape == x.shape
+    np.testing.assert_allclose(binary_cross_entropy_with_logits(x, t, reduction="sum"), each.sum(), rtol=1e-12)
+    np.testing.assert_allclose(binary_cross_entropy_with_logits(x, t), each.mean(), rtol=1e-12)
+    with pytest.raises(ConfigError, match="reduction must be mean, sum or none, not 'max'"):
+        binary_cross_entropy_with_logits(x, t, reduction="max")  # type: ignore[arg-type]

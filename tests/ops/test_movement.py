@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.errors import GuardError, ShapeError
 from rlx_core.ir.dims import DimBinding, symbol
 from rlx_core.ir.dtypes import ALL, dtype
@@ -65,6 +66,14 @@ def test_what_padding_and_its_gradient_emit_has_the_dtype_of_the_operand(name: s
     constants = [n for n in builder.nodes if isinstance(n.op, Constant)]
     assert all(n.type.dtype is x.dtype for n in constants)
     assert y.dtype is x.dtype
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_an_unknown_axis_that_gets_no_cells_may_be_empty(mode: Any) -> None:
+    compiled = rlx.compile(lambda x: rlx.pad(x, ((1, 1), (0, 0)), mode=mode), rlx.spec("f32[3, n]"))
+    for size in (0, 1, 3):
+        x = np.arange(3 * size, dtype=np.float32).reshape(3, size)
+        np.testing.assert_array_equal(compiled(x), np.pad(x, ((1, 1), (0, 0)), mode=mode))
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import ZERO
@@ -58,11 +59,11 @@ def test_a_missing_tangent_of_a_branch_keeps_dims_and_dtype(calculus: Any) -> No
     assert (found.shape, found.dtype) == ((2, 3), np.float32)
 
 
-def test_clip_propagates_nan_and_lets_the_lower_bound_win() -> None:
+def test_clip_propagates_nan_and_lets_the_upper_bound_win() -> None:
     x = np.array([NAN, -5.0, 0.0, 5.0])
 
     np.testing.assert_array_equal(ops.clip(x, -1.0, 1.0), [NAN, -1, 0, 1])
-    np.testing.assert_array_equal(ops.clip(x, 2.0, 1.0), [NAN, 2, 2, 1])
+    np.testing.assert_array_equal(ops.clip(x, 2.0, 1.0), [NAN, 1, 1, 1])
     np.testing.assert_array_equal(ops.clip(x, None, 1.0), [NAN, -5, 0, 1])
     np.testing.assert_array_equal(ops.clip(x, -1.0), [NAN, -1, 0, 5])
     np.testing.assert_array_equal(ops.clip(x), x)
@@ -120,3 +121,12 @@ def test_the_condition_is_declared_to_have_no_derivative() -> None:
     y = ops.where(c, a, a)
 
     assert y.node.op.vjp(y, c, a, a, y=y)[0] is ZERO
+
+
+def test_clip_with_the_bounds_the_wrong_way_round_is_the_upper_one_as_in_numpy() -> None:
+    x = np.array([0.0, 1.0, 2.0, 3.0, np.nan])
+    for lo, hi in ((3.0, 1.0), (1.0, 2.0), (2.0, 2.0)):
+        np.testing.assert_array_equal(rlx.clip(x, lo, hi), np.clip(x, lo, hi))
+        np.testing.assert_array_equal(rlx.jit(lambda v, lo=lo, hi=hi: rlx.clip(v, lo, hi))(x), np.clip(x, lo, hi))
+    slope = rlx.grad(lambda v: rlx.sum(rlx.clip(v, 1.0, 2.0)))(np.array([0.0, 1.0, 1.5, 2.0, 3.0]))
+    np.testing.assert_array_equal(slope, [0, 1, 1, 1, 0])

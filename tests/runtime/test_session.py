@@ -130,6 +130,17 @@ def test_sizes_may_be_bound_before_compiling(graph, binding):
         executable.run({"x": np.ones((2, 3), np.float32)})
 
 
+def test_a_graph_is_compiled_without_a_session_too(graph):
+    executable = rlx.compile(graph)
+    fed = {"x": np.ones((2, 3), np.float32)}
+
+    assert repr(executable) == repr(rlx.Session().compile(graph))
+    for found, wanted in zip(executable.run(fed), rlx.Session().compile(graph).run(fed), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(WrongInputCountError, match="a Graph takes no arguments, not 1"):
+        rlx.compile(graph, X)
+
+
 def test_options_of_the_wrong_kind_of_program_are_refused(graph):
     session = rlx.Session()
     with pytest.raises(ConfigError, match="for graphs and modules"):

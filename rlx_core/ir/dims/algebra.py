@@ -277,7 +277,7 @@ _next_id = itertools.count(_FIRST_FREE_ID)
 
 def symbol(name: str) -> Expr:
     """The symbol of that name, made on first use. The same name always means the same unknown size."""
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
     if name not in _by_name:
         # setdefault: two threads that ask at once must get one symbol.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import frozen
 
+from rlx_core.errors import DtypeError
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.travel import Travels
@@ -48,8 +49,15 @@ class Literal(Travels):
 
 
 def literal(data: Any, of: DType | None = None) -> Literal:
-    """Constant data from anything NumPy can read; the array is copied and made read-only."""
-    array = np.array(data, dtype=None if of is None else of.numpy, order="C", copy=True)
+    """Constant data from anything NumPy can read; the array is copied and made read-only.
+
+    Raises:
+        DtypeError: An integer is too large for the dtype.
+    """
+    try:
+        array = np.array(data, dtype=None if of is None else of.numpy, order="C", copy=True)
+    except OverflowError:
+        raise DtypeError(f"constant: {data} does not fit {of or 'any dtype'}") from None
     array = array.astype(dtype(array.dtype).numpy, copy=False)  # native byte order, a dtype of ours
     array.flags.writeable = False
     return Literal(array)

@@ -1,0 +1,35 @@
+"""What the command finds beside it when it runs from a checkout of the repository, and what an installation does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rlx_core.errors import ConfigError, Fact
+
+__all__ = ["ROOT", "can_work", "from_checkout"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+_NEEDED: Final = {"demo": "examples/digits.py", "bench": "benchmarks/runner.py"}
+"""The file that a command runs, where it runs one of the repository's."""
+
+
+def can_work(command: str) -> bool:
+    """Whether what a command runs is there; most bring it with them."""
+    return command not in _NEEDED or (ROOT / _NEEDED[command]).exists()
+
+
+def from_checkout(command: str) -> Path:
+    """The root of the checkout.
+
+    Raises:
+        ConfigError: rlx runs from an installed package, which does not have what the command runs.
+    """
+    if not can_work(command):
+        raise ConfigError(
+            f"{command}: {_NEEDED[command]} is part of the repository, and not of the installed package",
+            Fact("looked in", ROOT),
+            hint=f"in a checkout: `make {command}`",
+        )
+    return ROOT

@@ -1,0 +1,118 @@
+"""Setting the attributes of an op: each is converted and checked where it is written, and every refusal names the op.
+
+An attribute's annotation says what kind it is (`annotations.py`); what an op adds to that are its converters and
+validators, which see a value of the kind only.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from rlx_core.errors import ConfigError, RlxError, UnknownNameError, WrongInputCountError, nearest
+
+__all__ = ["MISFIT", "by_annotation", "refusing"]
+
+MISFIT: Final = object()
+"""What stands for a value that is not of the kind."""
+
+_REFUSALS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError)
+"""What converters and validators raise that know no errors of rlx."""
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+class _ToKind:
+    """The converter of an attribute: the op's own, and then to the kind that the annotation names."""
+
+    __signature__ = inspect.Signature()  # attrs asks for it, for each attribute of each op, and working it out is slow
+
+    def __init__(self, op: type[Any], name: str, own: Callable[[Any], Any] | None) -> None:
+        self.op, self.name, self.own = op, name, own
+        self.exact: frozenset[type] = frozenset()
+        self.hint: Any = None
+        self.fit: Callable[[Any], Any] = self._first
+
+    def __call__(self, value: Any) -> Any:
+        if self.own is not None:
+            value = self._by_own(value)
+        elif type(value) in self.exact:
+            return value
+        return self._fitted(value)
+
+    def _first(self, value: Any) -> Any:
+        # Annotations name graphs and types, which are made of ops; so they are read when the first op is made.
+        from rlx_core.ir.annotations import annotation, exact_types, fitting
+
+        self.hint = annotation(self.op, self.name)
+        self.exact, self.fit = exact_types(self.hint), fitting(self.hint)
+        return self.fit(value)
+
+    def _by_own(self, value: Any) -> Any:
+        if self.own is None:
+            return value
+        try:
+            return self.own(value)
+        except RlxError:
+            raise
+        except _REFUSALS as error:
+            self._fitted(value)  # what the annotation says about it is plainer
+            raise ConfigError(f"attribute {self.name} cannot be {value!r} ({error})") from None
+
+    def _fitted(self, value: Any) -> Any:
+        form = self.fit(value)
+        if form is MISFIT:
+            from rlx_core.ir.annotations import misfit
+
+            raise ConfigError(misfit(self.name, value, self.hint))
+        return form
+
+
+def by_annotation(op: type[Any], fields: Sequence[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+    """The fields of an op, each with a converter; an attrs field transformer.
+
+    An inherited field may have one already, and an `attrs.Converter`, which sees the whole op, answers for itself.
+    """
+    return [
+        f
+        if isinstance(f.converter, _ToKind | attrs.Converter)
+        else f.evolve(converter=_ToKind(op, f.name, f.converter))
+        for f in fields
+    ]
+
+
+def refusing(init: _Init) -> _Init:
+    """The initialiser of an op, with every refusal an error of rlx's that names the op."""
+
+    @functools.wraps(init)
+    def set_attributes(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            init(self, *given, **named)
+        except RlxError as error:
+            raise error.about(self.title) from None
+        except _REFUSALS as error:
+            raise _refusal(init, self, given, named, error) from None
+
+    return set_attributes  # type: ignore[return-value]  # it takes what `init` takes
+
+
+def _refusal(init: Any, op: Any, given: Sequence[Any], named: dict[str, Any], error: Exception) -> RlxError:
+    """What is wrong: with the names and the number of the attributes, or with what a validator saw."""
+    fields = [a for a in attrs.fields(type(op)) if a.init]
+    known = [a.name for a in fields]
+    takes = f"{op.title}: takes ({', '.join(f'{n}=' for n in known)})"
+    for name in named:
+        if name not in known:
+            return UnknownNameError(f"{takes}, not {name}=", hint=nearest(name, known))
+    missing = [a.name for a in fields[len(given) :] if a.default is attrs.NOTHING and a.name not in named]
+    if missing:
+        return WrongInputCountError(f"{takes}, and {', '.join(f'{n}=' for n in missing)} must be given")
+    try:
+        inspect.signature(init).bind(op, *given, **named)
+    except TypeError as mismatch:
+        return WrongInputCountError(f"{takes}, and these do not match it ({mismatch})")
+    return ConfigError(f"{op.title}: {error.args[0] if error.args else error}")
