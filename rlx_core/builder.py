@@ -24,6 +24,7 @@ from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import Shape, TensorType, spec
+from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.public import FUNCTIONS
 
@@ -152,7 +153,7 @@ class GraphBuilder:
         ops = _by_short_name(self._plugins)
         for each in (name, name.removesuffix("_")):  # `where_`, `if_`: names that Python has taken
             if each in ops:
-                return op_function(self._plugins.load("ops", ops[each]))
+                return op_function(HostOps(self._plugins)[ops[each]])
             if each in FUNCTIONS:
                 found: Callable[..., Any] = getattr(rlx_core.ops, each)
                 return found

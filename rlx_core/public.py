@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "absent", "found_at", "lazy_names", "place_of"]
+__all__ = ["CORE", "FUNCTIONS", "PLUGIN_KIT", "SPELLINGS", "absent", "found_at", "lazy_names", "place_of"]
 
 
 def _table(rows: Mapping[str, str]) -> dict[str, str]:
@@ -70,6 +70,31 @@ FUNCTIONS = _table(
     }
 )
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""
+
+SPELLINGS = {
+    "rlx.cast": "astype",
+    "rlx.expand": "broadcast_to",
+    "rlx.gather": "take",
+    "rlx.transpose": "permute_dims matrix_transpose moveaxis",
+    "rlx.reshape": "reshape expand_dims squeeze",
+    "rlx.concat": "concat stack",
+    "rlx.narrow": "split unstack",
+    "rlx.cumsum": "cumulative_sum",
+    "rlx.cumprod": "cumulative_prod",
+    "rlx.reduce_max": "max",
+    "rlx.reduce_min": "min",
+    "rlx.arg_max": "argmax",
+    "rlx.arg_min": "argmin",
+    "rlx.arg_sort": "argsort",
+    "rlx.search_sorted": "searchsorted",
+    "rlx.log_sum_exp": "logsumexp",
+    "rlx.dot_general": "tensordot einsum",
+    "rlx.dense_solve": "solve",
+    "rlx.batched_dense_solve": "solve",
+    "rlx.full": "full full_like ones ones_like zeros zeros_like",
+    "rlx.linear_block": "nn.linear",
+}
+"""Op → the public functions that write it, where those are more than the op's own function and are called otherwise."""
 
 PLUGIN_KIT = _table(
     {

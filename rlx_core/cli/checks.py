@@ -16,12 +16,13 @@ from typing import Any, Final, Literal
 from attrs import frozen
 
 from rlx_core.cli.commands import COMMANDS
+from rlx_core.contributions import KINDS
 from rlx_core.errors import ConfigError
 from rlx_core.plugins import PluginHost, PluginStatus, State, cache_directory
 from rlx_core.plugins.entry import CORE, normalized
 from rlx_core.plugins.states import attempt
 
-__all__ = ["Finding", "caches", "dependencies", "environment", "plugins", "python", "targets"]
+__all__ = ["Finding", "caches", "contributions", "dependencies", "environment", "plugins", "python", "targets"]
 
 Verdict = Literal["ok", "note", "wrong"]
 OLDEST_PYTHON: Final = (3, 11)
@@ -123,7 +124,10 @@ def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
         said = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
         yield Finding("plugins", row.name, verdict, said, mending(row))
     for note in host.notes:
-        yield Finding("plugins", "(index)", "note", note)
+        yield Finding("plugins", "(policy)", "note", note)
+    for fault in host.index_faults:
+        mend = "install that distribution again, or tell its author"
+        yield Finding("plugins", "(index)", "wrong", f"its plugins cannot be read: {fault}", mend)
     if load:
         own = {spec.name for spec in COMMANDS}
         for name in sorted(own & set(host.registry().commands)):
@@ -131,6 +135,25 @@ def plugins(host: PluginHost, load: bool) -> Iterator[Finding]:
             yield Finding(
                 "plugins", owner.plugin, "note", f"its command `{name}` is never reached: rlx has one of that name"
             )
+
+
+def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
+    """Everything that plugins contribute, imported: what cannot be used, whose it is, and what mends it."""
+    if not load:
+        yield Finding(
+            "contributions", "(not tried)", "note", "no plugin is imported until the configuration can be read"
+        )
+        return
+    from rlx_core.pipeline.contributed import contribution_faults  # imports everything there is
+
+    found = contribution_faults(host)
+    for fault in found:
+        where = f" ({fault.where})" if fault.where else ""
+        said = f"{fault.what}, of {fault.owner.distribution} {fault.owner.version}: {fault.reason}{where}"
+        yield Finding("contributions", fault.owner.plugin, "wrong" if fault.is_wrong else "note", said, fault.mend)
+    count = sum(len(host.registry().table(kind)) for kind in KINDS)
+    bad = sum(fault.is_wrong for fault in found)
+    yield Finding("contributions", "(all)", "ok", f"{count} looked at, {bad or 'none'} of them cannot be used")
 
 
 def mending(row: PluginStatus) -> str | None:
@@ -145,6 +168,8 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
     if not load:
         yield Finding("targets", "(not tried)", "note", "no plugin is imported until the configuration can be read")
         return
+    from rlx_core.pipeline.targets import no_backend
+
     registry = host.activate_all()
     for name in registry.backends:
         outcome = attempt(lambda name=name: devices(host, name))  # type: ignore[misc]
@@ -158,15 +183,16 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
             reasons = [str(fact.found) for fact in refusal.facts if fact.label == "missing"]
             yield Finding("targets", name, "note", reasons[0] if reasons else refusal.message, refusal.hint)
     if not registry.backends:
-        mend = "python -m pip install rlx-cpu"
-        yield Finding("targets", "(none)", "wrong", "nothing can be compiled: no backend that works is installed", mend)
+        error = no_backend(host)
+        said = "; ".join(str(fact.found) for fact in error.facts) or "no backend that works is installed"
+        yield Finding("targets", "(none)", "wrong", f"nothing can be compiled: {said}", error.hint)
 
 
 def devices(host: PluginHost, name: str) -> list[str]:
     """The devices of one backend."""
-    backend = host.load("backends", name)
-    made = backend() if isinstance(backend, type) else backend
-    return list(made.devices())
+    from rlx_core.pipeline.targets import opened
+
+    return list(opened(host, name).devices())
 
 
 def caches() -> Iterator[Finding]:

@@ -48,6 +48,7 @@ def compile_program(
             "-o", "--out", metavar="FILE", help="Write it to this file; without --emit, the plan as a program."
         ),
     ] = None,
+    is_complete: Annotated[bool, typer.Option("--all", help="List the passes that had no effect too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compile a program, and print it at a level on its way or the report of all of it.
@@ -71,5 +72,5 @@ def compile_program(
         session.answer(
             lambda: compiling.compiled(session, asked, step, out),
             compiling.report_json if as_json else None,
-            compiling.report_layout,
+            compiling.complete_layout if is_complete else compiling.report_layout,
         )

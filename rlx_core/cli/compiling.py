@@ -178,3 +178,10 @@ def report_layout(report: Report) -> Iterator[Any]:
     from rlx_core.cli.tables import report_tables
 
     yield from report_tables(report)
+
+
+def complete_layout(report: Report) -> Iterator[Any]:
+    """The report as tables, with the passes that had no effect."""
+    from rlx_core.cli.tables import report_tables
+
+    yield from report_tables(report, is_complete=True)

@@ -40,6 +40,7 @@ def findings(session: Session) -> list[Finding]:
         ("dependencies", checks.dependencies),
         ("configuration", lambda: iter([configuration])),
         ("plugins", lambda: checks.plugins(host, may_load)),
+        ("contributions", lambda: checks.contributions(host, may_load)),
         ("targets", lambda: checks.targets(host, may_load)),
         ("cache", checks.caches),
         ("environment", lambda: checks.environment(host, may_load)),
@@ -102,7 +103,8 @@ def layout(found: list[Finding]) -> Iterator[Any]:
         yield "Nothing is wrong."
         return
     yield heading(f"{len(wrong)} {'thing is' if len(wrong) == 1 else 'things are'} wrong")
-    yield facts((f"{each.section} {each.name}", each.mend or each.found) for each in wrong)
+    # Several things of one plugin may be mended by one command.
+    yield facts(dict.fromkeys((f"{each.section} {each.name}", each.mend or each.found) for each in wrong))
 
 
 def block(found: list[Finding], width: int) -> Any:

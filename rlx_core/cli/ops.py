@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from itertools import groupby
 from typing import Annotated, Any, Final
 
 import attrs
@@ -13,15 +17,17 @@ from attrs import frozen
 
 from rlx_core.cli.session import Session
 from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
+from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.op import Op
 from rlx_core.plugins import PluginHost, Provenance, Registry
+from rlx_core.public import FUNCTIONS, SPELLINGS
 
 __all__ = ["OpRow", "full_name", "ops", "row_of"]
 
 RULES: Final = ("decompose", "vjp", "jvp", "batch", "reference")
 
 
-@frozen
+@frozen(slots=False)
 class OpRow:
     """One op as a listing shows it.
 
@@ -35,6 +41,16 @@ class OpRow:
     rules: dict[str, str]
     op: type[Op] | None
     fault: str | None = None
+
+    @property
+    def family(self) -> str:
+        """What it is listed under: the module that defines it, in words."""
+        return "" if self.op is None else self.op.__module__.rpartition(".")[2].replace("_", " ")
+
+    @cached_property
+    def python(self) -> list[str]:
+        """The functions that a program calls it by: of `rlx_core`, or of the package that brings it."""
+        return [] if self.op is None else python_names(self.op)
 
     @property
     def operands(self) -> list[str]:
@@ -154,6 +170,37 @@ def row_of(registry: Registry, name: str) -> OpRow:
     return OpRow(name, owner, {rule: present.get(rule) or derivation(rule, present) for rule in RULES}, op)
 
 
+def python_names(op: type[Op]) -> list[str]:
+    """What an op is called in Python: its function under its public name, and those that write it among others."""
+    spelt = [name if name.startswith("nn.") else f"rlx.{name}" for name in SPELLINGS.get(op.name, "").split()]
+    own = public_functions().get(op, [])
+    word = op.name.partition(".")[2]
+    if op.name.startswith("rlx.") and not own and word in FUNCTIONS:
+        own = [f"rlx.{word}"]  # a function that prepares its arguments first
+    package = sys.modules.get(op.__module__.partition(".")[0])
+    if package is not None and not own and not spelt:
+        names = getattr(package, "__all__", ())
+        found = ((name, getattr(package, name, None)) for name in names)
+        own = [
+            f"{package.__name__}.{name}"
+            for name, f in found
+            if (isinstance(f, OpFunction) and f.op is op) or (name == word and callable(f))
+        ]
+    return list(dict.fromkeys([*own, *spelt]))
+
+
+@cache
+def public_functions() -> dict[type[Op], list[str]]:
+    """Op → the functions of `rlx_core` that are its own."""
+    found: dict[type[Op], list[str]] = {}
+    for name, place in FUNCTIONS.items():
+        module, _, attribute = place.partition(":")
+        function = getattr(importlib.import_module(module), attribute or name)
+        if isinstance(function, OpFunction):
+            found.setdefault(function.op, []).append(f"rlx.{name}")
+    return found
+
+
 def derivation(rule: str, present: Mapping[str, str]) -> str:
     """Whether a rule that nobody wrote follows from those that are there."""
     sources = {
@@ -182,6 +229,8 @@ def op_json(row: OpRow) -> dict[str, Any]:
     """One op with stable keys."""
     return {
         "name": row.name,
+        "family": row.family,
+        "python": row.python,
         "plugin": row.owner.plugin,
         "distribution": row.owner.distribution,
         "version": row.owner.version,
@@ -229,16 +278,24 @@ def letters(row: OpRow) -> str:
 
 
 def list_layout(found: list[OpRow]) -> Iterator[Any]:
-    """Two lines an op: the call and who provides it, then what it is."""
+    """A table a family. Two lines an op: the call, then what it is; beside it what it is called in Python."""
     from rlx_core.cli.tables import cell, counted, entry, listing
 
-    lines = []
-    for row in found:
-        about = cell(row.summary, "red" if row.op is None else "")
-        lines.append((entry(row.signature, about), letters(row), row.owner.plugin))
-    yield listing(("op(operands; attributes)", "rules", "plugin"), lines, whole=0)
-    yield f"\n{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital is"
-    yield "written, a small letter derived, + contributed by another plugin, · missing."
+    def family(row: OpRow) -> tuple[str, str]:
+        return row.owner.plugin, row.family
+
+    for (plugin, name), members in groupby(sorted(found, key=family), key=family):
+        lines = []
+        for row in members:
+            about = cell(row.summary, "red" if row.op is None else "")
+            lines.append((entry(row.signature, about), ", ".join(row.python) or "–", letters(row)))
+        title = f"{name or 'cannot be imported'} · {plugin}"
+        yield listing(("op(operands; attributes)", "in Python", "rules"), lines, title=title, whole=0)
+        yield ""
+    yield f"{counted({'ops': len(found)})}. Rules: D decompose, V vjp, J jvp, B batch, R reference; a capital"
+    yield "is written, a small letter derived, + contributed by another plugin, · missing."
+    yield "An op without a name in Python is what others decompose into, or what passes"
+    yield "put in their place."
 
 
 def page_layout(row: OpRow) -> Iterator[Any]:
@@ -251,6 +308,8 @@ def page_layout(row: OpRow) -> Iterator[Any]:
     yield ""
     yield facts(
         [
+            ("in Python", ", ".join(row.python)),
+            ("family", row.family),
             ("plugin", f"{row.owner.plugin} ({row.owner.distribution} {row.owner.version})"),
             ("source", source_of(row)),
             ("category", row.op.category if row.op else ""),

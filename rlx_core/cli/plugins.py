@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.cli.session import Session
-from rlx_core.plugins import PluginStatus
+from rlx_core.plugins import Fault, PluginStatus
 
 __all__ = ["plugins"]
 
@@ -20,6 +20,7 @@ class Survey:
 
     rows: tuple[PluginStatus, ...]
     notes: tuple[str, ...]
+    index_faults: tuple[str, ...]
 
 
 def plugins(
@@ -36,12 +37,28 @@ def plugins(
 
 def survey(session: Session, load: bool) -> Survey:
     """Every plugin of the session's host."""
-    return Survey(tuple(session.host.survey(load)), session.host.notes)
+    rows = session.host.survey(load)
+    if not load:
+        return Survey(tuple(rows), session.host.notes, session.host.index_faults)
+    from rlx_core.pipeline.contributed import contribution_faults  # imports everything there is
+
+    faults = contribution_faults(session.host)
+    told = tuple(evolve(row, faults=tuple(faults_of(row, faults))) for row in rows)
+    return Survey(told, session.host.notes, session.host.index_faults)
+
+
+def faults_of(row: PluginStatus, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """What is wrong with the contributions of one plugin."""
+    return (each for each in faults if (each.owner.plugin, each.owner.distribution) == (row.name, row.distribution))
 
 
 def survey_json(found: Survey) -> dict[str, Any]:
     """The listing with stable keys."""
-    return {"plugins": [status_json(row) for row in found.rows], "notes": list(found.notes)}
+    return {
+        "plugins": [status_json(row) for row in found.rows],
+        "notes": list(found.notes),
+        "unreadable": list(found.index_faults),
+    }
 
 
 def status_json(row: PluginStatus) -> dict[str, Any]:
@@ -59,6 +76,19 @@ def status_json(row: PluginStatus) -> dict[str, Any]:
         "contested": list(row.contested),
         "overrides": dict(row.overrides),
         "overridden": dict(row.overridden),
+        "faults": [fault_json(each) for each in row.faults],
+    }
+
+
+def fault_json(fault: Fault) -> dict[str, Any]:
+    """One contribution that cannot be used."""
+    return {
+        "kind": fault.kind,
+        "name": fault.name,
+        "reason": fault.reason,
+        "where": fault.where or None,
+        "mend": fault.mend,
+        "wrong": fault.is_wrong,
     }
 
 
@@ -67,16 +97,19 @@ def layout(found: Survey) -> Iterator[Any]:
     from rlx_core.cli.tables import counted, facts, heading, listing  # rich is not needed for JSON
 
     rows = [
-        (row.name, row.label, f"{row.distribution} {row.version}", counted(row.counts) or "—") for row in found.rows
+        (row.name, row.label, f"{row.distribution} {row.version}", provided(row, counted(row.counts)))
+        for row in found.rows
     ]
     yield listing(("plugin", "state", "distribution", "provides"), rows, whole=2)
     for row in found.rows:
-        if row.reason or row.mend:
+        if row.reason or row.mend or row.faults:
             yield ""
             yield heading(f"{row.name} ({row.label})")
             yield facts(remarks(row))
     for note in found.notes:
         yield f"note: {note}"
+    for fault in found.index_faults:
+        yield f"wrong: a distribution's plugins cannot be read: {fault}"
 
 
 def remarks(row: PluginStatus) -> Iterator[tuple[str, object]]:
@@ -85,3 +118,13 @@ def remarks(row: PluginStatus) -> Iterator[tuple[str, object]]:
     yield "where", row.failure.where if row.failure else ""
     yield "file", row.file
     yield "mend", row.mend or ""
+    for fault in row.faults:
+        yield "left out" if fault.is_wrong else "note", f"{fault.what}: {fault.reason}"
+        yield "where", fault.where
+        yield "mend", fault.mend or ""
+
+
+def provided(row: PluginStatus, counts: str) -> str:
+    """What a plugin gives, and how much of it is no use."""
+    wrong = sum(fault.is_wrong for fault in row.faults)
+    return (counts or "—") + (f"; {wrong} cannot be used" if wrong else "")

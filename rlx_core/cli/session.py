@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import typer
 from attrs import define, field
 
+from rlx_core.errors import PluginError, nearest
 from rlx_core.plugins import PluginHost, PluginPolicy
 
 __all__ = ["MakeHost", "Session"]
@@ -116,8 +117,14 @@ class Session:
 
         Raises:
             ConfigError: The configuration cannot be read.
+            PluginError: `--plugin` names none that there is.
         """
-        return self.make_host(self.policy)
+        made = self.make_host(self.policy)
+        words = {absolute(word) for word in self.enable}
+        for entry in made.entries:
+            if entry.fault is not None and (entry.name in words or entry.module in words):
+                raise PluginError(f"--plugin: {entry.fault}", hint=nearest(entry.name, known_names(made)))
+        return made
 
     # ----------------------------------------------------------------------------------------- printing
 
@@ -154,6 +161,11 @@ class Session:
         with self.console.capture() as captured:
             self.console.print(part)
         typer.echo("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()), nl=False)
+
+
+def known_names(host: PluginHost) -> list[str]:
+    """What plugins that can be named are called."""
+    return [entry.name for entry in host.entries if entry.fault is None]
 
 
 def quietly(gather: Callable[[], T]) -> T:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from rlx_core.passes.runner import PassRun
     from rlx_core.pipeline.report import Report
 
 __all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]
@@ -102,14 +103,22 @@ def one_of(kind: str) -> str:
 # ----------------------------------------------------------------------------------------- compile reports
 
 
-def report_tables(report: Report) -> Iterator[Padding]:
-    """What a compilation came to: stages and memory, then passes, then which kernel of which plugin serves which op."""
-    yield below(heading(f"{report.name} on {report.target}"), facts(summary_rows(report), indent=0))
-    passes = [
-        (run.name, f"{run.nodes_before} → {run.nodes_after}", f"{run.seconds * 1e3:.1f} ms") for run in report.passes
-    ]
-    if passes:
-        yield below(listing(("pass", "nodes>", "time>"), passes))
+def report_tables(report: Report, *, is_complete: bool = False) -> Iterator[Padding]:
+    """What a compilation came to: stages and memory, then passes, then which kernel of which plugin serves which op.
+
+    Of the passes those that had an effect, unless it is to be complete.
+    """
+    yield below(heading(f"{report.name} on {report.target}"), facts(report.rows(), indent=0))
+    if report.passes:
+        shown = report.passes if is_complete else [run for run in report.passes if run.has_effect]
+        rows = [
+            (run.name, run.effect, f"{run.nodes_before} → {run.nodes_after}", f"{run.seconds * 1e3:.1f} ms")
+            for run in shown
+        ]
+        yield below(
+            listing(("pass", "did", "nodes>", "time>"), rows),
+            *([cell(rest, "dim")] if (rest := idle(report, shown)) else []),
+        )
     if report.tiers is not None and report.tiers.fallbacks:
         lower = [(f.op, f.tier, len(f.steps), f.reason) for f in report.tiers.fallbacks]
         yield below(listing(("op", "tier", "steps>", "because"), lower))
@@ -119,27 +128,14 @@ def report_tables(report: Report) -> Iterator[Padding]:
     yield below(listing(("op", "kernel", "plugin", "steps>"), kernels))
 
 
+def idle(report: Report, shown: Sequence[PassRun]) -> str:
+    """How many passes a table leaves out, and how long they took."""
+    left = len(report.passes) - len(shown)
+    seconds = sum(run.seconds for run in report.passes) - sum(run.seconds for run in shown)
+    passes = "1 pass" if left == 1 else f"{left} passes"
+    return f"and {passes} without an effect, {seconds * 1e3:.1f} ms; --all lists them" if left else ""
+
+
 def below(*parts: RenderableType) -> Padding:
     """These, after an empty line."""
     return Padding(Group(*parts), (1, 0, 0, 0))
-
-
-def summary_rows(report: Report) -> Iterator[tuple[str, str]]:
-    """The numbers of a compilation, each with its name."""
-    from rlx_core.pipeline.report import human_bytes  # listings of names need no graphs
-
-    yield "stages", ", ".join(f"{count} {stage}" for stage, count in report.stages.items())
-    parts = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in report.seconds.items())
-    yield "time", f"{parts} ({report.cache})" if parts else report.cache
-    yield "plan", report.plan_hash[:12]
-    if report.lir.is_planned:
-        arena, bound = report.arena_nbytes, report.lower_bound_nbytes
-        over = f", {arena / bound:.3f} of the least possible" if bound else ""
-        yield "arena", f"{human_bytes(arena)}, instead of {human_bytes(report.unshared_nbytes)} without sharing{over}"
-    else:
-        symbols = ", ".join(sorted(map(str, report.graph.symbols)))
-        yield "arena", f"planned when the sizes are known ({symbols})"
-    if report.tiers is not None:
-        yield "tiers", report.tiers.summary
-    if report.prepared_nbytes:
-        yield "prepared", f"{human_bytes(report.prepared_nbytes)} computed from parameters when they are bound"

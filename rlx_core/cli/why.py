@@ -12,8 +12,11 @@ from typer.core import TyperGroup
 
 from rlx_core.cli.ops import full_name
 from rlx_core.cli.session import Session
+from rlx_core.contributions import RuleSpec
 from rlx_core.errors import RlxError
+from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import Claim, PluginHost, Provenance, Registry
+from rlx_core.plugins.faults import fault_of
 
 __all__ = ["Account", "account", "why"]
 
@@ -47,7 +50,7 @@ class Account:
         source: Where the class itself is written, which need not be the plugin's own file.
         rivals: Others that claim it too.
         overrides: Those that the configuration took it from, each with the place that says so.
-        rules: Rules that plugins add to an op, by kind.
+        rules: Rules that plugins add to an op, by kind, each with the reason why it is left out, if it is.
         used_in: Pipelines that list a pass, each with the place in it.
     """
 
@@ -61,7 +64,7 @@ class Account:
     hint: str | None
     rivals: tuple[Provenance, ...]
     overrides: tuple[tuple[Provenance, str], ...]
-    rules: tuple[tuple[str, Provenance], ...]
+    rules: tuple[tuple[str, Provenance, str | None], ...]
     used_in: tuple[str, ...]
 
 
@@ -152,7 +155,10 @@ def account(host: PluginHost, kind: str, name: str) -> Account:
         refusal.hint if refusal else None,
         tuple(claim.provenance for claim in claims),
         tuple((each.loser.provenance, each.source) for each in losers),
-        tuple((rule, registry.owner("rules", spec.name)) for rule, spec in sorted(added.items())),
+        tuple(
+            (rule, registry.owner("rules", spec.name), rule_state(registry, spec))
+            for rule, spec in sorted(added.items())
+        ),
         tuple(places(registry, name)) if kind != "ops" else (),
     )
 
@@ -160,13 +166,18 @@ def account(host: PluginHost, kind: str, name: str) -> Account:
 def located(registry: Registry, kind: str, name: str) -> tuple[str | None, str | None]:
     """Why the thing itself cannot be imported, or where it is written."""
     try:
-        found = registry.load(kind, name)
+        found = registry.load(kind, name, expectation(kind, registry.require(kind, name), registry))
     except RlxError as error:
-        return error.message, None
+        return fault_of(registry.claims[kind, name], error).reason, None
     try:
         return None, f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}"
     except (OSError, TypeError):  # made by a factory: a row of a table, or a set of rules, is no block of source
         return None, None
+
+
+def rule_state(registry: Registry, spec: RuleSpec) -> str | None:
+    """Why a contributed rule is left out, or `None` if it is used."""
+    return located(registry, "rules", spec.name)[0]
 
 
 def pass_name(registry: Registry, word: str) -> tuple[str, str]:
@@ -222,7 +233,7 @@ def account_json(found: Account) -> dict[str, Any]:
         "hint": found.hint,
         "claimed_by": [provenance_json(each) for each in found.rivals],
         "overrides": [{**(provenance_json(loser) or {}), "said_in": said} for loser, said in found.overrides],
-        "rules": {rule: provenance_json(owner) for rule, owner in found.rules},
+        "rules": {rule: {**(provenance_json(owner) or {}), "fault": fault} for rule, owner, fault in found.rules},
         "used_in": list(found.used_in),
     }
 
@@ -239,7 +250,8 @@ def layout(found: Account) -> Iterator[Any]:
         rows += [("source", found.source), ("fault", found.fault)]
     rows += [("claimed by", f"{each.plugin} ({each})") for each in found.rivals]
     rows += [("taken from", f"{loser.plugin} ({loser}) by {said}") for loser, said in found.overrides]
-    rows += [(f"{rule} rule", f"{owner.plugin} ({owner})") for rule, owner in found.rules]
+    for rule, owner, fault in found.rules:
+        rows.append((f"{rule} rule", f"{owner.plugin} ({owner})" + (f", left out: {fault}" if fault else "")))
     rows += [("used in", place) for place in found.used_in]
     rows += [("mend", found.hint)]
     yield facts(rows)

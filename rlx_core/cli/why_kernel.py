@@ -17,10 +17,10 @@ from rlx_core.ir.graph import Builder, Graph, Node, building
 from rlx_core.ir.op import Op
 from rlx_core.ir.samples import Sample
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.pipeline.contributed import legalization_tables
 from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher
 from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.legalize import rewrite
-from rlx_core.pipeline.plan import load_table
 from rlx_core.pipeline.tiers import why_not_best
 
 __all__ = ["Choice", "choice_json", "choose", "layout"]
@@ -40,6 +40,7 @@ class Choice:
         tier: Where the kernel runs, on a target that has tiers.
         below: Why it is not the best of them, if it is not.
         is_sample: Whether types or attributes come from a sample of the op, because nobody gave them.
+        left_out: Tables for the target that cannot be used, each with the reason.
     """
 
     target: str
@@ -52,6 +53,7 @@ class Choice:
     tier: str | None
     below: str | None
     is_sample: bool
+    left_out: tuple[str, ...] = ()
 
     @property
     def can_run(self) -> bool:
@@ -70,8 +72,7 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     assert op is not None, "an op that cannot be imported is refused"
     configuration = configuration_of(session, target)
     device, registry = target_of(session, configuration)
-    tables = tuple(load_table(registry, each.name) for each in registry.legalizations_for(device.name))
-    dispatcher = Dispatcher(device, configuration.dispatch, tables)
+    dispatcher = Dispatcher(device, configuration.dispatch, legalization_tables(registry, device.name))
 
     sample = first_sample(op)
     attributes = {**(dict(sample.attributes) if sample else {}), **given_attributes(op, attrs)}
@@ -94,7 +95,10 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     is_sample = types is None or (not attrs and bool(attributes))
     tier = device.tier(chosen) if chosen is not None else None
     below = why_not_best(node, chosen.name, device) if chosen is not None and device.falls_back(tier) else None
-    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample)
+    left_out = tuple(
+        str(fault) for (kind, _), fault in registry.left_out.items() if kind in ("kernels", "legalizations")
+    )
+    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample, left_out)
 
 
 def first_sample(op: type[Op]) -> Sample | None:
@@ -182,6 +186,7 @@ def choice_json(found: Choice) -> dict[str, Any]:
         "rejected": [{"kernel": each.kernel, "reason": each.reason} for each in found.answer.refusals],
         "less_preferred": [each.name for each in found.later],
         "can_run": found.can_run,
+        "left_out": list(found.left_out),
         "becomes": [
             {"node": row.node, "op": row.op, "answer": row.means, "kernel": row.kernel, "reason": row.reason}
             for row in found.becomes
@@ -201,6 +206,7 @@ def layout(found: Choice) -> Iterator[Any]:
     rows += [("rejected", f"{each.kernel}: {each.reason}") for each in found.answer.refusals]
     rows += [("less preferred", ", ".join(each.name for each in found.later))]
     rows += [("because", found.answer.reason)]
+    rows += [("left out", each) for each in found.left_out]
     yield facts(rows)
     if found.becomes:
         yield ""

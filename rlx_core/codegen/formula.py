@@ -8,7 +8,7 @@ runs by another kernel or through its decomposition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +64,9 @@ class Affine:
 Place = tuple[Affine, ...]
 
 START = Affine(None)
+
+Steps = Generator[tuple[Value, Place], int, int]
+"""The making of a term: it asks for the terms it needs by value and place, and returns its own number."""
 
 
 @frozen
@@ -205,12 +208,24 @@ class _Walk:
         return self._numbers[key]
 
     def term(self, value: Value, place: Place) -> int:
-        key = (value, place)
-        if key not in self._seen:
-            self._seen[key] = self._term(value, place)
-        return self._seen[key]
+        """The number of the term that is the element of `value` at `place`. Without recursion, because chains are long."""
+        waiting = [((value, place), self._term(value, place))]
+        found: int | None = None
+        while waiting:
+            key, steps = waiting[-1]
+            try:
+                wanted = next(steps) if found is None else steps.send(found)
+            except StopIteration as end:
+                waiting.pop()
+                found = self._seen[key] = end.value
+                continue
+            found = self._seen.get(wanted)
+            if found is None:
+                waiting.append((wanted, self._term(*wanted)))
+        assert found is not None, "the walk ends with the term that it began with"
+        return found
 
-    def _term(self, value: Value, place: Place) -> int:
+    def _term(self, value: Value, place: Place) -> Steps:
         node, op = value.node, value.node.op
         if isinstance(op, Input):
             chosen = tuple((axis, at.chosen) for axis, at in enumerate(place) if at.chosen is not None)
@@ -221,15 +236,17 @@ class _Walk:
         if isinstance(op, Iota):
             return self._iota(op, place)
         if isinstance(op, Gather):
-            return self._gather(node, op, place)
+            return (yield from self._gather(node, op, place))
         if isinstance(op, REDUCTIONS):
-            return self._reduce(node, place)
+            return (yield from self._reduce(node, place))
         if isinstance(op, SCALARS):
-            args = tuple(self.term(v, _broadcast(place, v.type, value.ndim)) for v in node.present())
+            args: tuple[int, ...] = ()
+            for operand in node.present():
+                args = (*args, (yield operand, _broadcast(place, operand.type, value.ndim)))
             if isinstance(op, Cast) and self.terms[args[0]].dtype is op.to:
                 return args[0]
             return self.add(Apply(value.dtype, op, args))
-        return self.term(_operand(node), self._through(node, place))
+        return (yield _operand(node), self._through(node, place))
 
     def _constant(self, op: Constant, dtype: DType) -> int:
         array = op.value.array
@@ -249,7 +266,7 @@ class _Walk:
     def _cast(self, term: int, to: DType) -> int:
         return term if self.terms[term].dtype is to else self.add(Apply(to, Cast(to), (term,)))
 
-    def _gather(self, node: Node, op: Gather, place: Place) -> int:
+    def _gather(self, node: Node, op: Gather, place: Place) -> Steps:
         table, indices = node.operands
         assert table is not None, "Gather has a table"
         assert indices is not None, "Gather has indices"
@@ -260,19 +277,19 @@ class _Walk:
         size = table.shape[axis]
         if isinstance(size, int) and size < 1:
             raise NoFormula("a table with elements")
-        index = self.term(indices, (*place[:batch], *place[axis : axis + count]))
+        index = yield indices, (*place[:batch], *place[axis : axis + count])
         bound = self.add(Bound(i64, self._cast(index, i64), _sized(size), op.oob == "error"))
         # A table that is computed is computed at the element alone: of a row of log-probabilities, the label's.
-        return self.term(table, (*place[:axis], Affine(None, chosen=bound), *place[axis + count :]))
+        return (yield table, (*place[:axis], Affine(None, chosen=bound), *place[axis + count :]))
 
-    def _reduce(self, node: Node, place: Place) -> int:
+    def _reduce(self, node: Node, place: Place) -> Steps:
         op, operand, axes = node.op, _operand(node), _axes(node)
         assert isinstance(op, Reduction)
         rest = iter(p for i, p in enumerate(place) if not (op.keep_dim and i in axes))
         at = tuple(Affine(i) if i in axes else next(rest) for i in range(operand.ndim))
         if axes and any(p != Affine(i) and operand.shape[i] != 1 for i, p in enumerate(at)):
             raise NoFormula("rows in the axes that are reduced")
-        arg = self._cast(self.term(operand, at), node.type.dtype)
+        arg = self._cast((yield operand, at), node.type.dtype)
         if not axes:
             return arg
         total = self.add(Reduce(node.type.dtype, _COMBINE[type(op)], arg))

@@ -195,7 +195,12 @@ class PipelineSpec(Contribution):
 
 @frozen
 class OptionSpec(Contribution):
-    """A configuration option: its type, its default, what it means, and the variable that may set it."""
+    """A configuration option: its type, its default, what it means, and the variable that may set it.
+
+    Args:
+        env: Begins with the name's first word, or with `RLX_` and that: `ACME_LEVEL`, `RLX_ACME_LEVEL`. Where such a
+            variable is set, the plugin of that name is asked for its options.
+    """
 
     name: str = field(validator=option_name)
     type: type = field()
@@ -208,6 +213,15 @@ class OptionSpec(Contribution):
             raise refusal(self, "type", self.type, "bool, int, float, str or tuple")
         if self.default is not None and not isinstance(self.default, self.type):
             raise refusal(self, "default", self.default, f"of type {self.type.__name__}")
+        if self.env is not None and not self.env.startswith(option_variables(self.name.partition(".")[0])):
+            beginnings = " or ".join(f"{each}…" for each in option_variables(self.name.partition(".")[0]))
+            raise refusal(self, "env", self.env, f"of the form {beginnings}, by which its plugin is found")
+
+
+def option_variables(domain: str) -> tuple[str, ...]:
+    """How the variables of a domain's options begin."""
+    word = domain.upper().replace("-", "_")
+    return (f"{word}_", f"RLX_{word}_")
 
 
 @frozen

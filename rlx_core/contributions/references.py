@@ -53,11 +53,12 @@ class LazyRef:
         try:
             found = self.held[0] if self.held else import_address(self.text)
             return found if self.item is None else member(found, self.item)
-        except (KeyboardInterrupt, RlxError):
+        except (KeyboardInterrupt, PluginError):
             raise
         except BaseException as cause:
             # A module may do anything while it is imported, even exit; see docs/decisions/0002-plugins.md.
-            raise PluginError(f"{self}: loading it raised {type(cause).__name__}", Fact("cause", cause)) from cause
+            said = cause.message if isinstance(cause, RlxError) else cause
+            raise PluginError(f"{self}: loading it raised {type(cause).__name__}", Fact("cause", said)) from cause
 
     def __str__(self) -> str:
         return self.text if self.item is None else f"{self.text}[{self.item}]"

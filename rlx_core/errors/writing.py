@@ -194,5 +194,7 @@ class TraceError(RlxError, TypeError):
     >>> rlx.jit(lambda x: rlx.where(x > 0, x, -x))(np.float32(-2))
     array(2., dtype=float32)
 
-    What depends on Python values alone (a layer count, a flag) may use `if`.
+    What depends on Python values alone (a layer count, a flag) may use `if`. The
+    hint follows what asked: `np.concatenate` is `rlx.concat` inside a program. A
+    value that is kept after its trace has leaked: return it instead.
     """

@@ -242,7 +242,7 @@ def save_safetensors(
         metadata: Texts by name, for people and tools.
 
     Raises:
-        FormatError: A name or a metadata entry is not a text, or a name is `__metadata__`.
+        FormatError: A name or a metadata entry is not a text, a name is `__metadata__`, or a value is a mapping.
         DtypeError: An array is of a dtype that the format has no name for.
         TraceError: A value is not an array.
     """
@@ -262,6 +262,12 @@ def save_safetensors(
 def _ready(name: Any, data: Any) -> np.ndarray:
     if not isinstance(name, str) or name == METADATA:
         raise FormatError(f"safetensors: an array must be named by a text other than {METADATA!r}, not {name!r}")
+    if isinstance(data, Mapping):
+        inner = next(iter(data), "weight")
+        raise FormatError(
+            f"safetensors: {name!r} is a {type(data).__name__}, and the file holds arrays by name, one level deep",
+            hint=f'give each array a name of its own: {{"{name}.{inner}": ...}}',
+        )
     try:
         array = as_array(data)
     except RlxError as error:

@@ -16,8 +16,9 @@ import numpy as np
 
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
+from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
-from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building
+from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.types import spec
@@ -51,7 +52,12 @@ def _builder_for(operands: Sequence[Any]) -> Builder | None:
     ambient = ambient_builder()
     if ambient is not None:
         return ambient
-    return next((v.node.owner for v in operands if isinstance(v, Value)), None)
+    for each in operands:
+        if isinstance(each, Value):
+            if each.node.owner.trace_has_ended:
+                raise leaked(each)
+            return each.node.owner
+    return None
 
 
 def lift(builder: Builder, operands: Sequence[Any]) -> list[Value | None]:
@@ -94,9 +100,11 @@ def as_array(data: Any) -> np.ndarray:
     try:
         array = np.asarray(data)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; libraries that refuse to share their memory
-        raise TraceError(f"operand: {type(data).__name__} is not an array ({error})", hint=_ARRAYS) from None
+        raise TraceError(
+            f"operand: {type(data).__name__} is not an array ({error})", hint=_hint_for_tensor(data) or _ARRAYS
+        ) from None
     if array.dtype == object:
-        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_ARRAYS)
+        raise TraceError(f"operand: {type(data).__name__} is not an array", hint=_hint_for_object(array))
     dtype(array.dtype)
     return array
 
@@ -107,6 +115,31 @@ def _hint_for_text(text: str | bytes) -> str:
         with contextlib.suppress(RlxError):
             return f'for an array of this type that is yet to come: rlx.spec("{spec(text)}")'
     return _ARRAYS
+
+
+_HOST_MEMORY = (1, 3)
+"""DLPack's numbers for memory that the host can read: its own, and its own pinned for a device."""
+
+
+def _hint_for_tensor(data: Any) -> str | None:
+    """What makes an array of another library's tensor that does not give its memory away; read off what it says of itself."""
+    steps = []
+    if getattr(data, "requires_grad", False) is True:
+        steps.append(".detach()")
+    if str(getattr(data, "layout", "torch.strided")) != "torch.strided":
+        steps.append(".to_dense()")
+    where = getattr(data, "__dlpack_device__", None)
+    if where is not None and where()[0] not in _HOST_MEMORY:
+        steps.append(".cpu()")
+    if str(getattr(data, "dtype", "")) == "torch.bfloat16":
+        steps.append(".float()")
+    return f"pass x{''.join(steps)} instead of x" if steps else None
+
+
+def _hint_for_object(array: np.ndarray) -> str:
+    """What to write instead of a sequence, or a thing, that NumPy holds as objects."""
+    inside = array.item() if array.shape == () else next(iter(array.flat), None)
+    return f"an element is a {type(inside).__name__}; {_ARRAYS}" if array.shape else _ARRAYS
 
 
 @in_standard_modes
@@ -142,6 +175,7 @@ class OpFunction(Generic[_OpT]):
         operands, rest = list(arguments[:count]), arguments[count:]
         attributes: dict[str, Any] = dict(zip(self._attributes, rest, strict=False))
         if len(rest) > len(self._attributes):
+            check_declared(self.op)  # one that says nothing of its operands would be refused for taking none
             raise WrongInputCountError(f"{self.op.title}: takes {self.signature}, not {len(arguments)} arguments")
         for key, value in named.items():
             if key in self._attributes and key not in attributes:

@@ -15,7 +15,7 @@ from rlx_core.ir.dims import Guard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.encoding import literal_from, read_float
 from rlx_core.ir.forms import Json, items, need, optional, pair, quoted
-from rlx_core.ir.graph import Builder, Constant, Graph, Input, Literal, Node, Param, Value
+from rlx_core.ir.graph import MOST_NESTED, Builder, Constant, Graph, Input, Literal, Node, Param, Value
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, Source
 from rlx_core.ir.types import TensorType, spec
@@ -27,7 +27,8 @@ OpTable = Mapping[str, type[Op]]
 
 LEAVES: OpTable = {op.name: op for op in (Input, Param, Constant)}
 
-_MAX_DEPTH = 64
+_MAX_DEPTH = 2 * MOST_NESTED + 16
+"""A graph in an attribute is two levels deep, and tuples and records in the innermost one have some of their own."""
 _RELATIONS = ("==", ">", ">=", "divides")
 
 

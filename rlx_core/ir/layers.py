@@ -1,23 +1,28 @@
 """Layered layout: boxes in rows so that edges run downwards, with few crossings.
 
-The classic four steps (Sugiyama, Tagawa, Toda 1981): longest-path rows, waypoints where an edge passes a row, orders by the mean
-place of neighbours, and positions that pull boxes under what they are connected to. Everything is deterministic.
+The classic four steps (Sugiyama, Tagawa, Toda 1981): rows, waypoints where an edge passes a row, orders by the mean place of
+neighbours, and places across the page (`columns.py`). All edges of one source share a trunk and leave it where they are
+needed. Everything is deterministic.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
+from typing import Final
 
-from attrs import define, field, frozen
+from attrs import frozen
+
+from rlx_core.ir.columns import Cell, place
 
 __all__ = ["Box", "Layout", "Route", "lay_out"]
 
-_SWEEPS = 8
-_GAP = 18.0  # between boxes of a row
-_LANE = 7.0  # between parallel horizontal pieces of edges
-_MARGIN = 20.0
+_SWEEPS: Final = 8
+_LANE: Final = 7.0  # between parallel horizontal pieces of edges
+_MARGIN: Final = 20.0
+_ABOVE, _BELOW = 10.0, 14.0  # between a box and the nearest horizontal piece of an edge under it, and over it
 
 
 @frozen
@@ -49,16 +54,8 @@ class Layout:
     height: float
 
 
-@define
-class _Cell:
-    """A box or a waypoint in a row; waypoints have no box."""
-
-    row: int
-    width: float
-    box: int | None = None
-    above: list[int] = field(factory=list)
-    below: list[int] = field(factory=list)
-    x: float = 0.0
+_Chains = Mapping[tuple[int, int], Sequence[int]]
+"""Edge → its cells from source to target."""
 
 
 def lay_out(boxes: Sequence[Box]) -> Layout:
@@ -67,150 +64,160 @@ def lay_out(boxes: Sequence[Box]) -> Layout:
         return Layout((), (), (), 2 * _MARGIN, 2 * _MARGIN)
     cells, chains = _cells(boxes)
     rows = _ordered_rows(cells)
-    _place(cells, rows)
+    place(cells, rows)
     leftmost = min(c.x - c.width / 2 for c in cells)
     for cell in cells:
         cell.x += _MARGIN - leftmost
     return _drawn(boxes, cells, rows, chains)
 
 
+# ------------------------------------------------------------------------------------------------ rows
+
+
 def _rows_of(boxes: Sequence[Box]) -> list[int]:
-    """Longest path from the top; a box without sources moves down to just above its first reader."""
+    """Longest path from the top; then boxes move down to their first reader where that makes the edges shorter in all."""
     rows: list[int] = []
     for box in boxes:
         rows.append(1 + max((rows[s] for s in box.sources), default=-1))
-    first_reader: dict[int, int] = {}
+    readers: list[list[int]] = [[] for _ in boxes]
     for i, box in enumerate(boxes):
-        for s in box.sources:
-            first_reader[s] = min(first_reader.get(s, rows[i]), rows[i])
-    return [first_reader.get(i, row + 1) - 1 if not boxes[i].sources else row for i, row in enumerate(rows)]
+        for s in dict.fromkeys(box.sources):
+            readers[s].append(i)
+    for i in reversed(range(len(boxes))):
+        if readers[i]:
+            lowest = min(rows[r] for r in readers[i]) - 1
+            # A trunk is as long as the way to its lowest reader.
+            reach = [
+                max((rows[r] for r in readers[s] if r != i), default=rows[s]) for s in dict.fromkeys(boxes[i].sources)
+            ]
+            longer = sum(max(0, lowest - max(end, rows[i])) for end in reach)
+            if longer < lowest - rows[i]:
+                rows[i] = lowest
+    return rows
 
 
-def _cells(boxes: Sequence[Box]) -> tuple[list[_Cell], dict[tuple[int, int], list[int]]]:
-    """A cell for each box and for each row that an edge passes; edge → its cells from source to target."""
+def _cells(boxes: Sequence[Box]) -> tuple[list[Cell], _Chains]:
+    """A cell for each box and for each row that a trunk passes; and what they are connected to."""
     rows = _rows_of(boxes)
-    cells = [_Cell(rows[i], box.width, i) for i, box in enumerate(boxes)]
+    cells = [Cell(rows[i], box.width, i) for i, box in enumerate(boxes)]
+    trunks: dict[int, list[int]] = {i: [i] for i in range(len(boxes))}
     chains: dict[tuple[int, int], list[int]] = {}
     for target, box in enumerate(boxes):
         for source in dict.fromkeys(box.sources):
-            chain = [source]
-            for row in range(rows[source] + 1, rows[target]):
-                cells.append(_Cell(row, 4.0))
-                chain.append(len(cells) - 1)
-            chain.append(target)
-            chains[source, target] = chain
-            for upper, lower in pairwise(chain):
-                cells[upper].below.append(lower)
-                cells[lower].above.append(upper)
+            trunk = trunks[source]
+            while rows[source] + len(trunk) < rows[target]:
+                cells.append(Cell(rows[source] + len(trunk), 4.0))
+                _connect(cells, trunk[-1], len(cells) - 1)
+                trunk.append(len(cells) - 1)
+            chain = trunk[: rows[target] - rows[source]]
+            _connect(cells, chain[-1], target)
+            chains[source, target] = [*chain, target]
     return cells, chains
 
 
-def _ordered_rows(cells: Sequence[_Cell]) -> list[list[int]]:
+def _connect(cells: Sequence[Cell], upper: int, lower: int) -> None:
+    cells[upper].below.append(lower)
+    cells[lower].above.append(upper)
+
+
+# ---------------------------------------------------------------------------------------------- orders
+
+
+def _ordered_rows(cells: Sequence[Cell]) -> list[list[int]]:
+    """The cells of each row from left to right: of several sweeps down and up, the orders with the fewest crossings."""
     rows: list[list[int]] = [[] for _ in range(1 + max(c.row for c in cells))]
     for i, cell in enumerate(cells):
         rows[cell.row].append(i)
     rank = {i: float(k) for row in rows for k, i in enumerate(row)}
+    best, fewest = [list(row) for row in rows], _crossings(cells, rows)
     for sweep in range(_SWEEPS):
+        if fewest == 0:
+            break
         is_down = sweep % 2 == 0
         for row in rows if is_down else reversed(rows):
             neighbours = {i: cells[i].above if is_down else cells[i].below for i in row}
             wanted = {i: fmean(rank[n] for n in near) if near else rank[i] for i, near in neighbours.items()}
             row.sort(key=lambda i, wanted=wanted: (wanted[i], rank[i], i))  # type: ignore[misc]
             rank.update({i: float(k) for k, i in enumerate(row)})
-    return rows
+        count = _crossings(cells, rows)
+        if count < fewest:
+            best, fewest = [list(row) for row in rows], count
+    return best
 
 
-def _place(cells: Sequence[_Cell], rows: Sequence[Sequence[int]]) -> None:
-    """Give each cell a centre: wanted under the mean of its neighbours, kept apart within its row."""
+def _crossings(cells: Sequence[Cell], rows: Sequence[Sequence[int]]) -> int:
+    rank = {i: k for row in rows for k, i in enumerate(row)}
+    count = 0
     for row in rows:
-        _spread(cells, row, dict.fromkeys(row, 0.0))
-    for sweep in range(_SWEEPS):
-        is_down = sweep % 2 == 0
-        for row in rows if is_down else reversed(rows):
-            wanted = {}
-            for i in row:
-                near = (cells[i].above if is_down else cells[i].below) or cells[i].above or cells[i].below
-                wanted[i] = fmean(cells[n].x for n in near) if near else cells[i].x
-            _spread(cells, row, wanted)
-
-
-def _spread(cells: Sequence[_Cell], row: Sequence[int], wanted: Mapping[int, float]) -> None:
-    """Centres in the order of the row, near what is wanted, no two closer than their widths allow.
-
-    Runs that want to overlap are merged and centred on the mean of what they want (pool adjacent violators).
-    """
-    offsets: list[float] = []
-    reach = 0.0
-    for k, i in enumerate(row):
-        reach += (cells[row[k - 1]].width + cells[i].width) / 2 + _GAP if k else 0.0
-        offsets.append(reach)
-    pools: list[tuple[float, int]] = []
-    for k, i in enumerate(row):
-        pools.append((wanted[i] - offsets[k], 1))
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (a, m), (b, n) = pools[-2:]
-            pools[-2:] = [((a * m + b * n) / (m + n), m + n)]
-    starts = [start for start, count in pools for _ in range(count)]
-    for i, start, offset in zip(row, starts, offsets, strict=True):
-        cells[i].x = start + offset
+        seen: list[int] = []
+        for i in row:
+            ends = [rank[k] for k in cells[i].below]
+            count += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return count
 
 
 # --------------------------------------------------------------------------------------------- drawing
 
 
-def _drawn(
-    boxes: Sequence[Box],
-    cells: Sequence[_Cell],
-    rows: Sequence[Sequence[int]],
-    chains: Mapping[tuple[int, int], Sequence[int]],
-) -> Layout:
-    lanes, depth = _lanes(cells, rows, chains)
+def _drawn(boxes: Sequence[Box], cells: Sequence[Cell], rows: Sequence[Sequence[int]], chains: _Chains) -> Layout:
+    lanes = [_lanes(cells, row) for row in rows]
     heights = [max((boxes[b].height for i in row if (b := cells[i].box) is not None), default=0.0) for row in rows]
-    row_tops, y = [], _MARGIN
+    tops, y = [], _MARGIN
     for row, height in enumerate(heights):
-        row_tops.append(y)
-        y += height + 14 + _LANE * (depth.get(row, 0) + 1)
+        tops.append(y)
+        y += height + _ABOVE + _BELOW + _LANE * max(lanes[row].values(), default=0)
     routes = tuple(
-        Route(source, target, _corners(boxes, cells, chain, lanes, row_tops, heights))
+        Route(source, target, _corners(boxes, cells, chain, lanes, tops, heights))
         for (source, target), chain in chains.items()
     )
     right = max(c.x + c.width / 2 for c in cells) + _MARGIN
-    tops = tuple(row_tops[cells[i].row] for i in range(len(boxes)))
+    places = cells[: len(boxes)]
     return Layout(
-        tuple(cells[i].x for i in range(len(boxes))), tops, routes, right, row_tops[-1] + heights[-1] + _MARGIN
+        tuple(c.x for c in places), tuple(tops[c.row] for c in places), routes, right, tops[-1] + heights[-1] + _MARGIN
     )
 
 
-_Lanes = dict[tuple[int, int], int]
+def _is_straight(a: Cell, b: Cell) -> bool:
+    return abs(a.x - b.x) <= 0.5
 
 
-def _lanes(
-    cells: Sequence[_Cell], rows: Sequence[Sequence[int]], chains: Mapping[tuple[int, int], Sequence[int]]
-) -> tuple[_Lanes, dict[int, int]]:
-    """For each piece of an edge that runs sideways, a lane in the gap under its row; edges of one source share theirs."""
-    spans: dict[int, dict[int, tuple[float, float]]] = {}
-    for chain in chains.values():
-        for upper, lower in pairwise(chain):
-            a, b = sorted((cells[upper].x, cells[lower].x))
-            known = spans.setdefault(cells[upper].row, {}).get(upper, (a, b))
-            spans[cells[upper].row][upper] = (min(a, known[0]), max(b, known[1]))
-    lanes: _Lanes = {}
-    depth: dict[int, int] = {}
-    for row, found in spans.items():
-        ends: list[float] = []
-        for cell, (a, b) in sorted(found.items(), key=lambda item: (item[1], item[0])):
-            lane = next((k for k, end in enumerate(ends) if end + 6 < a), len(ends))
-            ends[lane : lane + 1] = [b]
-            lanes[row, cell] = lane
-        depth[row] = len(ends)
-    return lanes, depth
+def _lanes(cells: Sequence[Cell], row: Sequence[int]) -> dict[int, int]:
+    """For each cell whose edges run sideways under its row, the lane they do it in.
+
+    A lane is shared by what lies apart in it. What leaves a cell turns off above whatever arrives in the same column, or the
+    one would seem to continue the other.
+    """
+    spans, arrivals = {}, {}
+    for i in row:
+        aside = [cells[k].x for k in cells[i].below if not _is_straight(cells[i], cells[k])]
+        if aside:
+            spans[i] = (min(cells[i].x, *aside), max(cells[i].x, *aside))
+            arrivals[i] = aside
+    above = {
+        i: [k for k in spans if k != i and any(abs(cells[k].x - x) < _LANE / 2 for x in arrivals[i])] for i in spans
+    }
+    lanes: dict[int, int] = {}
+    ends: dict[int, list[tuple[float, float]]] = {}
+    waiting = sorted(spans, key=lambda i: (spans[i], i))
+    while waiting:
+        free = (i for i in waiting if all(k in lanes for k in above[i]))
+        i = next(free, waiting[0])  # two that exchange their columns cannot both be first
+        waiting.remove(i)
+        lane = 1 + max((lanes[k] for k in above[i] if k in lanes), default=-1)
+        while any(a < spans[i][1] + 6 and spans[i][0] < b + 6 for a, b in ends.get(lane, ())):
+            lane += 1
+        lanes[i] = lane
+        ends.setdefault(lane, []).append(spans[i])
+    return lanes
 
 
 def _corners(
     boxes: Sequence[Box],
-    cells: Sequence[_Cell],
+    cells: Sequence[Cell],
     chain: Sequence[int],
-    lanes: _Lanes,
+    lanes: Sequence[Mapping[int, int]],
     tops: Sequence[float],
     heights: Sequence[float],
 ) -> tuple[tuple[float, float], ...]:
@@ -219,8 +226,8 @@ def _corners(
     points = [(first.x, tops[first.row] + boxes[first.box].height)]
     for upper, lower in pairwise(chain):
         a, b = cells[upper], cells[lower]
-        if abs(a.x - b.x) > 0.5:
-            y = tops[a.row] + heights[a.row] + 8 + _LANE * lanes[a.row, upper]
+        if not _is_straight(a, b):
+            y = tops[a.row] + heights[a.row] + _ABOVE + _LANE * lanes[a.row][upper]
             points += [(a.x, y), (b.x, y)]
     points.append((last.x, tops[last.row]))
     return tuple(points)

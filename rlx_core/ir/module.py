@@ -234,6 +234,16 @@ class Module:
         raise_faults(verify(graph, stage), f"{stage.name} module {graph.name}")
         return cls(stage, graph, cast(FusionPolicy, policy))
 
+    def _repr_html_(self) -> str:
+        from rlx_core.ir.display import program_html
+
+        return program_html(self.content, repr(self))
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self.content)
+
     def __repr__(self) -> str:
         return f"Module({self.stage.name}, {self._any_graph!r})"
 

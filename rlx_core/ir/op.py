@@ -21,6 +21,7 @@ import attrs
 from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
+from rlx_core.ir.declared import check_declared
 from rlx_core.locks import lazy
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
@@ -237,6 +238,7 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
     Raises:
         WrongInputCountError: There are more or fewer, or a required one is absent.
+        MissingRuleError: The op cannot be used as it is written.
     """
     needed, most = _operand_counts(type(op))  # type: ignore[arg-type]  # a class is hashable
     if most is None:
@@ -252,6 +254,11 @@ def check_operand_count(op: Op, operands: Sequence[object]) -> None:
 
 @cache
 def _operand_counts(op: type[Op]) -> tuple[int, int | None]:
-    """How many operands an op takes at least and at most; `None` for any number."""
+    """How many operands an op takes at least and at most; `None` for any number.
+
+    Raises:
+        MissingRuleError: The op cannot be used as it is written.
+    """
+    check_declared(op)  # here, because this is where a class is met for the first time, and once
     most = None if any(o.is_variadic for o in op.operands) else len(op.operands)
     return sum(not o.is_optional for o in op.operands), most

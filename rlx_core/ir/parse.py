@@ -20,7 +20,7 @@ from rlx_core.ir.annotations import record_classes
 from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record
 from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
 from rlx_core.ir.dtypes import ALL
-from rlx_core.ir.graph import Builder, Constant, Graph, Input, Literal, Param, Value
+from rlx_core.ir.graph import MOST_NESTED, Builder, Constant, Graph, Input, Literal, Param, Value
 from rlx_core.ir.numbers import literal_from_numbers, read_number
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import NOWHERE
@@ -34,7 +34,8 @@ _GUARD = re.compile(r"([^\n#]*)")
 _BASE64 = re.compile(r'"([A-Za-z0-9+/=]*)"')
 _DTYPES = {d.name: d for d in ALL}
 _KEYWORDS: dict[str, Any] = {"None": None, "True": True, "False": False}
-_MAX_DEPTH = 64
+_MAX_DEPTH = 2 * MOST_NESTED + 16
+"""A graph in an attribute is two levels deep, and tuples and records in the innermost one have some of their own."""
 
 
 def parse_graph(text: str, ops: OpTable) -> Graph:

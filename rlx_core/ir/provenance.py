@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from attrs import evolve, frozen
 
 from rlx_core.errors import Fact, RlxError
 
-__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "locating", "originating"]
+__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
 
 
 @frozen(repr=False)
@@ -100,12 +100,18 @@ def here() -> Source | None:
 
     There is none in a program that the command line made: what called rlx there is the library that reads its options.
     """
-    frame = sys._getframe(1)
-    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back  # type: ignore[assignment]
+    frame = user_frame()
     if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] == "typer":
         return None
     return Source(frame.f_code.co_filename, frame.f_lineno)
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame on the stack that is the user's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_library(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return frame
 
 
 @contextmanager
@@ -121,7 +127,7 @@ def locating() -> Iterator[None]:
             source, called = _raised_at(error.__traceback__)
             if called is not None and not re.match(r"[^\s:]+( [^\s:]+)?: ", error.message):
                 error.message = f"{called}: {error.message}"
-            if source is not None:
+            if source is not None and all(fact.where != source for fact in error.facts):
                 error.with_fact(Fact("at", repr(source)))
         raise
 

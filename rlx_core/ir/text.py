@@ -39,6 +39,7 @@ from rlx_core.ir.types import TensorType
 
 __all__ = [
     "attribute_text",
+    "element_text",
     "guard_text",
     "literal_text",
     "op_title",
@@ -228,17 +229,18 @@ def complex_text(value: complex) -> str:
 def literal_text(value: Literal) -> str:
     """Constant data with its type: `[1.0, 2.0] : f32[2]`, or base64 where numbers would be many or inexact."""
     if value.array.size <= _INLINE_ELEMENTS:
-        numbers = [_element_text(e) for e in value.array.reshape(-1)]
+        numbers = [element_text(e) for e in value.array.reshape(-1)]
         if literal_from_numbers(value.type, numbers) == value:
             return f"[{', '.join(numbers)}] : {value.type}"
     return f"base64 {json.dumps(base64.b64encode(literal_bytes(value)).decode('ascii'))} : {value.type}"
 
 
-def _element_text(element: Any) -> str:
+def element_text(element: Any) -> str:
+    """One element of an array, in the fewest digits that its own dtype tells from its neighbours."""
     if isinstance(element, np.complexfloating):
         return complex_text(complex(element))
     if isinstance(element, np.bool_ | np.integer):
         return str(element)
-    # The shortest digits of the element's own dtype: 0.1 rather than 0.10000000149011612. bfloat16 prints as a float.
+    # 0.1 rather than 0.10000000149011612. bfloat16 prints as a float.
     text = str(element) if isinstance(element, np.floating) else str(float(element))
     return text if not re.fullmatch(r"-?\d+", text) else f"{text}.0"

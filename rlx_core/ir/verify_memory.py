@@ -7,11 +7,12 @@ his alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Argument, Constant, Node, Value
@@ -172,6 +173,35 @@ def _bytes_of(lir: Lir, value: Value) -> _Place:
     return buffer, start + place.byte_offset + low, start + place.byte_offset + high
 
 
+@define(eq=False)
+class _Active:
+    """The lives in one buffer, by their first byte; those that are over are dropped where they are met.
+
+    Attributes:
+        longest: The most bytes of one, which says how far before a byte a life that reaches it may begin.
+    """
+
+    lives: list[_Life] = field(factory=list)
+    longest: int = 0
+
+    def add(self, life: _Life) -> None:
+        insort(self.lives, life, key=_first_byte)
+        self.longest = max(self.longest, life.place[2] - life.place[1])
+
+    def around(self, life: _Life) -> list[_Life]:
+        """Those that are not over when `life` begins, among them all that share a byte with it."""
+        _, low, high = life.place
+        first = bisect_left(self.lives, low - self.longest, key=_first_byte)
+        last = bisect_left(self.lives, high, lo=first, key=_first_byte)
+        found = [x for x in self.lives[first:last] if x.death >= life.birth]
+        self.lives[first:last] = found
+        return found
+
+
+def _first_byte(life: _Life) -> int:
+    return life.place[1]
+
+
 class _Story:
     """Who needs which bytes when."""
 
@@ -220,13 +250,13 @@ class _Story:
                 yield _Life(step.node, (None, step.workspace.offset, step.workspace.end), index, index)
 
     def faults(self) -> Iterator[Fault]:
-        active: list[_Life] = []
+        active: dict[object, _Active] = {}
         for life in sorted((x for x in self._lives() if x.place[1] < x.place[2]), key=lambda x: x.birth):
-            active = [x for x in active if x.death >= life.birth]
-            for other in active:
+            there = active.setdefault(life.place[0], _Active())
+            for other in there.around(life):
                 if life.clashes_with(other) and not self._takes_over(life, other):
                     yield self._clash(life, other)
-            active.append(life)
+            there.add(life)
 
     def _takes_over(self, new: _Life, old: _Life) -> bool:
         """Whether `new` may use the bytes of `old`: its step says so, reads it last, and both lie in the same place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from rlx_core.ir.dims import Dim
@@ -114,10 +114,9 @@ def diff(before: Graph, after: Graph) -> str:
 def _matched(
     before: Graph, after: Graph, old: dict[Value, str], new: dict[Value, str]
 ) -> tuple[dict[Value, Value], list[tuple[int, str]]]:
-    matcher = SequenceMatcher(None, list(map(_signature, before.nodes)), list(map(_signature, after.nodes)), False)
     matched: dict[Value, Value] = {}
     lines: list[tuple[int, str]] = []
-    for kind, a, b, c, d in matcher.get_opcodes():
+    for kind, a, b, c, d in _changes(list(map(_signature, before.nodes)), list(map(_signature, after.nodes))):
         if kind == "equal":
             for one, other in zip(before.nodes[a:b], after.nodes[c:d], strict=True):
                 if not _same_operands(one, other, matched):
@@ -127,6 +126,18 @@ def _matched(
             lines += [(c, f"- {print_node(n, old)}") for n in before.nodes[a:b]]
             lines += [(c, f"+ {print_node(n, new)}") for n in after.nodes[c:d]]
     return matched, lines
+
+
+def _changes(old: Sequence[object], new: Sequence[object]) -> Iterator[tuple[str, int, int, int, int]]:
+    """The opcodes of difflib. What both begin and end with is set aside first: alike nodes take difflib quadratic time."""
+    shorter = min(len(old), len(new))
+    start = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    end = next((i for i in range(shorter - start) if old[-1 - i] != new[-1 - i]), shorter - start)
+    old_end, new_end = len(old) - end, len(new) - end
+    yield "equal", 0, start, 0, start
+    for kind, a, b, c, d in SequenceMatcher(None, old[start:old_end], new[start:new_end], False).get_opcodes():
+        yield kind, a + start, b + start, c + start, d + start
+    yield "equal", old_end, len(old), new_end, len(new)
 
 
 def _signature(node: Node) -> tuple[object, ...]:

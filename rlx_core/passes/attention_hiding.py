@@ -81,22 +81,24 @@ def is_causal(mask: Value, is_inverted: bool) -> bool:
     Recognised are literal triangles, comparisons of positions, and the lower triangle of ones. Fewer keys than queries
     would leave queries without keys, whose value depends on the fill, so that is no causal mask here.
     """
-    if mask.ndim < 2:
-        return False
-    queries, keys = mask.shape[-2:]
-    if not (queries == keys or (isinstance(queries, int) and isinstance(keys, int) and 1 < queries <= keys)):
-        return False
-    if any(d != 1 for d in mask.shape[:-2]):
-        return False
-    node = stripped(mask)
-    if isinstance(node.op, Constant) and isinstance(queries, int) and isinstance(keys, int):
-        shown = node.op.value.array.reshape(queries, keys) if node.op.value.array.size == queries * keys else None
-        wanted = np.tri(queries, keys, keys - queries, dtype=bool)
-        return shown is not None and np.array_equal(shown != is_inverted, wanted)
-    if queries != keys:
-        return False
-    if type(node.op) is logical_not.op and node.operands[0] is not None:
-        return is_causal(node.operands[0], not is_inverted)
+    while True:
+        if mask.ndim < 2:
+            return False
+        queries, keys = mask.shape[-2:]
+        if not (queries == keys or (isinstance(queries, int) and isinstance(keys, int) and 1 < queries <= keys)):
+            return False
+        if any(d != 1 for d in mask.shape[:-2]):
+            return False
+        node = stripped(mask)
+        if isinstance(node.op, Constant) and isinstance(queries, int) and isinstance(keys, int):
+            shown = node.op.value.array.reshape(queries, keys) if node.op.value.array.size == queries * keys else None
+            wanted = np.tri(queries, keys, keys - queries, dtype=bool)
+            return shown is not None and np.array_equal(shown != is_inverted, wanted)
+        if queries != keys:
+            return False
+        if type(node.op) is not logical_not.op or node.operands[0] is None:
+            break
+        mask, is_inverted = node.operands[0], not is_inverted
     if isinstance(node.op, Tril):
         ones = node.operands[0]
         return not is_inverted and node.op.k == 0 and ones is not None and repeats_true(ones)

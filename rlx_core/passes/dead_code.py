@@ -34,10 +34,21 @@ class DeadCode(Pass):
 
 def sweep(graph: Graph) -> Result:
     """`graph` without its dead nodes; the very same graph if there are none. Nested graphs are left alone."""
+    swept = Result.unchanged(graph)
+    while True:
+        step, is_pruned = _sweep_once(swept.graph)
+        swept = swept.then(step)
+        # What fed only a pruned result is dead now.
+        if not is_pruned:
+            return swept
+
+
+def _sweep_once(graph: Graph) -> tuple[Result, bool]:
+    """`graph` without the nodes that are dead now, and whether results of others went with them."""
     needed = live_nodes(graph)
     pruned = prunable(graph, needed)
     if len(needed) == len(graph.nodes) and not pruned:
-        return Result.unchanged(graph)
+        return Result.unchanged(graph), False
     builder = Builder(graph.name)
     builder.add_guards(graph.guards)
     values: dict[Value, Value] = {}
@@ -50,9 +61,8 @@ def sweep(graph: Graph) -> Result:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
     counts = {"removed": len(graph.nodes) - len(needed), "pruned": len(pruned)}
-    swept = Result(builder.finish(values[v] for v in graph.outputs), values, {k: n for k, n in counts.items() if n})
-    # What fed only a pruned result is dead now.
-    return swept.then(sweep(swept.graph)) if pruned else swept
+    made = builder.finish(values[v] for v in graph.outputs)
+    return Result(made, values, {k: n for k, n in counts.items() if n}), bool(pruned)
 
 
 Pruned = tuple[Op, Sequence[Value | None], tuple[Value, ...]]

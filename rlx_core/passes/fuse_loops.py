@@ -20,6 +20,7 @@ from rlx_core.codegen.cost import cost_of, points, units
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
+from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.bound_values import bound_nodes
 from rlx_core.passes.fusion import claims, refusal_of
@@ -43,8 +44,10 @@ VIEWS = 3
 class FuseLoops(Pass):
     """Run neighbouring loop nests as one, where the target makes its kernels from what ops mean and the cost model agrees.
 
+    A loop of several nests holds at most as many element-wise ops as the target allows in a region.
+
     Attributes:
-        steps, inputs: The most of each in one loop.
+        steps, inputs: The most of each in one loop; a region is one step.
         siblings: Whether loops that read the same data join, or only those of which one reads the other's result.
     """
 
@@ -103,6 +106,9 @@ class Search:
     def loop(self, members: Sequence[Node]) -> Loop | None:
         """These nodes as one loop; `None` if they are none, or one that is larger than allowed."""
         if sum(map(steps_in, members)) > self.limits.steps:
+            return None
+        most = None if self.context.target is None else self.context.target.region_limits[0]
+        if len(members) > 1 and most is not None and sum(map(ops_in, members)) > most:
             return None
         if len(members) == 1:
             formula = formula_of(members[0].op, members[0].operand_types)
@@ -235,6 +241,12 @@ def is_view(node: Node) -> bool:
 
 def steps_in(node: Node) -> int:
     return len(node.op.steps) if isinstance(node.op, FusedLoop) else 1
+
+
+def ops_in(node: Node) -> int:
+    """How many ops a node stands for, those in its regions counted one by one."""
+    inside = [step.op for step in node.op.steps] if isinstance(node.op, FusedLoop) else [node.op]
+    return sum(len(op.steps) if isinstance(op, ElementwiseRegion) else 1 for op in inside)
 
 
 # ------------------------------------------------------------------------------------ the replacement

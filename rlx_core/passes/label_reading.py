@@ -126,15 +126,12 @@ def without_sign(value: Value) -> Factors:
 
 def one_hot(value: Value) -> tuple[Value, bool] | None:
     """The labels of one-hot rows `[.., c]` of any dtype, and whether a label outside is an error."""
+    while (below := _same_places(value)) is not None:
+        value = below
     op, operands = value.node.op, value.node.operands
     first = operands[0] if operands else None
     if first is None:
         return None
-    if isinstance(op, Cast):
-        return one_hot(first)
-    if isinstance(op, Where):
-        is_plain = first.shape == value.shape and is_constant(operands[1], 1) and is_constant(operands[2], 0)
-        return one_hot(first) if is_plain else None
     if isinstance(op, OneHot):
         is_plain = (op.on, op.off) == (1, 0) and normalize_axis(op.axis, value.ndim) == value.ndim - 1
         return (first, False) if is_plain else None
@@ -148,6 +145,18 @@ def one_hot(value: Value) -> tuple[Value, bool] | None:
                 column = expanded_from(labels)
                 if column.dtype.is_integer and column.shape == (*value.shape[:-1], 1):
                     return column, False
+    return None
+
+
+def _same_places(value: Value) -> Value | None:
+    """What a value is converted from: a 1 wherever that is true or 1."""
+    node = value.node
+    if isinstance(node.op, Cast):
+        return node.operands[0]
+    if isinstance(node.op, Where):
+        mask, kept, other = node.operands
+        is_plain = mask is not None and mask.shape == value.shape and is_constant(kept, 1) and is_constant(other, 0)
+        return mask if is_plain else None
     return None
 
 

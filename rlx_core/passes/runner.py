@@ -76,16 +76,26 @@ class PassRun:
     def has_effect(self) -> bool:
         return bool(self.counts) or self.nodes_before != self.nodes_after
 
+    @property
+    def effect(self) -> str:
+        """What it did and how often: `softmax 2, mean 1`."""
+        return ", ".join(f"{what} {count}" for what, count in self.counts.items())
+
 
 @frozen(eq=False)
 class Run:
-    """The outcome of a list of passes: the graph, the map from the values that went in, and what each pass did."""
+    """The outcome of a list of passes: the graph, the map from the values that went in, and what each pass did.
+
+    Attributes:
+        lowered: The graph when it became MIR; `None` if no pass lowered it.
+    """
 
     graph: Graph
     values: Mapping[Value, Value]
     passes: tuple[PassRun, ...]
     misses: tuple[Miss, ...]
     notes: Mapping[str, Any]
+    lowered: Graph | None = None
 
     @property
     def seconds(self) -> float:
@@ -106,7 +116,7 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
     check_order(passes)
     done: list[PassRun] = []
     total = Result.unchanged(graph)
-    is_lowered = False
+    lowered: Graph | None = None
     for each in passes:
         nodes = len(total.graph)
         watch.print("before", watch.before, each.name, total.graph)
@@ -114,21 +124,22 @@ def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = N
         start = perf_counter_ns()
         result = run_one(each, total.graph, context)
         seconds = (perf_counter_ns() - start) * 1e-9
-        is_lowered = is_lowered or LOWERED in each.ensures
+        if lowered is None and LOWERED in each.ensures:
+            lowered = result.graph
         if watch.check is not None and result.graph is not total.graph:
-            verify(each, result.graph, Stage.MIR if is_lowered else Stage.HIR, watch.check)
+            verify(each, result.graph, Stage.HIR if lowered is None else Stage.MIR, watch.check)
         watch.tell(PassEvent("pass-end", each.name, len(result.graph), seconds, result.counts))
         watch.print("after", watch.after, each.name, result.graph)
         done.append(PassRun(each.name, seconds, nodes, len(result.graph), result.counts))
         total = total.then(result)
-    return Run(total.graph, total.values, tuple(done), tuple(total.misses), total.notes)
+    return Run(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered)
 
 
 def run_one(each: Pass, graph: Graph, context: Context) -> Result:
     try:
         return each.run(graph, context)
     except RlxError as error:
-        raise error.with_fact(Fact("pass", each.name)) from None
+        raise error.with_fact(Fact("pass", each.name)) from error.__cause__
 
 
 def verify(each: Pass, graph: Graph, stage: Stage, check: Check) -> None:

@@ -46,8 +46,8 @@ class ClipRegions(Pass):
     inputs: int | None = field(default=None, validator=optional(ge(1)))
 
     def run(self, graph: Graph, context: Context) -> Result:
-        own = None if context.target is None else context.target.region_limits
-        steps, inputs = self.steps or (own[0] if own else None), self.inputs or (own[1] if own else None)
+        own = (None, None) if context.target is None else context.target.region_limits
+        steps, inputs = self.steps or own[0], self.inputs or own[1]
         if steps is None and inputs is None:
             return Result.unchanged(graph)
         return each_graph(graph, lambda g: unfuse(g, steps, inputs))

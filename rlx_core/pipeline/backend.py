@@ -24,7 +24,7 @@ class Target:
         kernels: Everything it has a kernel for; the claimed ops are read off this table.
         alignment: Bytes that every arena slot's offset must be a multiple of.
         accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
-        region_limits: The largest fused region as (steps, inputs); `None` is unlimited.
+        region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
         properties: Device properties that change generated code; part of the fingerprint.
         tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
             nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
@@ -35,7 +35,7 @@ class Target:
     kernels: KernelTable
     alignment: int = 64
     accepts_views: bool = True
-    region_limits: tuple[int, int] | None = None
+    region_limits: tuple[int | None, int | None] = (None, None)
     properties: Mapping[str, str] = field(factory=dict)
     tiers: tuple[str, ...] = ()
 

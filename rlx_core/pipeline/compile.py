@@ -22,9 +22,11 @@ from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config import Configuration, PluginConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config
 from rlx_core.pipeline.job import Job
+from rlx_core.pipeline.progress import progress
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
+from rlx_core.pipeline.words import check_dispatch
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
 
 __all__ = ["Config", "compile_graph", "prepare_job", "set_up"]
@@ -67,7 +69,8 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     job.events.tell("compile-start", key=job.key)
-    found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
+    with progress(f"compiling {graph.name} for {job.target.name}", job.events.phase):
+        found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)
     return show(evolve(found, report=report, sources=sources_of(graph)), configuration.printing)
@@ -124,6 +127,7 @@ def prepare_job(
     for domain in sorted(domains_of(graph)):
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
+    check_dispatch(configuration, host, graph)
     name, backend, registry = find_target(host, target or configuration.target)
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
     return Job(graph, configuration, device, backend, host, registry, donations, output_names)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -12,6 +13,8 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.provenance import Source
 from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
 from rlx_core.pipeline.config import MemoryConfig
+from rlx_core.pipeline.logs import log_event
+from rlx_core.pipeline.progress import progress
 from rlx_core.pipeline.report import Report
 
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
@@ -53,11 +56,21 @@ class Compiled:
             return self.lir
         from rlx_core.pipeline.dynamic import specialize
 
-        return specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+        start = time.perf_counter()
+        made = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
+        self._log("specialize", sizes=binding, seconds=time.perf_counter() - start)
+        return made
 
     def program_for(self, lir: Lir) -> Program:
         """What the backend makes of a planned program."""
-        return self.backend.build(lir, self.target, lir.options, self.objects)
+        start = time.perf_counter()
+        with progress(f"building {self.report.name} for {self.target.name}"):
+            made = self.backend.build(lir, self.target, lir.options, self.objects)
+        self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
+        return made
+
+    def _log(self, event: str, **facts: Any) -> None:
+        log_event(event, {"program": self.report.name, "target": self.target.name, **facts})
 
     def report_for(self, lir: Lir, program: Program | None = None) -> Report:
         """The report with the memory plan of a specialised program, and where its code came from if there is some."""
@@ -80,7 +93,7 @@ class ProgramCache(Protocol):
         key: str,
         compile: Callable[[], Compiled],
         *,
-        to_bytes: Callable[[Compiled], bytes] | None = None,
+        to_bytes: Callable[[Compiled], bytes | None] | None = None,
         from_bytes: Callable[[bytes], Compiled] | None = None,
     ) -> Compiled: ...
 

@@ -229,6 +229,7 @@ class Configuration:
         target: The device to compile for; the preferred one that is available, if not given.
         use: The name of the pipeline.
         pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
+        include: Passes that run as well, each where the `before` and `after` of its own record put it.
         passes: Options for passes wherever they occur, by pass name.
         options: Values for options that plugins contribute, by option name.
         verify: Whether the verifier runs after every pass.
@@ -239,6 +240,7 @@ class Configuration:
     target: str | None = None
     use: str = "inference"
     pipeline: Mapping[str, PipelineConfig] = field(default=EMPTY, converter=freeze)
+    include: tuple[Entry, ...] = field(default=(), converter=freeze)
     passes: Mapping[str, Mapping[str, Any]] = field(default=EMPTY, converter=freeze)
     options: Mapping[str, Any] = field(default=EMPTY, converter=freeze)
     plugins: PluginConfig = Factory(PluginConfig)

@@ -150,6 +150,9 @@ def section_of(path: Path) -> Any:
     return tool.get("rlx") if isinstance(tool, Mapping) else None
 
 
+MOST_NESTED: Final = 32
+"""Tables and lists inside one another; what configurations say needs five."""
+
 _MAY_HAVE_SECTION: Final = re.compile(r"""^\s*\[{0,2}\s*["']?tool["']?\s*(\.\s*["']?rlx|\]|=)|\\[uUx]""", re.MULTILINE)
 """Whether a `pyproject.toml` can have `tool.rlx` at all: most have not, and need not be parsed to know it.
 
@@ -166,6 +169,8 @@ def parse(path: Path) -> Mapping[str, Any]:
         return parsed(text)
     except ValueError as error:  # a number of too many digits is one that tomllib does not expect
         raise ConfigError(f"configuration: {path} is not TOML: {error}", Fact("file", path)) from None
+    except RecursionError:
+        raise too_deep(path) from None
 
 
 @lru_cache(maxsize=8)
@@ -201,6 +206,7 @@ def _read(path: Path, size: int, changed: int) -> str:
 
 def unfold(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table with dotted keys at its top as nested tables: `{"dispatch.rounds": 4}`."""
+    expect_shallow(table, "the program")
     result: dict[str, Any] = {}
     for key, value in table.items():
         expect_text_keys({key: value})
@@ -231,6 +237,28 @@ def merged(lower: Any, upper: Any) -> Any:
     return {**lower, **{k: merged(lower[k], v) if k in lower else v for k, v in upper.items()}}
 
 
+def too_deep(source: object) -> ConfigError:
+    return ConfigError(f"configuration: tables and lists are nested more than {MOST_NESTED} deep", Fact("in", source))
+
+
+def expect_shallow(table: Mapping[str, Any], source: str) -> None:
+    """Require that a table nests no deeper than what reads it may recurse.
+
+    Raises:
+        ConfigError: It does.
+    """
+    level: list[Any] = [table]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, Mapping) else value)
+            if isinstance(inner, Mapping | list | tuple)
+        ]
+    if level:
+        raise too_deep(source)
+
+
 def key_paths(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in table.items():
         yield prefix + key
@@ -246,6 +274,7 @@ def read_layers(
     whole: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for table, source in layers:
+        expect_shallow(table, source)
         whole = merged(whole, table)
         origins.update(dict.fromkeys(key_paths(table), source))
     known = {o.name: o for o in options}

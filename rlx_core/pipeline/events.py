@@ -1,14 +1,22 @@
-"""Telling plugins what a compile does. Listeners see facts and change nothing; one that raises is named in a warning."""
+"""Telling plugins, `logging` and the line at the terminal what a compile does.
+
+Listeners see facts and change nothing; one that raises is named in a warning.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen
 
+from rlx_core.pipeline.contributed import expectation
+from rlx_core.pipeline.logs import log_event
+from rlx_core.pipeline.progress import Phase
 from rlx_core.plugins import Registry
+from rlx_core.plugins.states import attempt
 
 if TYPE_CHECKING:
     from rlx_core.passes.runner import PassEvent
@@ -35,22 +43,30 @@ class CompileEvent:
 
 @frozen(eq=False)
 class Events:
-    """The listeners of one compile."""
+    """The listeners of one compile, and what it does at the moment."""
 
     registry: Registry
     program: str
     target: str
+    phase: Phase = field(factory=Phase)
 
     def tell(self, event: str, **facts: Any) -> None:
-        """Call everyone who listens to `event`, in the registry's order."""
+        """Log `event`, and call everyone who listens to it, in the registry's order."""
+        log_event(event, {"program": self.program, "target": self.target, **facts})
         for spec in self.registry.listeners(event):
-            try:
-                spec.load.resolve()(CompileEvent(event, self.program, self.target, facts))
-            except Exception as error:  # noqa: BLE001 - a listener is a plugin's; a compile does not depend on it
+            listener = self.registry.usable("events", spec.name, expectation("events", spec, self.registry))
+            if listener is None:
+                continue
+            happened = CompileEvent(event, self.program, self.target, facts)
+            outcome = attempt(partial(listener, happened))  # a compile does not depend on it, not even on its exit
+            if outcome.failure is not None:
                 owner = self.registry.owner("events", spec.name)
-                warnings.warn(f"{owner}: its listener to {event} raised {error!r}", RuntimeWarning, stacklevel=3)
+                raised = f"raised {outcome.failure.summary} ({outcome.failure.where})"
+                warnings.warn(f"{owner}: its listener to {event} {raised}", RuntimeWarning, stacklevel=3)
 
     def on_pass(self, happened: PassEvent) -> None:
         """Pass on what the runner of passes says."""
+        if happened.event == "pass-start":
+            self.phase.now = happened.name
         details = {"name": happened.name, "nodes": happened.nodes, "seconds": happened.seconds}
         self.tell(happened.event, **details, counts=happened.counts)

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.compile import Config, set_up
+from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.plugins import PluginHost
-from rlx_core.transforms.forward import Prepare
+from rlx_core.transforms.contributed import using
+from rlx_core.transforms.forward import Prepare, preparing
 
 if TYPE_CHECKING:
     from rlx_core.passes.base import Pass
 
-__all__ = ["prepare_with"]
+__all__ = ["transforming_for"]
 
 
-def prepare_with(config: Config, host: PluginHost | None) -> Prepare:
-    """What to run on a function before it is differentiated; the configuration is read when the first one comes."""
+@contextmanager
+def transforming_for(config: Config, host: PluginHost | None) -> Iterator[None]:
+    """Functions that are transformed inside the block are so under a configuration, with its plugins' rules; it is read
+    when the first one comes."""
+    found = cache(lambda: set_up(config, host))
+    with preparing(prepare_with(found)), using(lambda: found()[0]):
+        yield
+
+
+def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepare:
+    """What to run on a function before it is differentiated."""
 
     @cache
     def passes() -> tuple[Pass, ...]:
         from rlx_core.pipeline.plan import forward_passes  # here, as below: few programs are differentiated
 
-        plugins, configuration = set_up(config, host)
+        plugins, configuration = found()
         return forward_passes(configuration, activate_pipeline(plugins, configuration))
 
     def prepare(graph: Graph) -> Graph:

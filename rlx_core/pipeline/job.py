@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -26,7 +27,7 @@ from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.report import Report
-from rlx_core.pipeline.showing import watch_for
+from rlx_core.pipeline.showing import dump, watch_for
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
 
 if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
@@ -112,8 +113,12 @@ class Job:
         from rlx_core.pipeline.lower import make_lir
         from rlx_core.pipeline.prepare import split_prepare
 
+        with self.timed("pipeline"):
+            plan = self.plan
+        with self.timed("kernels"):  # or the first pass that asks the target would seem to take as long as its import
+            self.target.kernels.load()
         with self.timed("passes"):
-            run = self.plan.run(self.graph, watch_for(self.configuration.printing, self.events))
+            run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -127,14 +132,21 @@ class Job:
                 fingerprint=self.key,
             )
             lir = self.plan.refine(lir)
+        if self.configuration.printing.ir_dump is not None:
+            dump(Path(self.configuration.printing.ir_dump), self.graph, run, lir)
         stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
         fusion = fusion_report(self.graph, run, [p.made for p in self.plan.passes])
         dispatch = run.notes["dispatch"]
         return self.finished(lir, stages, run.passes, lambda: dispatch, prepared.nbytes, fusion)
 
-    def stored(self, compiled: Compiled) -> bytes:
-        """The bytes of a compiled program that another process can go on from."""
+    def stored(self, compiled: Compiled) -> bytes | None:
+        """The bytes of a compiled program that another process can go on from.
+
+        `None` where tables for the target could not be used: once they can, the program is another one.
+        """
+        if any(kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out):
+            return None
         return save(Module.of_lir(compiled.lir))
 
     def restore(self, data: bytes) -> Compiled:
@@ -178,12 +190,14 @@ class Job:
             prepared_nbytes=prepared_nbytes,
             fusion=fusion,
             device=self.target,
+            left_out=self.registry.left_out,
         )
         return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
         start = time.perf_counter()
+        self.events.phase.now = part
         yield
         self.seconds[part] = time.perf_counter() - start
 

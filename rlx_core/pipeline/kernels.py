@@ -6,17 +6,18 @@ Later rows are preferred over earlier ones only through `priority`; among equals
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve, field, frozen
 
-from rlx_core.errors import ConfigError, Fact
+from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.locks import Lock
+from rlx_core.plugins.faults import Fault, as_fact
 
 __all__ = ["Condition", "Kernel", "KernelTable", "Refusal", "Selection", "condition"]
 
@@ -135,6 +136,7 @@ class KernelTable:
         self._rows: dict[type[Op], list[Kernel]] = {}
         self._names: dict[str, Kernel] = {}
         self._fill = fill
+        self._left_out: list[Fault] = []
         self._lock = Lock(f"the table of kernels for {target}")
 
     def register(
@@ -199,8 +201,13 @@ class KernelTable:
                 if fill is not None:
                     made = KernelTable(self.target, plugin=self.plugin)
                     fill(made)
+                    self._left_out = made._left_out
                     self._rows, self._names, self._fill = made._rows, made._names, None
         return self._names
+
+    def load(self) -> None:
+        """Have all rows there now rather than when the first is asked for, and their modules imported."""
+        self._filled()
 
     @property
     def name(self) -> str:
@@ -218,14 +225,32 @@ class KernelTable:
             plugin: Who contributed those that do not say it themselves.
 
         Raises:
-            ConfigError: Two rows of one plugin have one name.
+            ConfigError: Two rows of one plugin have one name; then none is taken.
         """
-        for kernel in other:
-            owner, first = kernel.plugin or plugin, self._filled().get(kernel.name)
-            if first is not None and (first.op, first.run) == (kernel.op, kernel.run):
-                continue
-            is_taken = first is not None and owner is not None and owner != first.plugin
-            self._add(evolve(kernel, plugin=owner, name=f"{owner}.{kernel.name}" if is_taken else kernel.name))
+        names, rows = dict(self._filled()), {op: list(row) for op, row in self._rows.items()}
+        try:
+            for kernel in other:
+                self._take(kernel, kernel.plugin or plugin)
+        except ConfigError:
+            self._names, self._rows = names, rows
+            raise
+
+    def _take(self, kernel: Kernel, owner: str | None) -> None:
+        first = self._names.get(kernel.name)
+        if first is not None and (first.op, first.run) == (kernel.op, kernel.run):
+            return
+        is_taken = first is not None and owner is not None and owner != first.plugin
+        self._add(evolve(kernel, plugin=owner, name=f"{owner}.{kernel.name}" if is_taken else kernel.name))
+
+    def leave_out(self, fault: Fault) -> None:
+        """Remember that there are further rows, which cannot be used, for the error about a node that no row takes."""
+        self._left_out.append(fault)
+
+    @property
+    def left_out(self) -> Sequence[Fault]:
+        """Tables of others that cannot be used."""
+        self._filled()
+        return self._left_out
 
     def candidates(self, op: type[Op]) -> list[Kernel]:
         """The rows for an op, most preferred first; rows of its base classes come after its own."""
@@ -246,7 +271,19 @@ class KernelTable:
         return self.choose(node).kernel is not None
 
     def get(self, name: str) -> Kernel:
-        return self._filled()[name]
+        """The row of a name.
+
+        Raises:
+            NoKernelError: There is none: it was there when the plan was made that names it.
+        """
+        found = self._filled().get(name)
+        if found is None:
+            raise NoKernelError(
+                f"{self.target}: the plan has the kernel {name}, and there is none of this name",
+                *map(as_fact, self._left_out),
+                hint=next((fault.mend for fault in self._left_out if fault.mend), None) or nearest(name, self._names),
+            )
+        return found
 
     @property
     def claimed(self) -> frozenset[str]:

@@ -23,6 +23,7 @@ from rlx_core.passes.dead_code import sweep
 from rlx_core.passes.splice import Draft, draft
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, row_of
+from rlx_core.plugins.faults import as_fact
 
 __all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
 
@@ -211,9 +212,12 @@ def require_legal(illegal: Sequence[Offender], target: Target) -> None:
     types = ", ".join(str(v.type) for v in first.present())
     facts = [Fact(f"{o.node.label} {o.node.op.name}", o.tried, o.node.origin.source) for o in illegal]
     names = ", ".join(dict.fromkeys(type(o.node.op).__name__ for o in illegal))
+    left_out = target.kernels.left_out
     raise LegalizeError(
         f"{target.name}: nothing runs {first.op.name} on {types or 'no operands'}{more}",
         *facts,
-        hint=f"register a kernel for {names} in the table of {target.name} (hook rlx_kernels), write `decompose` in the op's "
+        *map(as_fact, left_out),
+        hint=next((fault.mend for fault in left_out if fault.mend), None)
+        or f"register a kernel for {names} in the table of {target.name} (hook rlx_kernels), write `decompose` in the op's "
         "class, or allow the host under dispatch.allow-host",
-    )
+    ) from next((fault.error for fault in left_out), None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from attrs import frozen
 
 from rlx_core.ir.op import Op
+from rlx_core.pipeline.contributed import load_op
 from rlx_core.plugins import PluginHost
 
 __all__ = ["HostOps"]
@@ -19,8 +20,7 @@ class HostOps(Mapping[str, type[Op]]):
     host: PluginHost
 
     def __getitem__(self, name: str) -> type[Op]:
-        found: type[Op] = self.host.load("ops", name)
-        return found
+        return load_op(self.host, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.host.activate_all().ops)

@@ -8,7 +8,7 @@ printed, in which order packages were installed).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
@@ -25,8 +25,10 @@ from rlx_core.passes.order import check_order
 from rlx_core.passes.rules import RuleSet
 from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
 from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.config import STAGES, Configuration, Entry, PipelineConfig, plainly, split_entry
-from rlx_core.pipeline.dispatch import Dispatcher, LegalizationTable
+from rlx_core.pipeline.config import STAGES, Configuration, PipelineConfig, plainly, split_entry
+from rlx_core.pipeline.contributed import legalization_tables
+from rlx_core.pipeline.dispatch import Dispatcher
+from rlx_core.pipeline.placement import Line, check_places, with_included
 from rlx_core.pipeline.providers import CORE, full_name
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
@@ -64,6 +66,16 @@ class PlannedPass:
         return self.made.options()
 
 
+@frozen
+class Extension:
+    """What a plan uses besides passes: the target, a table of kernels, a table of target rewrites; and who provides it."""
+
+    kind: str
+    name: str
+    plugin: str
+    digest: str
+
+
 @frozen(eq=False)
 class Plan:
     """What will happen to a program; see the module's docstring.
@@ -75,6 +87,7 @@ class Plan:
         dispatcher: The target's answers under the configured policy.
         configuration: What it was resolved from.
         left_out: Passes that the pipeline lists and that do not run, each with the reason.
+        extensions: Whose target and tables it uses.
     """
 
     pipeline: str
@@ -84,6 +97,7 @@ class Plan:
     dispatcher: Dispatcher | None
     configuration: Configuration
     left_out: tuple[str, ...] = ()
+    extensions: tuple[Extension, ...] = ()
 
     def run(self, graph: Graph, watch: Watch = NO_WATCH) -> Run:
         """The graph after all passes of the HIR and MIR lists.
@@ -127,6 +141,7 @@ class Plan:
                 {"stage": p.stage, "name": p.name, "options": plain(p.options), "plugin": p.plugin, "digest": p.digest}
                 for p in self.passes
             ],
+            "extensions": [attrs.asdict(each) for each in self.extensions],
             "kernels": self.kernel_digest,
             "legalizations": [] if self.dispatcher is None else [t.name for t in self.dispatcher.tables],
             "properties": {} if self.target is None else dict(sorted(self.target.properties.items())),
@@ -163,8 +178,7 @@ class Plan:
     @property
     def plugins(self) -> tuple[str, ...]:
         """Everyone who takes part, by name."""
-        kernels = () if self.target is None else {k.plugin for k in self.target.kernels if k.plugin}
-        return tuple(sorted({p.plugin for p in self.passes} | set(kernels)))
+        return tuple(sorted({p.plugin for p in self.passes} | {e.plugin for e in self.extensions}))
 
     def to_json(self) -> str:
         """The summary and the hash, with sorted keys."""
@@ -221,15 +235,21 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         UnknownNameError, PluginError: A pipeline or a pass is not provided, or its plugin is not usable.
     """
     name, table, source = find_pipeline(configuration, registry)
-    lines = [(stage, place, entry) for stage in STAGES for place, entry in enumerate(entries_of(table, stage))]
-    planned = [plan_pass(configuration, registry, name, source, stage, place, entry) for stage, place, entry in lines]
+    listed = [line for stage in STAGES for line in lines_of(name, table, stage)]
+    lines = with_included(listed, configuration, registry)
+    planned = [plan_pass(configuration, registry, source, line) for line in lines]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     left_out = tuple(f"{p.name} (fusion.enabled is false)" for p in planned if p not in kept)
     check_unused_options(configuration, planned, registry)
+    check_printing(configuration, planned, registry)
+    for stage in STAGES:
+        own = [line for line, p in zip(lines, planned, strict=True) if line.stage == stage and p in kept]
+        check_places(
+            [line.name for line in own], dict(enumerate(f"{line.where} of {source}" for line in own)), registry
+        )
     dispatcher = None
     if target is not None:
-        tables = tuple(load_table(registry, spec.name) for spec in registry.legalizations_for(target.name))
-        dispatcher = Dispatcher(target, configuration.dispatch, tables)
+        dispatcher = Dispatcher(target, configuration.dispatch, legalization_tables(registry, target.name))
     try:
         check_order(
             [p.made for p in kept if p.stage in ("hir", "mir")],
@@ -238,12 +258,14 @@ def resolve_plan(configuration: Configuration, registry: Registry, target: Targe
         )
     except PassOrderError as error:
         raise error.with_fact(Fact("pipeline", name, source)) from None
-    return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out)
+    return Plan(name, source, tuple(kept), target, dispatcher, configuration, left_out, extensions(registry, target))
 
 
-def entries_of(table: PipelineConfig, stage: str) -> tuple[Entry, ...]:
+def lines_of(pipeline: str, table: PipelineConfig, stage: str) -> Iterator[Line]:
     """The lines of a pipeline for one stage."""
-    return {"forward": table.forward, "hir": table.hir, "mir": table.mir, "lir": table.lir}[stage]
+    entries = {"forward": table.forward, "hir": table.hir, "mir": table.mir, "lir": table.lir}[stage]
+    for place, entry in enumerate(entries):
+        yield Line(stage, f"pipeline.{pipeline}.{stage}[{place}]", entry)
 
 
 def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pass, ...]:
@@ -255,10 +277,7 @@ def forward_passes(configuration: Configuration, registry: Registry) -> tuple[Pa
         ConfigError, UnknownNameError, PassOrderError: As for `resolve_plan`.
     """
     name, table, source = find_pipeline(configuration, registry)
-    planned = [
-        plan_pass(configuration, registry, name, source, "forward", place, entry)
-        for place, entry in enumerate(table.forward)
-    ]
+    planned = [plan_pass(configuration, registry, source, line) for line in lines_of(name, table, "forward")]
     kept = [p for p in planned if configuration.fusion.enabled or not p.made.is_fusion]
     check_order([p.made for p in kept], given=(LOWERED,), where={i: p.origin for i, p in enumerate(kept)})
     return tuple(p.made for p in kept if isinstance(p.made, Pass))
@@ -274,7 +293,7 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
         known = [*configuration.pipeline, *(p.removeprefix(f"{CORE}.") for p in registry.pipelines)]
         raise UnknownNameError(
             f"pipeline: {name!r} is not configured and no plugin provides it (there are {', '.join(known) or 'none'})",
-            Fact("use", name, configuration.origin_of("use")),
+            Fact("said by", configuration.origin_of("use")),
             hint=nearest(name, known),
         )
     spec = registry.require("pipelines", full)
@@ -282,18 +301,10 @@ def find_pipeline(configuration: Configuration, registry: Registry) -> tuple[str
     return name, structured(spec.config, PipelineConfig, f"pipeline {full}", owner), owner
 
 
-def plan_pass(
-    configuration: Configuration,
-    registry: Registry,
-    pipeline: str,
-    source: str,
-    stage: str,
-    place: int,
-    entry: Entry,
-) -> PlannedPass:
+def plan_pass(configuration: Configuration, registry: Registry, source: str, line: Line) -> PlannedPass:
     """One line of a pipeline, resolved."""
-    where = f"pipeline.{pipeline}.{stage}[{place}]"
-    name, own_options = split_entry(entry, where)
+    where, stage = line.where, line.stage
+    name, own_options = split_entry(line.entry, where)
     full = full_name(name)
     kind = kind_of(registry, full, where, source)
     try:
@@ -305,8 +316,7 @@ def plan_pass(
     general = {**configuration.passes.get(full, {}), **configuration.passes.get(full.removeprefix(f"{CORE}."), {})}
     options = {**general, **own_options}
     made = structured(options, record, f"{where}: {name}", f"{source}, {configuration.origin_of(f'passes.{name}')}")
-    owner = registry.owner(kind, full)
-    plugin = f"{owner.distribution} {owner.version}"
+    plugin = provider(registry, kind, full)
     return PlannedPass(stage, made, f"{where} of {source}", plugin, registry.digest(kind, full))
 
 
@@ -365,11 +375,32 @@ def check_unused_options(configuration: Configuration, planned: Sequence[Planned
             )
 
 
-def load_table(registry: Registry, name: str) -> LegalizationTable:
-    found = registry.load("legalizations", name)
-    if not isinstance(found, LegalizationTable):
-        raise ConfigError(
-            f"legalization {name}: it is {found!r}, not a LegalizationTable",
-            Fact("plugin", registry.owner("legalizations", name)),
-        )
-    return found
+def check_printing(configuration: Configuration, planned: Sequence[PlannedPass], registry: Registry) -> None:
+    """Require that the passes around which programs are printed exist; one that merely does not run is fine."""
+    known = {*registry.passes, *registry.rulesets, *(p.name for p in planned)}
+    short = {each.partition(".")[2] for each in known}
+    for key in ("before", "after"):
+        words: tuple[str, ...] = getattr(configuration.printing, key)
+        for word in words:
+            if word != "*" and word not in known and word not in short:
+                raise ConfigError(
+                    f"printing.{key}: no plugin provides a pass called {word!r}",
+                    Fact("said by", configuration.origin_of(f"printing.{key}")),
+                    hint=nearest(word, [*known, *short]),
+                )
+
+
+def extensions(registry: Registry, target: Target | None) -> tuple[Extension, ...]:
+    """The target, and the tables that plugins bring for it."""
+    if target is None:
+        return ()
+    names = [("backends", target.name)] if target.name in registry.backends else []
+    names += [("kernels", spec.name) for spec in registry.kernels_for(target.name)]
+    names += [("legalizations", spec.name) for spec in registry.legalizations_for(target.name)]
+    return tuple(Extension(*key, provider(registry, *key), registry.digest(*key)) for key in names)
+
+
+def provider(registry: Registry, kind: str, name: str) -> str:
+    """Who provides something: distribution and version."""
+    owner = registry.owner(kind, name)
+    return f"{owner.distribution} {owner.version}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rlx_core.contributions.records import option_variables
 from rlx_core.pipeline.config import STAGES, Configuration, split_entry
 from rlx_core.pipeline.config_reading import named_options
 from rlx_core.plugins import PluginHost
@@ -21,10 +22,19 @@ CORE = "rlx"
 def activate_options(
     host: PluginHost, path: str | os.PathLike[str] | None, overrides: Mapping[str, Any] | None
 ) -> Registry:
-    """The registry once everyone is active whose options a configuration may name: who offers targets, and everyone if one
-    that it does name is not theirs."""
-    registry = host.activate_for(TARGET)
+    """The registry once everyone is active whose options a configuration may name: who offers targets, whose variables are
+    set, and everyone if an option that it does name is not theirs."""
+    registry = host.activate_for(TARGET, *(f"domain.{each}" for each in named_by_variables(host, os.environ)))
     return registry if named_options(path, overrides) <= registry.options.keys() else host.activate_all()
+
+
+def named_by_variables(host: PluginHost, environ: Iterable[str]) -> Iterator[str]:
+    """The plugins that a variable is called after, so that it may set an option of theirs."""
+    variables = list(environ)
+    for entry in host.entries:
+        beginnings = option_variables(entry.name)
+        if any(variable.startswith(beginnings) for variable in variables):
+            yield entry.name
 
 
 def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registry:
@@ -40,12 +50,15 @@ def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:
     """The lines of the configured pipeline, none of them checked yet; resolving it says what is wrong with it."""
     own = configuration.pipeline.get(configuration.use)
     if own is not None:
-        return [*own.forward, *own.hir, *own.mir, *own.lir]
+        return [*own.forward, *own.hir, *own.mir, *own.lir, *configuration.include]
     spec = registry.pipelines.get(full_name(configuration.use))
     if spec is None:
         return []
     lists = (spec.config.get(stage, ()) for stage in STAGES)
-    return [entry for listed in lists if isinstance(listed, list | tuple) for entry in listed]
+    return [
+        *(entry for listed in lists if isinstance(listed, list | tuple) for entry in listed),
+        *configuration.include,
+    ]
 
 
 def activate_provider(host: PluginHost, kinds: Sequence[str], name: str) -> None:

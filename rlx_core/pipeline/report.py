@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlx_core.pipeline.backend import Target
     from rlx_core.pipeline.dispatch import DispatchReport
     from rlx_core.pipeline.tiers import Tiers
+    from rlx_core.plugins import Fault
 
 __all__ = ["Report", "human_bytes"]
 
@@ -40,6 +41,7 @@ class Report:
         prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
         device: The target itself, which knows on which tier each kernel runs.
+        left_out: Contributions that could not be used, by kind and name; it grows while others are found.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Report:
     prepared_nbytes: int = 0
     fusion: FusionReport | None = None
     device: Target | None = None
+    left_out: Mapping[tuple[str, str], Fault] = field(factory=dict)
 
     @cached_property
     def dispatch(self) -> DispatchReport:
@@ -132,6 +135,7 @@ class Report:
                 for (op, kernel, plugin), count in sorted(self.kernels.items())
             ],
             "tiers": None if self.tiers is None else self.tiers.to_json(),
+            "left_out": [str(fault) for fault in self.left_out.values()],
         }
 
     def __str__(self) -> str:
@@ -153,9 +157,35 @@ class Report:
             lines += [f"  {self.tiers.summary}", *(f"    {line}" for line in self.tiers.lines())]
         for (op, kernel, plugin), count in self.kernels.most_common():
             lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
+        lines += [f"  left out: {fault}" for fault in self.left_out.values()]
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """The numbers of the compilation, each with its name, for tables."""
+        yield "stages", ", ".join(f"{count} {stage}" for stage, count in self.stages.items())
+        parts = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in self.seconds.items())
+        yield "time", f"{parts} ({self.cache})" if parts else self.cache
+        yield "plan", self.plan_hash[:12]
+        if self.lir.is_planned:
+            arena, bound = self.arena_nbytes, self.lower_bound_nbytes
+            over = f", {arena / bound:.3f} of the least possible" if bound else ""
+            yield "arena", f"{human_bytes(arena)}, instead of {human_bytes(self.unshared_nbytes)} without sharing{over}"
+        else:
+            symbols = ", ".join(sorted(map(str, self.graph.symbols)))
+            yield "arena", f"planned when the sizes are known ({symbols})"
+        if self.tiers is not None:
+            yield "tiers", self.tiers.summary
+        if self.prepared_nbytes:
+            yield "prepared", f"{human_bytes(self.prepared_nbytes)} computed from parameters when they are bound"
+        if self.checked:
+            yield "calls", f"are checked in Python: {self.checked}"
+
+    def _repr_html_(self) -> str:
+        from rlx_core.pipeline.report_html import report_html  # a report is rarely looked at
+
+        return report_html(self)
 
 
 def human_bytes(count: int) -> str:

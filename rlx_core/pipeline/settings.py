@@ -87,8 +87,9 @@ def read_settings(
     table = [*SETTINGS, *(Setting(o.env, f"options.{o.name}", READERS[o.type], o.doc) for o in options if o.env)]
     found: dict[str, tuple[Any, str]] = {}
     unknown: list[UnknownSetting] = []
+    contributed = {setting.name for setting in table[len(SETTINGS) :]}
     for name in sorted(environ):
-        if not name.startswith("RLX_"):
+        if not name.startswith("RLX_") and name not in contributed:
             continue
         setting, meant_for = match_setting(table, name)
         if setting is None:

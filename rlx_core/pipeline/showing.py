@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlx_core.errors import FileError
 from rlx_core.ir.graph import Graph
+from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.config import PrintingConfig
 from rlx_core.pipeline.events import Events
 
 if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` imports this module
-    from rlx_core.passes.runner import Watch
+    from rlx_core.passes.runner import Run, Watch
     from rlx_core.pipeline.compiled import Compiled
 
-__all__ = ["show", "watch_for"]
+__all__ = ["dump", "show", "watch_for"]
 
 
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
@@ -39,16 +42,28 @@ def show(compiled: Compiled, printing: PrintingConfig) -> Compiled:
         print(compiled.report.dispatch)
     if printing.fusion_report and compiled.report.fusion is not None:
         print(compiled.report.fusion)
-    if printing.ir_dump:
-        dump(compiled, Path(printing.ir_dump))
     return compiled
 
 
-def dump(compiled: Compiled, directory: Path) -> None:
-    """Write the program as it is after the passes, and its plan, under its name."""
+def dump(directory: Path, given: Graph, run: Run, lir: Lir) -> None:
+    """Write a program under its name as it was given, before and after the passes of MIR, and its plan.
+
+    Raises:
+        FileError: The system refuses that.
+    """
     from rlx_core.ir.text import print_graph
     from rlx_core.ir.text_lir import print_lir
 
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{compiled.report.name}.mir.txt").write_text(print_graph(compiled.lir.graph))
-    (directory / f"{compiled.report.name}.lir.txt").write_text(print_lir(compiled.lir))
+    levels = {
+        "hir": print_graph(given),
+        "mir-before": print_graph(run.lowered or given),
+        "mir": print_graph(lir.graph),
+        "lir": print_lir(lir),
+    }
+    name = re.sub(r"[^\w.-]", "_", given.name)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for level, text in levels.items():
+            (directory / f"{name}.{level}.txt").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"printing.ir-dump: {directory} cannot be written ({error.strerror or error})") from error

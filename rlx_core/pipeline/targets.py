@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attrs import evolve
 
-from rlx_core.errors import DeviceError
+from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
 from rlx_core.pipeline.backend import Backend, Target
-from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.plugins import PluginHost, Registry
+from rlx_core.pipeline.contributed import expectation
+from rlx_core.pipeline.kernels import Kernel, KernelTable
+from rlx_core.plugins import PluginHost, Registry, State
 from rlx_core.plugins.conditions import TARGET
+from rlx_core.plugins.faults import fault_of, named_cause
+from rlx_core.plugins.packages import known_packages
+from rlx_core.plugins.states import attempt
 
-__all__ = ["find_target", "with_contributed_kernels"]
+__all__ = ["find_target", "no_backend", "opened", "with_contributed_kernels"]
 
 
 def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Registry]:
@@ -18,39 +24,115 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
 
     Raises:
         DeviceError, DeviceUnavailableError: Nothing provides the target, or its plugin cannot be used here.
+        PluginError: It does not load, or is no backend.
     """
     if wanted is None:
-        registry = host.activate_for(TARGET)
-        wanted = preferred_target(registry if registry.backends else host.activate_all())
-    backend = host.load("backends", wanted)
-    registry = host.activate_for_compile(wanted)
-    return wanted, backend() if isinstance(backend, type) else backend, registry
+        name, backend = preferred_target(host)
+    else:
+        name, backend = wanted, opened(host, wanted)
+    return name, backend, host.activate_for_compile(name)
 
 
-def preferred_target(registry: Registry) -> str:
-    """The available target of the highest priority; among equals the first by name.
-
-    Plugins that wait for the condition `target` offer theirs as a default. The others are considered only if nobody does:
-    which of them are active depends on what else the process did, and the choice must not.
+def opened(host: PluginHost, name: str) -> Backend:
+    """The backend of a target, ready to be asked.
 
     Raises:
-        DeviceError: No backend is installed.
+        PluginError: It does not load, is no backend, or raises when it is made. And see `find_target`.
     """
+    spec = host.require("backends", name)
+    registry = host.registry()
+    found = registry.load("backends", name, expectation("backends", spec, registry))
+    if isinstance(found, Backend):
+        return found
+    outcome = attempt(found)
+    if outcome.failure is not None:
+        cause = outcome.failure.error
+        raise PluginError(
+            f"{name}: making its backend raised {named_cause(cause)}",
+            Fact("plugin", registry.owner("backends", name), outcome.failure.where or None),
+        ) from cause
+    assert isinstance(outcome.value, Backend), "what was expected is a class of backends, and it was made"
+    return outcome.value
+
+
+def preferred_target(host: PluginHost) -> tuple[str, Backend]:
+    """The available target of the highest priority, and its backend; among equals the first by name.
+
+    Plugins that wait for the condition `target` offer theirs as a default. The others are considered only if nobody does:
+    which of them are active depends on what else the process did, and the choice must not. One that cannot be used is left
+    out with a warning.
+
+    Raises:
+        DeviceError: No backend can be used.
+        PluginError: There are some, and none works; the error is that of the first.
+    """
+    first: RlxError | None = None
+    for name in offered(host):
+        try:
+            return name, opened(host, name)
+        except RlxError as error:
+            registry = host.registry()
+            registry.leave_out(fault_of(registry.claims["backends", name], error))
+            first = first or error
+    raise first or no_backend(host)
+
+
+def offered(host: PluginHost) -> list[str]:
+    """The targets that may be taken where none is asked for, best first."""
+    registry = host.activate_for(TARGET)
     if not registry.backends:
-        raise DeviceError("target: no backend is installed", hint="pip install rlx-cpu; `rlx doctor` says more")
-    offered = [s for s in registry.backends.values() if TARGET in registry.claims["backends", s.name].entry.when]
-    return min(offered or registry.backends.values(), key=lambda spec: (-spec.priority, spec.name)).name
+        registry = host.activate_all()
+    specs = registry.backends.values()
+    default = [s for s in specs if TARGET in registry.claims["backends", s.name].entry.when]
+    return [spec.name for spec in sorted(default or specs, key=lambda spec: (-spec.priority, spec.name))]
+
+
+def no_backend(host: PluginHost) -> DeviceError:
+    """The error where nothing can be compiled for: what switched off those that are installed, or what to install."""
+    unusable = (State.BLOCKED, State.INCOMPATIBLE, State.FAILED)
+    known = known_packages()
+    absent = [(e, v) for e, v in host.registry().absent if v.state in unusable and f"target.{e.name}" in known]
+    if absent:
+        facts = [
+            Fact(verdict.state.value, f"{entry.name}: {verdict.reason}", entry.distribution)
+            for entry, verdict in absent
+        ]
+        return DeviceError("target: no backend can be used", *facts, hint=absent[0][1].mend)
+    command = next((package.command for package in known.values() if package.command), None)
+    return DeviceError("target: no backend is installed", hint=f"{command}; `rlx doctor` says more")
 
 
 def with_contributed_kernels(target: Target, registry: Registry, name: str) -> Target:
-    """The target with the kernels that other plugins bring for it, in a table of its own."""
+    """The target with the kernels that other plugins bring for it, in a table of its own.
+
+    A table that does not load, or has a row that cannot be a kernel, is left out as a whole.
+    """
     specs = registry.kernels_for(name)
     if not specs:
         return target
+    return evolve(target, kernels=KernelTable(name, fill=partial(fill, target, registry)))
 
-    def fill(table: KernelTable) -> None:
-        table.merge(target.kernels)
-        for spec in specs:
-            table.merge(registry.load("kernels", spec.name), plugin=registry.owner("kernels", spec.name).plugin)
 
-    return evolve(target, kernels=KernelTable(name, fill=fill))
+def fill(target: Target, registry: Registry, table: KernelTable) -> None:
+    """Fill a table with a target's own rows and those of others."""
+    table.merge(target.kernels)
+    for spec in registry.kernels_for(target.name):
+        rows = registry.usable("kernels", spec.name, expectation("kernels", spec, registry))
+        claim = registry.claims["kernels", spec.name]
+        if rows is not None:
+            try:
+                table.merge(as_guest(row, target, claim.entry.name) for row in rows)
+                continue
+            except ConfigError as error:
+                registry.leave_out(fault_of(claim, error))
+        table.leave_out(registry.left_out["kernels", spec.name])
+
+
+def as_guest(row: Kernel, target: Target, plugin: str) -> Kernel:
+    """A row as another plugin brings it: it is that plugin's, whatever table it was made in.
+
+    The best tier of several is what the target's own compiler makes. It knows nothing of a guest's row, which is called as a
+    function, on the last tier.
+    """
+    is_best = len(target.tiers) > 1 and row.tier == target.tiers[0]
+    return evolve(row, plugin=plugin, tier=None if is_best else row.tier)

@@ -9,6 +9,7 @@ what an op, a pass or a backend is, and what it does, it does not know.
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.defaults import default_host, host_with, set_default_host
 from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
+from rlx_core.plugins.faults import Fault
 from rlx_core.plugins.host import PluginHost
 from rlx_core.plugins.index import Index, cache_directory, installed_plugins
 from rlx_core.plugins.manager import PluginManager
@@ -20,6 +21,7 @@ from rlx_core.plugins.states import Failure, PluginStatus, Provenance, State, Ve
 __all__ = [
     "Claim",
     "Failure",
+    "Fault",
     "Index",
     "Origin",
     "Override",

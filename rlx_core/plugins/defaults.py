@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from rlx_core.locks import Lock
 from rlx_core.plugins.host import PluginHost
 from rlx_core.plugins.policy import PluginPolicy
@@ -16,7 +18,7 @@ def default_host() -> PluginHost:
     with _lock:
         if _hosts:
             return _hosts[0]
-        made = PluginHost()
+        made = announced(PluginHost())
         if not _hosts:  # a signal handler may have built one meanwhile
             _hosts.append(made)
         return _hosts[0]
@@ -26,7 +28,14 @@ def host_with(policy: PluginPolicy) -> PluginHost:
     """The host of everything that is installed, as `policy` restricts it; equal policies share one."""
     key = repr(policy)
     with _lock:
-        return _restricted.get(key) or _restricted.setdefault(key, PluginHost(policy=policy))
+        return _restricted.get(key) or _restricted.setdefault(key, announced(PluginHost(policy=policy)))
+
+
+def announced(host: PluginHost) -> PluginHost:
+    """The host, and a warning for each word of its policy that means nobody: a plugin that is misspelt is not blocked."""
+    for note in host.notes:
+        warnings.warn(f"plugins: {note}", RuntimeWarning, stacklevel=3)
+    return host
 
 
 def set_default_host(host: PluginHost | None) -> PluginHost | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 from rlx_core.errors import (
@@ -18,6 +16,7 @@ from rlx_core.errors import (
 )
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.plugins.entry import Origin, PluginEntry
+from rlx_core.plugins.packages import KnownPackage, known_packages, reinstalling
 from rlx_core.plugins.states import Failure, State, Verdict
 
 Absent = tuple[PluginEntry, Verdict]
@@ -32,7 +31,7 @@ def missing(kind: str, name: str, known: Sequence[str], absent: Iterable[Absent]
     if candidates:
         return unusable(kind, name, candidates)
     for condition in sorted(wanted):
-        if package := known_packages().get(condition):
+        if (package := known_packages().get(condition)) is not None:
             return not_installed(kind, name, package)
     return unknown(kind, name, known, absent)
 
@@ -49,13 +48,13 @@ def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
     return error
 
 
-def not_installed(kind: str, name: str, package: str) -> RlxError:
-    """Nothing here has it, and a package is known that does."""
+def not_installed(kind: str, name: str, package: KnownPackage) -> RlxError:
+    """Nothing here has it, and it is known; if a package has it, also which one."""
     error = DeviceUnavailableError if kind == "backends" else PluginError
     return error(
         f"{name}: no installed plugin provides this {singular(kind)}",
-        Fact("package", package),
-        hint=f"python -m pip install {package}",
+        *([Fact("package", package.name)] if package.name else []),
+        hint=package.command,
     )
 
 
@@ -80,8 +79,8 @@ def unknown_suffix(verb: str, suffix: str, known: Iterable[str]) -> UnknownNameE
     return UnknownNameError(
         f"{suffix or 'no suffix'}: no plugin can {verb} such files",
         Fact("suffixes", ", ".join(suffixes) or "none"),
-        *([Fact("package", package)] if package else []),
-        hint=f"python -m pip install {package}" if package else nearest(suffix, suffixes),
+        *([Fact("package", package.name)] if package else []),
+        hint=package.command if package else nearest(suffix, suffixes),
     )
 
 
@@ -91,12 +90,12 @@ def mending(entry: PluginEntry, failure: Failure) -> str:
     if entry.fault is not None:
         return "install it, or name the file or the module that it is in"
     if entry.origin is Origin.BUILTIN:
-        return f"python -m pip install --force-reinstall {entry.distribution}"
+        return reinstalling(entry.distribution, entry.file, "--force-reinstall")
     if entry.origin is not Origin.INSTALLED:
-        return f"mend {failure.where}, or {switch_off}" if failure.where else switch_off
+        return f"correct {failure.where}, or {switch_off}" if failure.where else switch_off
     # Reinstalling the distribution brings what it depends on. A missing module's own name would only be a
     # guess at a package, and anyone can publish a package under a name that people guess.
-    return f"python -m pip install --upgrade {entry.distribution}, or {switch_off}"
+    return f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or {switch_off}"
 
 
 def singular(kind: str) -> str:
@@ -109,13 +108,6 @@ def nearest_target(name: str, known: Sequence[str]) -> str | None:
     packages = {each.removeprefix("target."): by for each, by in known_packages().items() if each.startswith("target.")}
     hint = nearest(name, [*known, *(each for each in packages if each not in known)])
     absent = next((p for each, p in packages.items() if each not in known and hint == nearest(each, [each])), None)
-    return hint if absent is None else f"{hint} It is not installed: python -m pip install {absent}"
-
-
-@cache
-def known_packages() -> dict[str, str]:
-    """The packages that are known to make a condition's name available, from the table beside this file."""
-    import tomllib  # here, because only an error needs it and rlx is imported more often than it fails
-
-    table = tomllib.loads(Path(__file__).with_name("known_packages.toml").read_text(encoding="utf-8"))
-    return {condition: str(package) for condition, package in table.items()}
+    if absent is None:
+        return hint
+    return f"{hint} It is not installed{f': {absent.command}' if absent.command else ''}"

@@ -12,8 +12,10 @@ from rlx_core.contributions import KINDS, Contribution, KernelSpec
 from rlx_core.errors import ConfigError, CycleError, DeviceUnavailableError, Fact, PluginError
 from rlx_core.plugins import ordering
 from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.domains import Domains, domain_of
 from rlx_core.plugins.entry import Origin, PluginEntry
 from rlx_core.plugins.explain import singular
+from rlx_core.plugins.faults import Fault
 from rlx_core.plugins.policy import Choice, PluginPolicy
 from rlx_core.plugins.registry import Key, Override, Refusal, Registry
 from rlx_core.plugins.states import Verdict
@@ -24,20 +26,31 @@ def freeze(
     policy: PluginPolicy,
     unavailable: Mapping[tuple[str, str, str], str],
     absent: Iterable[tuple[PluginEntry, Verdict]],
+    domains: Domains,
+    left_out: dict[Key, Fault],
 ) -> Registry:
     """The registry of these claims. The order in which they come makes no difference.
 
     Args:
         unavailable: For plugins whose device is out of reach, by entry key, the reason.
+        domains: Whose each domain is, of plugins that are active and of those that are not.
+        left_out: Contributions that proved to be of no use, for this registry to read and to add to.
     """
+    absent = tuple(absent)
+    unusable = {entry.key for entry, _ in absent}
     rivals: dict[Key, list[Claim]] = {}
     for claim in sorted(told_apart(claims, policy), key=lambda each: (each.kind, each.name, each.entry.key)):
         rivals.setdefault((claim.kind, claim.name), []).append(claim)
     won: dict[Key, Claim] = {}
     refused: dict[Key, Refusal] = {}
     overrides: list[Override] = []
+    faults: list[Fault] = []
     for key, group in rivals.items():
-        decision = decide(group, policy, unavailable)
+        own = [claim for claim in group if may_have(claim, policy, domains)]
+        faults += [outside(claim, domains) for claim in group if claim not in own]
+        if not own and all(entry.key in unusable for entry in domains[domain_of(*key) or ""]):
+            continue  # whoever asks for it is told why its plugin cannot be used
+        decision = decide(own, policy, unavailable) if own else not_theirs(group, domains)
         if isinstance(decision, Refusal):
             refused[key] = decision
             continue
@@ -53,7 +66,9 @@ def freeze(
         claims=MappingProxyType(won),
         refused=MappingProxyType(refused),
         overrides=tuple(overrides),
-        absent=tuple(absent),
+        absent=absent,
+        faults=tuple(faults),
+        left_out=left_out,
     )
 
 
@@ -74,6 +89,37 @@ def told_apart(claims: Iterable[Claim], policy: PluginPolicy) -> Iterator[Claim]
         plugin, distribution = claim.entry.name, claim.entry.distribution
         record = evolve(claim.record, owner=plugin if owners[claim.name, plugin] == 1 else f"{distribution}.{plugin}")
         yield evolve(claim, name=record.name, record=record)
+
+
+def may_have(claim: Claim, policy: PluginPolicy, domains: Domains) -> bool:
+    """Whether a plugin may have a name: it is in no domain of another plugin, or the configuration gives it away."""
+    if claim.name in policy.override:
+        return True
+    domain = domain_of(claim.kind, claim.name)
+    owners = () if domain is None else domains.get(domain, ())
+    return not owners or any(entry.key == claim.entry.key for entry in owners)
+
+
+def outside(claim: Claim, domains: Domains) -> Fault:
+    """A name in the domain of another plugin, which being installed does not give to anybody else."""
+    owner = domains[domain_of(claim.kind, claim.name) or ""][0]
+    reason = f"the name belongs to {owner.name} ({owner.distribution} {owner.version})"
+    mend = (
+        f"call it {claim.entry.name}, or switch the plugin off: RLX_PLUGINS_BLOCK={claim.entry.name}"
+        if claim.kind == "backends"
+        else f"call it {claim.entry.name}.…, or accept it in the configuration: "
+        f'[plugins.override] "{claim.name}" = "{claim.entry.name}"'
+    )
+    return Fault(claim.kind, claim.name, claim.provenance, reason, claim.provenance.place, mend)
+
+
+def not_theirs(group: list[Claim], domains: Domains) -> Refusal:
+    """A name that only plugins claim whose it is not."""
+    fault = outside(group[0], domains)
+    message = f"{fault.name}: {group[0].entry.name} offers this {singular(fault.kind)}, and {fault.reason}"
+    # Nobody who asks for a device wants the one of somebody else under its name.
+    hint = None if fault.kind == "backends" else fault.mend
+    return Refusal(tuple(group), PluginError, message, tuple(witness(claim) for claim in group), hint)
 
 
 def decide(
@@ -100,13 +146,14 @@ def contested(group: list[Claim]) -> Refusal:
     name, kind = group[0].name, group[0].kind
     plugins = {claim.entry.name for claim in group}
     # Two distributions may call their plugin the same; then only their own names tell them apart.
-    word = group[-1].entry.name if len(plugins) == len(group) else group[-1].entry.distribution
+    words = [claim.entry.name if len(plugins) == len(group) else claim.entry.distribution for claim in group]
+    choices = " or ".join(f'"{word}"' for word in words)
     return Refusal(
         tuple(group),
         PluginError,
         f"{name}: {len(group)} plugins define this {singular(kind)}",
         tuple(witness(claim) for claim in group),
-        f'choose one in the configuration: [plugins.override] "{name}" = "{word}"',
+        f'choose one in the configuration: [plugins.override] "{name}" = {choices}',
     )
 
 

@@ -12,13 +12,15 @@ from rlx_core.locks import Lock
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
 from rlx_core.plugins.digest import sha256
+from rlx_core.plugins.domains import owners
 from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
 from rlx_core.plugins.explain import mending, unknown_suffix
+from rlx_core.plugins.faults import Fault
 from rlx_core.plugins.freeze import freeze
 from rlx_core.plugins.index import installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import Choice, PluginPolicy
-from rlx_core.plugins.registry import Registry
+from rlx_core.plugins.registry import Key, Registry
 from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
 from rlx_core.plugins.survey import status
@@ -34,7 +36,7 @@ class PluginHost:
     that no active plugin provides. Whatever goes wrong in one stays its own; see `survey`.
 
     Args:
-        entries: Instead of what is installed: entries, or plugins themselves (modules, objects).
+        entries: Instead of what is installed: entries, or plugins themselves (modules, objects), which are active at once.
         policy: What is blocked, allowed, enabled and overridden; default: what the environment says.
         builtin: Whether rlx-core's own ops and passes take part.
     """
@@ -48,13 +50,17 @@ class PluginHost:
     ) -> None:
         self.policy: Final = PluginPolicy.from_environment() if policy is None else policy
         self.notes: tuple[str, ...] = ()
+        self.index_faults: tuple[str, ...] = ()
+        given: set[EntryKey] = set()
         if entries is None:
             index = installed_plugins()
             known = list(index.entries)
-            self.notes = index.faults
+            self.index_faults = index.faults
         else:
-            known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in entries]
+            listed = list(entries)
+            known = [each if isinstance(each, PluginEntry) else given_entry(each) for each in listed]
             refuse_namesakes(known)
+            given = {entry.key for each, entry in zip(listed, known, strict=True) if entry is not each}
         known = [each for each in known if builtin or each.origin is not Origin.BUILTIN]
         if builtin and not any(each.origin is Origin.BUILTIN for each in known):
             known.append(builtin_entry())
@@ -64,10 +70,13 @@ class PluginHost:
         self.notes += self.policy.unmatched(self.entries)
         # rlx's own first: its names are then known when a plugin claims one of them.
         own = [entry for entry in self.entries if entry.origin is Origin.BUILTIN]
-        self._at_once = own + [entry for entry in self.entries if entry.key in enabled and entry not in own]
-        self._manager = PluginManager()
+        wanted = given | enabled.keys()
+        self._at_once = own + [entry for entry in self.entries if entry.key in wanted and entry not in own]
+        self._manager = PluginManager(frozenset(entry.module.partition(":")[0] for entry in self.entries))
         self._verdicts: dict[EntryKey, Verdict] = {}
         self._collected: dict[EntryKey, Collected] = {}
+        self._domains = owners(self.entries)
+        self._left_out: dict[Key, Fault] = {}
         self._met: set[str] = set()
         self._registry: Registry | None = None
         self._lock = Lock("the plugins")  # re-entrant: a plugin's module may itself use rlx while it is imported
@@ -90,15 +99,19 @@ class PluginHost:
         self._look_for(kind, name)
         return self.registry().load(kind, name)
 
-    def importer_for(self, suffix: str) -> ImporterSpec:
-        """The reader for files with a suffix; the first in order where several have it."""
-        found: ImporterSpec = self._for_suffix("importers", suffix)
-        return found
+    def importers_for(self, suffix: str) -> list[ImporterSpec]:
+        """The readers for files with a suffix, the one to use first: rlx's own, then the others in order.
 
-    def exporter_for(self, suffix: str) -> ExporterSpec:
-        """The writer for files with a suffix; the first in order where several have it."""
-        found: ExporterSpec = self._for_suffix("exporters", suffix)
-        return found
+        The configuration gives a suffix to another plugin as it does names: `[plugins.override] ".acme" = "acme"`.
+
+        Raises:
+            UnknownNameError: There is none.
+        """
+        return self._for_suffix("importers", suffix)
+
+    def exporters_for(self, suffix: str) -> list[ExporterSpec]:
+        """The writers for files with a suffix, in the same order."""
+        return self._for_suffix("exporters", suffix)
 
     def activate_for_compile(self, target: str) -> Registry:
         """The registry for a compilation, with whoever extends the target or compilation as such."""
@@ -170,15 +183,24 @@ class PluginHost:
         if name not in registry.table(kind) and (kind, name) not in registry.refused:
             self.activate_all()
 
-    def _for_suffix(self, kind: str, suffix: str) -> Any:
+    def _for_suffix(self, kind: str, suffix: str) -> list[Any]:
         verb = VERBS[kind]
         registry = self.activate_for(verb, f"{verb}{suffix}")
+        if (chosen := self.policy.override.get(suffix.lower())) is not None:
+            with self._lock:
+                self._activate(entry for entry in self.entries if entry.matches(chosen.word))
+            registry = self.registry()
         for attempted in (registry, None):
-            table: Any = (attempted or self.activate_all()).table(kind)
-            for record in table.values():
-                if suffix.lower() in record.suffixes:
-                    return record
+            registry = attempted or self.activate_all()
+            table: Any = registry.table(kind)
+            found = [record for record in table.values() if suffix.lower() in record.suffixes]
+            if found:
+                return sorted(found, key=lambda record: self._turn(registry.claims[kind, record.name], suffix))
         raise unknown_suffix(verb, suffix, {each for record in table.values() for each in record.suffixes})
+
+    def _turn(self, claim: Claim, suffix: str) -> tuple[bool, bool]:
+        choice = self.policy.override.get(suffix.lower())
+        return choice is None or not claim.entry.matches(choice.word), claim.entry.origin is not Origin.BUILTIN
 
     def _activate(self, entries: Iterable[PluginEntry]) -> None:
         """Activate those of these that have no verdict yet, in the fixed order of the entries."""
@@ -230,7 +252,7 @@ class PluginHost:
         verdicts = [(entry, self._verdicts.get(entry.key)) for entry in self.entries]
         absent = [(entry, verdict) for entry, verdict in verdicts if verdict and verdict.state in unusable]
         reasons = {key: each.unavailable for key, each in self._collected.items() if each.unavailable}
-        return freeze(self._claims(), self.policy, reasons, absent)
+        return freeze(self._claims(), self.policy, reasons, absent, self._domains, self._left_out)
 
 
 def lacked_memory(verdict: Verdict) -> bool:

@@ -12,14 +12,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict, frozen
 from attrs.filters import exclude
 
-from rlx_core.errors import CacheError
+from rlx_core.errors import CacheError, nearest
 from rlx_core.hooks import API_VERSION
 from rlx_core.plugins.entry import CORE, Origin, PluginEntry, builtin_entry, normalized
 from rlx_core.private import is_abandoned, is_temporary, own_directory, read_own, write_own
@@ -27,6 +27,7 @@ from rlx_core.private import is_abandoned, is_temporary, own_directory, read_own
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
 
+WORD: Final = "rlx"
 GROUP: Final = "rlx.plugins"
 WHEN_GROUP: Final = "rlx.when"
 FORMAT: Final = 2  # part of the key, so that an rlx with another layout never reads this one's files
@@ -92,6 +93,10 @@ def scan(path: list[str]) -> tuple[Index, list[str]]:
     seen: set[str] = set()
     for distribution in distributions(path=path):
         try:
+            text = distribution.read_text("entry_points.txt") or ""
+            if WORD not in text:
+                continue
+            faults += [f"{metadata_place(distribution)}/entry_points.txt: {fault}" for fault in malformed(text)]
             points = [point for point in distribution.entry_points if point.group in (GROUP, WHEN_GROUP)]
             if not points:
                 continue
@@ -107,6 +112,24 @@ def scan(path: list[str]) -> tuple[Index, list[str]]:
     if not any(entry.origin is Origin.BUILTIN for entry in entries):
         entries.append(builtin_entry())
     return Index(tuple(sorted(entries, key=lambda entry: entry.key)), tuple(sorted(faults))), sources
+
+
+def malformed(text: str) -> Iterator[str]:
+    """What is wrong with a file of entry points that mentions rlx: Python passes over lines that it cannot read."""
+    section = None
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line.startswith(("#", ";")):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip()
+            if section.partition(".")[0] == WORD and section not in (GROUP, WHEN_GROUP):
+                hint = nearest(section, (GROUP, WHEN_GROUP)) or "it is passed over"
+                yield f"line {number}: rlx reads no group `{section}`; {hint}"
+        elif line.startswith("["):
+            section = None
+            yield f"line {number}: `{line}` is no group in brackets"
+        elif "=" not in line or section is None:
+            yield f"line {number}: `{line}` is no `name = module` in a group"
 
 
 def entries_of(distribution: Distribution, points: Iterable[EntryPoint]) -> list[PluginEntry]:

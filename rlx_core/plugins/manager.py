@@ -10,6 +10,7 @@ pluggy 1.7 does the first two itself; rlx accepts pluggy 1.5, which does not.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any, Final
@@ -27,16 +28,24 @@ Hook = Callable[[], object]
 
 
 class PluginManager(pluggy.PluginManager):
-    """pluggy's manager for the hooks of `rlx_core.hooks`, with all-or-nothing registration."""
+    """pluggy's manager for the hooks of `rlx_core.hooks`, with all-or-nothing registration.
 
-    def __init__(self) -> None:
+    Args:
+        plugin_modules: The modules that are plugins, by name: their hooks are theirs, whoever imports them.
+    """
+
+    def __init__(self, plugin_modules: frozenset[str] = frozenset()) -> None:
         super().__init__(PROJECT)
+        self.plugin_modules: Final = plugin_modules
         self.add_hookspecs(hooks)
         self.known: Final = frozenset(name for name, value in vars(hooks).items() if hasattr(value, f"{PROJECT}_spec"))
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        """Only plain functions and methods are looked at, and without evaluating the attribute."""
-        return None if routine(plugin, name) is None else super().parse_hookimpl_opts(plugin, name)
+        """Only the plugin's own plain functions and methods are looked at, and without evaluating the attribute."""
+        function = routine(plugin, name)
+        if function is None or self.is_imported(function, plugin):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
 
     def register(self, plugin: object, name: str | None = None) -> str | None:
         """Register every hook implementation of a plugin, or none.
@@ -56,6 +65,20 @@ class PluginManager(pluggy.PluginManager):
                 raise PluginError(f"a hook's arguments differ from its specification: {message}") from error
             raise
 
+    def is_imported(self, function: Any, plugin: object) -> bool:
+        """Whether a function is a hook of another module, which this plugin imported: what it returns is not this one's.
+
+        A package may spread its hooks over modules, as long as those are no plugins of their own. What is in no module by
+        its name was made for the plugin that holds it.
+        """
+        if not inspect.ismodule(plugin) or function.__module__ == plugin.__name__:
+            return False
+        if function.__module__ in self.plugin_modules:
+            return True
+        there = vars(sys.modules.get(function.__module__, plugin)).get(function.__name__)
+        is_elsewhere = function.__module__.partition(".")[0] != plugin.__name__.partition(".")[0]
+        return is_elsewhere and there is function
+
     def holds(self, plugin: object) -> bool:
         """Whether this very object is registered; plugins need neither be hashable nor compare sanely."""
         return any(each is plugin for _, each in self.list_name_plugin())
@@ -67,8 +90,8 @@ class PluginManager(pluggy.PluginManager):
             options: Mapping[str, Any] | None = getattr(function, MARK, None)
             if function is None or (options is None and not name.startswith(PREFIX)):
                 continue
-            if options is None and not defined_by(function, plugin):
-                continue  # a helper imported from elsewhere, hook or not
+            if self.is_imported(function, plugin) or (options is None and not defined_by(function, plugin)):
+                continue  # imported from elsewhere, hook or not
             hook = name if options is None else options.get("specname") or name
             if hook not in self.known:
                 if options is not None and options.get("optionalhook"):

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.plugins.entry import Origin, PluginEntry, normalized
+from rlx_core.plugins.packages import reinstalling
 from rlx_core.plugins.states import State, Verdict
 
 BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"
@@ -129,7 +130,7 @@ class PluginPolicy:
                     mend = f"add `{entry.name}` to {source}"
                     return Verdict(State.BLOCKED, f"not allowed by {source}", mend)
         if entry.incompatible is not None:
-            mend = f"python -m pip install --upgrade rlx-core {entry.distribution}"
+            mend = f"{reinstalling(entry.distribution, entry.file, '--upgrade')}, or install an rlx-core that it takes"
             return Verdict(State.INCOMPATIBLE, entry.incompatible, mend)
         return None
 
@@ -138,7 +139,12 @@ class PluginPolicy:
         known = list(entries)
         words = {choice for choice in self.block if not any(choice.covers(entry) for entry in known)}
         words |= {choice for row in self.allow for choice in row if not any(choice.covers(e) for e in known)}
-        return tuple(sorted(f"{each.source}: no plugin is called `{each.word}`" for each in words))
+        names = [entry.name for entry in known]
+        return tuple(sorted(unmatched_note(each, nearest(each.word, names)) for each in words))
+
+
+def unmatched_note(choice: Choice, hint: str | None) -> str:
+    return f"{choice.source}: no plugin is called `{choice.word}`" + (f"; {hint}" if hint else "")
 
 
 def words_in(value: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -31,10 +31,13 @@ from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import PluginEntry
 from rlx_core.plugins.explain import missing
-from rlx_core.plugins.states import Provenance, Verdict
+from rlx_core.plugins.faults import Fault, fault_of, warn_of
+from rlx_core.plugins.states import Provenance, Verdict, attempt
 
 R = TypeVar("R", bound=Contribution)
 Key = tuple[str, str]  # kind, name
+Expect = Callable[[Any], str | None]
+"""Looks at what a record led to and says what is wrong with it, or `None`."""
 EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -87,6 +90,8 @@ class Registry:
     refused: Mapping[Key, Refusal] = EMPTY
     overrides: tuple[Override, ...] = ()
     absent: tuple[tuple[PluginEntry, Verdict], ...] = ()  # plugins that provide nothing, and why
+    faults: tuple[Fault, ...] = ()  # what is claimed, is no use to anybody, and was seen without importing it
+    left_out: dict[Key, Fault] = field(factory=dict, eq=False)  # what `usable` found to be no use; grows
     _memo: dict[str, str] = field(factory=dict, init=False, eq=False)
 
     def __repr__(self) -> str:
@@ -132,13 +137,47 @@ class Registry:
         claimed = [each for its, each in self.refused if its == kind]
         raise missing(kind, name, [*self.table(kind), *claimed], self.absent)
 
-    def load(self, kind: str, name: str) -> Any:
-        """The thing itself: the record's `load`, imported; an error names the plugin that it comes from."""
+    def load(self, kind: str, name: str, expect: Expect | None = None) -> Any:
+        """The thing itself: the record's `load`, imported.
+
+        Args:
+            expect: Says what is wrong with what was found, or `None`.
+
+        Raises:
+            PluginError: It does not load, or is not what it must be; the error has its cause, the plugin that it comes
+                from, and what mends that. And see `require`.
+        """
         record = self.require(kind, name)
+        claim = self.claims[kind, name]
         try:
-            return record.load.resolve()
+            found = record.load.resolve()
+            complaint = attempt(lambda: expect(found)) if expect is not None else None
+            if complaint is not None and complaint.failure is not None:
+                raise PluginError(f"{name}: {complaint.failure.summary}") from complaint.failure.error
+            if complaint is not None and complaint.value is not None:
+                raise PluginError(f"{name}: {complaint.value}")
         except PluginError as error:
-            raise error.with_fact(Fact("plugin", self.owner(kind, name))) from error.__cause__
+            error.hint = error.hint or fault_of(claim, error).mend
+            raise error.with_fact(Fact("plugin", claim.provenance)) from error.__cause__
+        return found
+
+    def usable(self, kind: str, name: str, expect: Expect | None = None) -> Any:
+        """The thing itself, or `None` if it cannot be used: then it is left out, and a warning says so once.
+
+        For what takes part without being asked for by name: whoever does not need it must not be stopped by it.
+        """
+        if (kind, name) in self.left_out:
+            return None
+        try:
+            return self.load(kind, name, expect)
+        except RlxError as error:
+            self.leave_out(fault_of(self.claims[kind, name], error))
+            return None
+
+    def leave_out(self, fault: Fault) -> None:
+        """Use a contribution no more, and warn of it if nobody has yet."""
+        if self.left_out.setdefault((fault.kind, fault.name), fault) is fault:
+            warn_of(fault)
 
     def kernels_for(self, target: str) -> list[KernelSpec]:
         """Every kernel table for a target, whoever gives it, in order."""

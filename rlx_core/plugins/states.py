@@ -7,11 +7,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from attrs import field, frozen
 
 from rlx_core.errors import PluginError
+
+if TYPE_CHECKING:
+    from rlx_core.plugins.faults import Fault
 
 T = TypeVar("T")
 
@@ -91,9 +94,13 @@ class Provenance:
     file: str
     line: int | None = None
 
+    @property
+    def place(self) -> str:
+        """`file:line`, as far as they are known."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{self.distribution} {self.version}, {place}"
+        return f"{self.distribution} {self.version}, {self.place}"
 
 
 @frozen
@@ -118,6 +125,7 @@ class PluginStatus:
         contested: Names that another plugin claims as well.
         overrides: Names it has taken from others, each with the plugin that lost it.
         overridden: Names it has lost, each with the plugin that has it now.
+        faults: What it contributes that cannot be used, as far as that is known without importing it.
     """
 
     name: str
@@ -132,6 +140,7 @@ class PluginStatus:
     overrides: Mapping[str, str] = field(factory=dict)
     overridden: Mapping[str, str] = field(factory=dict)
     failure: Failure | None = None
+    faults: tuple[Fault, ...] = ()
 
     @property
     def label(self) -> str:

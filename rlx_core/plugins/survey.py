@@ -17,7 +17,13 @@ def status(
     claims = collected.claims if collected else ()
     lost = [each for each in registry.overrides if each.loser.entry.key == entry.key]
     taken = [each for each in registry.overrides if each.winner.entry.key == entry.key]
-    contested = {claim.name: registry.refused[claim.kind, claim.name] for claim in refused(claims, registry)}
+    faults = tuple(f for f in registry.faults if (f.owner.plugin, f.owner.distribution) == entry.key[:2])
+    named = {(fault.kind, fault.name) for fault in faults}
+    contested = {
+        claim.name: registry.refused[claim.kind, claim.name]
+        for claim in refused(claims, registry)
+        if (claim.kind, claim.name) not in named
+    }
     state = verdict.state if verdict else None
     remarks = [verdict.reason] if verdict and verdict.reason else []
     if state is not State.UNAVAILABLE:  # its reason is the very reason why its backend is refused
@@ -37,6 +43,7 @@ def status(
         overrides={each.loser.name: each.loser.entry.name for each in taken},
         overridden={each.loser.name: each.winner.entry.name for each in lost},
         failure=verdict.failure if verdict else None,
+        faults=faults,
     )
 
 

@@ -14,10 +14,9 @@ from rlx_core.errors import ShapeError
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.locks import forks_wait
-from rlx_core.pipeline.forward import prepare_with
+from rlx_core.pipeline.forward import transforming_for
 from rlx_core.runtime.function import Jitted
 from rlx_core.transforms import functional
-from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.transforms.tree import expect_function
 
@@ -35,10 +34,27 @@ Ts = TypeVarTuple("Ts")
 
 def _staged(function: Function, transformed: Function, prefix: str) -> Any:
     expect_function(prefix, function)
+    return Jitted(_named(function, transformed, prefix), {}, ())
+
+
+def _named(function: Function, transformed: Function, prefix: str) -> Function:
     # The signature of the original names the leaves in every error and report.
     named = functools.wraps(function)(transformed)
     named.__name__ = f"{prefix}_{getattr(function, '__name__', 'function')}"
-    return Jitted(named, {}, ())
+    return named
+
+
+class _Gradient(Jitted[..., Any]):
+    """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
+
+    def __init__(self, function: Function, argnums: int | Sequence[int]) -> None:
+        super().__init__(function, {}, ())
+        self._argnums = argnums
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if float in map(type, args):
+            args = tuple(functional.differentiable_arguments(args, self._argnums))
+        return super().__call__(*args, **kwargs)
 
 
 @in_standard_modes
@@ -49,7 +65,7 @@ def trace(function: Function, *args: Any, **kwargs: Any) -> Graph:
         function: Any Python function of pytrees of arrays.
         args, kwargs: Arrays or `rlx.spec`s; Python scalars are constants of the program.
     """
-    with forks_wait, preparing(prepare_with(None, None)):
+    with forks_wait, transforming_for(None, None):
         return _trace(function, args, kwargs).graph
 
 
@@ -102,7 +118,8 @@ def value_and_grad(
         MissingRuleError: An op on the way has no derivative; it names the op, the operand and the method to write.
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "value_and_grad")
+    expect_function("value_and_grad", function)
+    return _Gradient(_named(function, inner, "value_and_grad"), argnums)
 
 
 @overload
@@ -145,7 +162,8 @@ def grad(
     Arguments and errors are those of `value_and_grad`.
     """
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
-    return _staged(function, inner, "grad")
+    expect_function("grad", function)
+    return _Gradient(_named(function, inner, "grad"), argnums)
 
 
 def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:

@@ -43,7 +43,7 @@ class CompileCache:
         key: str,
         compile: Callable[[], T],
         *,
-        to_bytes: Callable[[T], bytes] | None = None,
+        to_bytes: Callable[[T], bytes | None] | None = None,
         from_bytes: Callable[[bytes], T] | None = None,
     ) -> T:
         """The program for `key`: from memory, else read from disk, else compiled and kept in both.
@@ -51,8 +51,8 @@ class CompileCache:
         Args:
             key: What names it: a digest, 64 hex digits.
             compile: Makes the program; what it raises is raised here, and nothing is kept.
-            to_bytes, from_bytes: How it is written and read; without them it stays in memory only. Whatever `from_bytes`
-                raises counts as damage: the entry is dropped and the program compiled.
+            to_bytes, from_bytes: How it is written and read; without them, or where `to_bytes` gives `None`, it stays in
+                memory only. Whatever `from_bytes` raises counts as damage: the entry is dropped and the program compiled.
         """
 
         def make() -> object:
@@ -60,8 +60,9 @@ class CompileCache:
             if found is not None:
                 return found
             made = compile()
-            if self.disk is not None and to_bytes is not None:
-                self.disk.put(key, to_bytes(made))
+            data = to_bytes(made) if self.disk is not None and to_bytes is not None else None
+            if self.disk is not None and data is not None:
+                self.disk.put(key, data)
             return made
 
         return self.memory.get_or_make(key, make)  # type: ignore[return-value]

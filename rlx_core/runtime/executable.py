@@ -158,6 +158,16 @@ class Executable:
         name = self._compiled.report.name
         return f"<executable {name}({listed(self.inputs)}) -> ({listed(self.outputs)}) on {self._compiled.lir.target}>"
 
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html
+
+        return executable_html(self)
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self.lir.graph, list(self.outputs))
+
     # ------------------------------------------------------------------------------- parameters
 
     def set_param(self, name: str, array: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlx_core.errors import FileError, nearest
+from rlx_core.contributions import Contribution
+from rlx_core.errors import FileError, PluginError, nearest
+from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 
 __all__ = ["load", "reading", "save", "writing"]
@@ -28,8 +30,7 @@ def load(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Any
         FileError: It cannot be read: it is not there, say (an OSError).
     """
     found, at = host or default_host(), path_of("load", path)
-    spec = found.importer_for(at.suffix.lower())
-    read: Callable[[Path, PluginHost], Any] = found.load("importers", spec.name)
+    read = usable(found, "importers", found.importers_for(at.suffix.lower()))
     with reading("load", at):
         return read(at, found)
 
@@ -50,10 +51,31 @@ def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = 
         FileError: The file cannot be written (an OSError).
     """
     found, at = host or default_host(), path_of("save", path)
-    spec = found.exporter_for(at.suffix.lower())
-    write: Callable[[Path, Any, PluginHost], None] = found.load("exporters", spec.name)
+    write = usable(found, "exporters", found.exporters_for(at.suffix.lower()))
     with writing("save", at):
         write(at, value, found)
+
+
+def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> Callable[..., Any]:
+    """The first reader or writer that works; those before it are left out with a warning.
+
+    Raises:
+        PluginError: None does; the error is that of the first.
+    """
+    registry = host.registry()
+    for spec in specs[:-1]:
+        found: Callable[..., Any] | None = registry.usable(kind, spec.name, expectation(kind, spec, registry))
+        if found is not None:
+            return found
+    first = next((spec for spec in specs if (kind, spec.name) in registry.left_out), None)
+    try:
+        last: Callable[..., Any] = registry.load(kind, specs[-1].name, expectation(kind, specs[-1], registry))
+    except PluginError:
+        if first is None:
+            raise
+        registry.load(kind, first.name, expectation(kind, first, registry))
+        raise
+    return last
 
 
 def path_of(what: str, path: str | os.PathLike[str]) -> Path:

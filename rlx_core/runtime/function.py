@@ -20,13 +20,12 @@ from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.locks import Lock, forks_wait
 from rlx_core.pipeline.compile import Config, compile_graph
-from rlx_core.pipeline.forward import prepare_with
+from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.straight import StraightCall
-from rlx_core.transforms.forward import preparing
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.transforms.tree import bind_arguments, expect_function, flatten_arguments, function_name, same_structure
 
@@ -123,10 +122,22 @@ class Jitted(Generic[P, R_co]):
             raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
         return self.executables[-1].report
 
+    def __repr__(self) -> str:
+        count = len(self._variants)
+        return f"<jit {function_name(self._function)}: {count} compiled {'variant' if count == 1 else 'variants'}>"
+
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html, page
+
+        latest = list(self._variants.values())[-1:]
+        return "".join(executable_html(v.executable, v.traced.results.names, above=repr(self)) for v in latest) or page(
+            repr(self)
+        )
+
     @enough_memory("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        with preparing(prepare_with(self._options.get("config"), self._options.get("host"))):
+        with transforming_for(self._options.get("config"), self._options.get("host")):
             traced = trace(self._function, args, kwargs)
         self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
@@ -341,6 +352,16 @@ class CompiledFunction(Generic[P, R_co]):
             )
         return {n: named[n] for n in self._free}
 
+    def _repr_html_(self) -> str:
+        from rlx_core.runtime.display import executable_html
+
+        return executable_html(self.executable, self._traced.results.names)
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self.executable.lir.graph, self._traced.results.names)
+
     def __repr__(self) -> str:
         return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
@@ -404,7 +425,7 @@ def compile_function(
     """
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
-    with preparing(prepare_with(config, host)):
+    with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
     compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
     leaves, tree = flatten_arguments(named)

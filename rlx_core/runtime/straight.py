@@ -69,7 +69,10 @@ class StraightCall:
 
     def _nested(self, entry: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         tree: Any = args
-        leaves, structure = optree.tree_flatten(tree)
+        try:
+            leaves, structure = optree.tree_flatten(tree)
+        except RecursionError:
+            return NotImplemented  # the long way says what is wrong
         if structure != self.structure:
             return NotImplemented
         if not self.statics:

@@ -16,8 +16,8 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType
+from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.engine import STANDARD, Engine
-from rlx_core.transforms.functional import engine_for
 
 __all__ = ["Program", "Variation", "cases_of", "programs", "refusal", "rejections", "typed", "wide"]
 

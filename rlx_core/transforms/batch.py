@@ -209,7 +209,8 @@ def _by_decomposition(
     engine: Engine,
 ) -> tuple[Value, ...]:
     if engine.rule(node.op, "decompose") is None:
-        raise missing_rule(node.op, "batch", None, Fact("node", node.label, node.origin.source))
+        found = Fact("node", node.label, node.origin.source)
+        raise missing_rule(node.op, "batch", None, found, lost=engine.lost(node.op.name))
     body = engine.decomposition(node.op, node.operand_types)
     present = [v for v in operands if v is not None]
     bindings = dict(zip(body.input_types, present, strict=True))

@@ -34,6 +34,7 @@ from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.rules import Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.structural import expand
+from rlx_core.plugins.faults import Fault, as_fact
 
 __all__ = ["STANDARD", "Engine", "dependents", "differentiable", "find_value", "fresh_name", "live_nodes", "zeros"]
 
@@ -53,11 +54,13 @@ class Engine:
         rules: Contributed rules by (kind, op name); they stand in for the op's own.
         ignoring: (kind, op name) of rules to derive although they are written, which is how the laws compare the two.
         deriving: Ops whose rule is being derived from the other mode's, so that a circle is noticed.
+        lost: The contributed rules for an op, by its name, that cannot be used.
     """
 
     rules: Rules = field(factory=dict)
     ignoring: frozenset[tuple[str, str]] = frozenset()
     deriving: tuple[tuple[Kind, Op], ...] = ()
+    lost: Callable[[str], Sequence[Fault]] = field(default=lambda name: ())
 
     def rule(self, op: Op, kind: Kind) -> Callable[..., Any] | None:
         """The rule as a function of everything but the op; `None` means "derive it"."""
@@ -88,7 +91,7 @@ class Engine:
             MissingRuleError: The derivation has come back to the op it started from.
         """
         if any(k == kind and o == op for k, o in self.deriving):
-            raise missing_rule(op, kind, operand)
+            raise missing_rule(op, kind, operand, lost=self.lost(op.name))
         return evolve(self, deriving=(*self.deriving, (kind, op)))
 
     def vjp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
@@ -111,16 +114,24 @@ STANDARD: Final = Engine()
 """The engine with the ops' own rules only."""
 
 
-def missing_rule(op: Op, kind: Kind, operand: str | None, *facts: Fact) -> MissingRuleError:
-    """The error for an op without a rule: op, transformation, operand, and the method to write."""
+def missing_rule(op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Sequence[Fault] = ()) -> MissingRuleError:
+    """The error for an op without a rule: op, transformation, operand, and the method to write.
+
+    Args:
+        lost: Contributed rules for the op that cannot be used; where there are some, mending them is the advice.
+    """
     names = ", ".join(("*" if o.is_variadic else "") + o.name for o in op.operands) or "*x"
     about = f" for operand {operand}" if operand else ""
-    return MissingRuleError(
+    error = MissingRuleError(
         f"{op.name}: it has no {kind} rule{about}, and nothing to derive one from",
         *facts,
-        hint=f"write `def {_METHODS[kind].format(operands=names)}` or `def decompose(self, {names})`"
+        *map(as_fact, lost),
+        hint=next((fault.mend for fault in lost if fault.mend), None)
+        or f"write `def {_METHODS[kind].format(operands=names)}` or `def decompose(self, {names})`"
         f" in class {type(op).__name__}",
     )
+    error.__cause__ = next((fault.error for fault in lost), None)
+    return error
 
 
 @contextmanager

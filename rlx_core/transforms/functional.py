@@ -7,7 +7,7 @@ and inlines the result, so transformations nest in any order and closures over t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
@@ -15,12 +15,12 @@ from attrs import evolve, frozen
 from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType, normalize_axis
-from rlx_core.plugins import default_host
 from rlx_core.transforms.batch import vmap_graph
-from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
@@ -65,8 +65,9 @@ class Call:
             DtypeError: A leaf is an integer, a bool or a Python scalar.
         """
         leaves = [n for a in arguments for n in self.subtrees[a].names]
+        statics = {leaf.name: type(leaf.static).__name__ for leaf in self.traced.leaves if leaf.role == "static"}
         for name in leaves:
-            found = self.values[name].dtype if name in self.values else "a Python scalar"
+            found = self.values[name].dtype if name in self.values else f"the Python {statics[name]}"
             if name not in self.values or not self.values[name].dtype.is_differentiable:
                 raise DtypeError(
                     f"{what}: argument {name} is {found}, and only floating-point arrays have derivatives",
@@ -103,6 +104,23 @@ class Call:
         return tree.unflatten([leaves[n] for n in tree.names])
 
 
+def as_arrays(argument: Any) -> Any:
+    """An argument with its Python floats as arrays of the default dtype, so that it can be differentiated by them."""
+    leaves, tree = flatten(argument)
+    if not any(type(leaf) is float for leaf in leaves):
+        return argument
+    return tree.unflatten(
+        [np.asarray(leaf, weak_dtype(leaf).numpy) if type(leaf) is float else leaf for leaf in leaves]
+    )
+
+
+def differentiable_arguments(args: Sequence[Any], argnums: int | Sequence[int]) -> list[Any]:
+    """Positional arguments, those to differentiate by as arrays. What is no position is refused later, with its name."""
+    positions = [argnums] if isinstance(argnums, int) else list(argnums)
+    chosen = {p % len(args) for p in positions if isinstance(p, int) and args}
+    return [as_arrays(a) if i in chosen else a for i, a in enumerate(args)]
+
+
 def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """Trace `function` on the arguments of a call inside a trace; a `TensorType` stands for an argument to come."""
     builder = ambient_builder()
@@ -120,20 +138,10 @@ def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[st
     return Call(builder, traced, values, {n: Tree(single(t), t.names) for n, (_, t) in subtrees.items()})
 
 
-def engine_for(graph: Graph) -> Engine:
-    """Where rules for the ops of `graph` come from: the ops themselves, and the plugins that extend their domains."""
-    host = default_host()
-    registry = host.activate_for(*(f"domain.{node.op.name.partition('.')[0]}" for node in graph.nodes))
-    if not registry.rules:
-        return STANDARD
-    return Engine(rules={(r.kind, r.op): r.load.resolve() for r in registry.rules.values() if r.kind in ENGINE_KINDS})
-
-
-ENGINE_KINDS: Final = ("vjp", "jvp", "batch", "decompose")
-
-
 def as_value(builder: Builder, data: Any) -> Value:
-    """Anything array-like as a value of `builder`."""
+    """Anything array-like as a value of `builder`; a Python number has the dtype that it has by itself."""
+    if is_static_leaf(data) and not isinstance(data, str):
+        return builder.constant(data, weak_dtype(data))
     return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
 
 
@@ -143,7 +151,9 @@ def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value
     Raises:
         ShapeError, DtypeError: It has another.
     """
-    value = as_value(builder, data)
+    value = (
+        builder.constant(data, wanted.dtype) if type(data) is float and not wanted.shape else as_value(builder, data)
+    )
     if value.type != wanted:
         error = ShapeError if value.dtype is wanted.dtype else DtypeError
         raise error(f"{name} must be {wanted}, as what it belongs to, not {value.type}")
@@ -156,7 +166,7 @@ def value_and_grad(
     """The function that returns `(value, gradients)`; see `rlx.value_and_grad`."""
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        call = enter("value_and_grad", function, args, kwargs).prepared()
+        call = enter("value_and_grad", function, differentiable_arguments(args, argnums), kwargs).prepared()
         chosen = call.select("grad", argnums)
         wrt = call.differentiable("grad", chosen)
         graph = call.traced.graph
@@ -202,7 +212,7 @@ def grad(
 
 def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
-    call = enter("vjp", function, primals, {}).prepared()
+    call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared()
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
     graph = vjp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
@@ -220,6 +230,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """`(f(*primals), its derivative along tangents)`; results without derivatives have the tangent `None`."""
+    primals = [as_arrays(p) for p in primals]
     call = enter("jvp", function, primals, {})
     wrt = call.differentiable("jvp", tuple(call.subtrees))
     flat, tree = flatten(tuple(tangents), "tangents")

@@ -122,7 +122,9 @@ def pull(
     if has_jvp:
         return _by_transposition(engine, builder, node, g, wanted)
     first = operand_name(node, wanted.index(True))
-    raise missing_rule(node.op, "vjp", first, Fact("node", node.label, node.origin.source))
+    raise missing_rule(
+        node.op, "vjp", first, Fact("node", node.label, node.origin.source), lost=engine.lost(node.op.name)
+    )
 
 
 def _by_rule(rule: Any, builder: Builder, node: Node, g: Tangents, wanted: Sequence[bool]) -> list[tuple[Value, Value]]:
@@ -257,7 +259,9 @@ def push(engine: Engine, builder: Builder, node: Node, t: Tangents) -> Tangents:
     if has_vjp:
         return _push_by_transposition(engine, builder, node, t)
     first = next(operand_name(node, i) for i, x in enumerate(t) if not isinstance(x, Zero))
-    raise missing_rule(node.op, "jvp", first, Fact("node", node.label, node.origin.source))
+    raise missing_rule(
+        node.op, "jvp", first, Fact("node", node.label, node.origin.source), lost=engine.lost(node.op.name)
+    )
 
 
 def _push_by_rule(rule: Callable[..., Any], node: Node, t: Tangents) -> Tangents:

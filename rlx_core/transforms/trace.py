@@ -15,7 +15,7 @@ from attrs import frozen
 from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Builder, Graph, Value, building
+from rlx_core.ir.graph import Builder, Graph, Value, building, refused_ufunc
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, function_name
@@ -110,13 +110,26 @@ def trace_flat(
 ) -> tuple[Graph, Tree, dict[str, Value]]:
     """The graph of `call` on stand-ins for `leaves`, the structure of its results, and what it captured."""
     builder = Builder(name, capturing=capturing)
-    with building(builder), locating():
-        stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
-        returned, results = flatten(call(stand_ins), "result")
-        outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
-    graph = builder.finish(outputs)
+    try:
+        with building(builder), locating():
+            stand_ins = [_stand_in(builder, leaf) for leaf in leaves]
+            returned, results = flatten(_called(call, stand_ins), "result")
+            outputs = [_output(builder, n, v) for n, v in zip(results.names, returned, strict=True)]
+        graph = builder.finish(outputs)
+    finally:
+        builder.is_finished = builder.trace_has_ended = True  # after an error too: what the function kept has leaked
     captures = {inner.node.op.label: outer for outer, inner in builder.captures.items()}  # type: ignore[attr-defined]
     return graph, results, captures
+
+
+def _called(call: Callable[[list[Any]], Any], stand_ins: list[Any]) -> Any:
+    try:
+        return call(stand_ins)
+    except TypeError as error:
+        refused = refused_ufunc(error)
+        if refused is None:
+            raise
+        raise refused.with_traceback(error.__traceback__) from None
 
 
 def _leaf(name: str, value: Any, params: Callable[[str, Any], bool]) -> Leaf:

@@ -51,15 +51,34 @@ class Tree:
 
 def flatten(tree: Any, prefix: str = "") -> tuple[list[Any], Tree]:
     """The leaves of a pytree in a fixed order, and its structure."""
-    paths, leaves, structure = optree.tree_flatten_with_path(tree)
+    paths, leaves, structure = _with_paths(tree)
     return list(leaves), Tree(structure, tuple(".".join([prefix, *map(str, path)]) for path in paths))
+
+
+def _with_paths(tree: Any) -> tuple[list[tuple[Any, ...]], list[Any], optree.PyTreeSpec]:
+    """The places of the leaves, the leaves, the structure.
+
+    Raises:
+        TraceError: Containers are nested deeper than optree goes, or one contains itself.
+    """
+    try:
+        return optree.tree_flatten_with_path(tree)
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> TraceError:
+    return TraceError(
+        f"pytree: containers are nested more than {optree.MAX_RECURSION_DEPTH} deep, or one contains itself",
+        hint="pass a list of the leaves: how long it is has no limit",
+    )
 
 
 def flatten_arguments(named: Mapping[str, Any]) -> tuple[list[Any], Tree]:
     """The leaves of a call's arguments, in the order of the signature, each name starting with its parameter's."""
     parameters = list(named)
     values: Any = tuple(named.values())
-    paths, leaves, structure = optree.tree_flatten_with_path(values)
+    paths, leaves, structure = _with_paths(values)
     names = (".".join([parameters[path[0]], *map(str, path[1:])]) for path in paths)
     return list(leaves), Tree(structure, tuple(names))
 
@@ -148,6 +167,8 @@ def spread(what: str, axes: Any, tree: Any) -> list[int | None]:
     try:
         # `None` is a leaf among axes and no leaf of a tree, so it is a leaf for both here and dropped from the tree's after.
         found = optree.broadcast_prefix(axes, tree, none_is_leaf=True)
+    except RecursionError:
+        raise _too_deep() from None
     except ValueError:
         shape = optree.tree_structure(axes, none_is_leaf=True)
         raise ShapeError(f"{what}: {shape} does not lie over the structure {optree.tree_structure(tree)}") from None

@@ -68,7 +68,7 @@ OPS = '''
         def target(self):
             return Target("toy", kernels)
 
-        def compile(self, lir, options):
+        def compile(self, lir, target, options):
             raise AssertionError("nothing is compiled here")
 
         def devices(self):
@@ -167,6 +167,17 @@ def acme(rlx: Rlx) -> Rlx:
     """The command with one plugin that works: an op, a pass that cannot be imported, a target with kernels."""
     (rlx.place / "acme_things.py").write_text(textwrap.dedent(OPS))
     rlx.install("acme", ACME)
+    return rlx
+
+
+@pytest.fixture
+def sound(rlx: Rlx) -> Rlx:
+    """The command with a plugin that is in order, whatever is asked of it."""
+    things = OPS
+    (rlx.place / "acme_things.py").write_text(textwrap.dedent(things))
+    rlx.install(
+        "acme", ACME.replace('return [PassSpec("acme.lost", "acme_things:NoSuchPass", stage="mir")]', "return []")
+    )
     return rlx
 
 

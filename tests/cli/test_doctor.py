@@ -13,7 +13,8 @@ def checks(rlx, *words: str) -> dict[tuple[str, str], dict]:
     return {(each["section"], each["name"]): each for each in rlx(*words, "doctor", "--json").json["checks"]}
 
 
-def test_a_sound_installation_has_nothing_wrong(acme) -> None:
+def test_a_sound_installation_has_nothing_wrong(sound) -> None:
+    acme = sound
     ran = acme("doctor")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "Nothing is wrong.")
     found = acme("doctor", "--json").json
@@ -37,7 +38,7 @@ def test_every_broken_plugin_is_found_with_what_mends_it(broken, kinds) -> None:
 
 
 def test_without_a_backend_nothing_can_be_compiled(rlx) -> None:
-    assert checks(rlx)["targets", "(none)"]["mend"] == "python -m pip install rlx-cpu"
+    assert "plugins/rlx_cpu" in checks(rlx)["targets", "(none)"]["mend"]
 
 
 def test_a_backend_that_raises_is_wrong_and_not_the_end(rlx) -> None:
@@ -48,8 +49,20 @@ def test_a_backend_that_raises_is_wrong_and_not_the_end(rlx) -> None:
 
 
 def test_a_contested_name_is_wrong_and_says_how_to_choose(acme) -> None:
-    acme.install("rival", "@hookimpl\ndef rlx_ops(): return [OpSpec('acme.double', 'math:exp')]")
-    assert '[plugins.override] "acme.double" = "acme"' in checks(acme)["plugins", "acme"]["mend"]
+    for name in ("one", "two"):
+        acme.install(name, "@hookimpl\ndef rlx_ops(): return [OpSpec('shared.double', 'math:exp')]")
+    check = checks(acme)["plugins", "one"]
+    assert check["verdict"] == "wrong"
+    assert '[plugins.override] "shared.double" = "one"' in check["mend"]
+
+
+def test_a_contribution_that_does_not_load_is_wrong_with_its_owner_and_what_mends_it(acme) -> None:
+    ran = acme("doctor")
+    assert (ran.code, "Nothing is wrong" in ran.out) == (1, False)
+    check = checks(acme)["contributions", "acme"]
+    assert check["verdict"] == "wrong"
+    assert "pass acme.lost, of acme-rlx 1.0: it does not load (AttributeError" in check["found"]
+    assert "python -m pip install --upgrade acme-rlx" in check["mend"]
 
 
 def test_a_command_that_is_never_reached_is_noted(acme) -> None:

@@ -60,4 +60,8 @@ def test_a_report_says_what_ran_where(acme, dims, arena) -> None:
     assert arena in text
     rows = [line.split() for line in text.splitlines()]
     assert ["acme.double", "double_eight", "acme", "1"] in rows
-    assert any(row[:1] == ["rlx.legalize"] for row in rows)
+    assert not any(row[:1] == ["rlx.legalize"] for row in rows), "it replaced nothing"
+    assert any(row[:1] == ["and"] and row[-3:] == ["--all", "lists", "them"] for row in rows)
+    every = [line.split() for line in printed(*report_tables(report, is_complete=True)).splitlines()]
+    assert any(row[:1] == ["rlx.legalize"] for row in every)
+    assert not any(row[:1] == ["and"] for row in every)

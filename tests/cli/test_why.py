@@ -20,12 +20,21 @@ def test_an_op_has_its_plugin_version_files_and_lines(acme) -> None:
 
 
 def test_a_contested_op_names_everyone_who_claims_it_and_how_to_choose(acme) -> None:
-    acme.install("rival", RIVAL)
-    found = acme("why", "op", "acme.double", "--json").json
+    for name in ("one", "two"):
+        acme.install(name, RIVAL.replace("acme.double", "shared.double"))
+    found = acme("why", "op", "shared.double", "--json").json
     assert (found["usable"], found["owner"]) == (False, None)
-    assert {each["plugin"] for each in found["claimed_by"]} == {"acme", "rival"}
+    assert {each["plugin"] for each in found["claimed_by"]} == {"one", "two"}
     assert "[plugins.override]" in found["hint"]
-    assert "2 plugins define this op" in acme("why", "op", "double").out
+    assert "2 plugins define this op" in acme("why", "op", "shared.double").out
+
+
+def test_a_rule_that_does_not_load_is_shown_with_the_reason(acme) -> None:
+    acme.install("ruler", "@hookimpl\ndef rlx_rules(): return [RuleSpec('acme.double', 'vjp', 'no_such_module:rule')]")
+    assert (
+        "No module named 'no_such_module'" in acme("why", "op", "acme.double", "--json").json["rules"]["vjp"]["fault"]
+    )
+    assert "left out: it does not load" in " ".join(acme("why", "op", "acme.double").out.split())
 
 
 def test_an_override_is_shown_with_the_place_that_says_so(acme) -> None:

@@ -235,7 +235,7 @@ def test_a_directory_or_no_file_is_an_os_error(tmp_path):
     [
         ({"x": np.complex128([1])}, None, DtypeError, "'x' is c128"),
         ({"x": object()}, None, TraceError, "'x' is of type object, not an array"),
-        ({"x": {"w": np.zeros(2)}}, None, TraceError, "'x' is of type dict, not an array"),
+        ({"x": {"w": np.zeros(2)}}, None, FormatError, "'x' is a dict(.|\\n)*\"x.w\""),
         ({"__metadata__": np.zeros(2)}, None, FormatError, "other than '__metadata__'"),
         ({3: np.zeros(2)}, None, FormatError, "not 3"),
         ({}, {"a": 1}, FormatError, "metadata must be texts"),

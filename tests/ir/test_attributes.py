@@ -111,7 +111,7 @@ def test_deep_nesting_is_refused_before_the_stack_ends(ops):
     form = 1
     for _ in range(500):
         form = [form]
-    with pytest.raises(FormatError, match="64 deep"):
+    with pytest.raises(FormatError, match="80 deep"):
         decode(form, ops)
 
 

@@ -24,6 +24,8 @@ from rlx_core.ir.dims import (
     require,
     symbol,
 )
+from rlx_core.ir.dims.algebra import MOST_NESTED
+from rlx_core.ir.dims.binding import substitute
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
 leaves = st.one_of(st.integers(-3, 9), st.sampled_from([N, M, K, BATCH]))
@@ -90,6 +92,17 @@ QUOTIENTS = [
 @pytest.mark.parametrize("size", QUOTIENTS, ids=str)
 def test_quotients_parse_back_in_any_company(size):
     assert parse_dim(str(size)) == size
+
+
+def test_quotients_nest_to_a_stated_depth_and_parse_back_from_it():
+    size = N
+    for _ in range(MOST_NESTED):
+        size = 3 * exact_quotient(size + 1, 2) * M  # printed in two pairs of brackets
+    assert parse_dim(str(size)) == size
+    assert substitute(size, {}) == size
+
+    with pytest.raises(ShapeError, match=f"nests more than {MOST_NESTED} quotients"):
+        exact_quotient(size + 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,15 @@ import pytest
 from rlx_core.errors import FormatError, ShapeError, TraceError, UnknownNameError, WrongInputCountError
 from rlx_core.ir.apply import apply
 from rlx_core.ir.dtypes import bool_
-from rlx_core.ir.graph import Builder, Value, building, infer, leaf_name, literal
+from rlx_core.ir.graph import MOST_NESTED, Builder, Value, building, infer, leaf_name, literal
+from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.provenance import Origin, originating
+from rlx_core.ir.serialize import load, save
+from rlx_core.ir.text import print_graph
 from rlx_core.ir.types import spec
+from rlx_core.ir.verify import verify
 from rlx_core.ops.arithmetic import add, exp
+from rlx_core.ops.call import Call
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.structural import Sum, reshape
 
@@ -183,3 +188,25 @@ def test_cast_to_the_same_dtype_is_a_node_of_the_same_type():
     b = Builder()
     x = b.input("x", spec("f32[2]"))
     assert cast(x, to=x.dtype).type == x.type
+
+
+def wrapped(body=None):
+    """A graph that calls `body`, or one that calls nothing."""
+    b = Builder("level")
+    x = b.input("x", spec("f32[3]"))
+    with building(b):
+        y = exp(x) if body is None else Call(body)(x) * 2
+    return b.finish([y])
+
+
+def test_graphs_nest_to_a_stated_depth_and_are_read_back_from_it(ops):
+    graph = wrapped()
+    for _ in range(MOST_NESTED - 1):
+        graph = wrapped(graph)
+    assert graph.depth == MOST_NESTED
+    assert verify(graph, "hir") == []
+    assert parse_graph(print_graph(graph), ops) == graph
+    assert load(save(graph), ops) == graph
+
+    with pytest.raises(TraceError, match=f"call: graphs are nested more than {MOST_NESTED} deep"):
+        wrapped(graph)

@@ -108,7 +108,7 @@ def rects(text):
 
 def test_every_computed_node_input_and_output_has_a_box_with_type_and_line():
     found = rects(svg(small()))
-    assert [lines[0] for _, lines, _ in found] == ["x", "add  %h", "exp", "out0", "out1", "out2"]
+    assert [lines[0] for _, lines, _ in found] == ["x", "add  %h", "exp", "out0", "out1  %h", "out2"]
     tooltip, lines, _ = found[1]
     assert lines == ["add  %h", "f32[256]", "w f32[256]"]
     assert "test_view.py" in tooltip

@@ -244,3 +244,28 @@ def test_a_configuration_cannot_be_changed():
         config.target = "cuda"
     with pytest.raises(TypeError):
         config.passes["cse"]["x"] = 2
+
+
+DEEP = {
+    "lists": "a = " + "[" * 2000 + "]" * 2000,
+    "inline tables": "a = " + "{ a = " * 2000 + "1" + " }" * 2000,
+    "dotted keys": "a" + ".a" * 2000 + " = 1",
+    "headers": "[a" + ".a" * 2000 + "]",
+    "some": "[options]\na = " + "[" * 40 + "]" * 40,
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=list(DEEP))
+def test_a_file_that_nests_deeply_is_refused(written, text):
+    path = written(text)
+    with pytest.raises(ConfigError, match="tables and lists are nested more than 32 deep") as error:
+        read(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_dictionary_that_nests_deeply_is_refused():
+    table = {}
+    for _ in range(2000):
+        table = {"options": table}
+    with pytest.raises(ConfigError, match="nested more than 32 deep"):
+        read_table(table)

@@ -279,3 +279,52 @@ def test_verification_can_be_switched_off(registry):
         broken.run(graph)
     assert "acme.breaker" in str(caught.value)
     evolve(broken, configuration=read_table({"verify": False})).run(graph)
+
+
+class Placed:
+    """A plugin whose passes say where they belong."""
+
+    @hookimpl
+    def rlx_passes(self):
+        return [
+            PassSpec("placed.early", Count, before=["rlx.cse"]),
+            PassSpec("placed.late", Count, after=["placed.early", "rlx.dead-code"]),
+            PassSpec("placed.torn", Count, after=["rlx.legalize"], before=["rlx.canonicalize"]),
+            PassSpec("placed.lost", Count),
+        ]
+
+
+def names_with(table):
+    host = PluginHost([Placed()])
+    return [p.origin.partition(" of ")[0] for p in resolve_plan(read_table(table), host.registry()).passes]
+
+
+def test_included_passes_stand_where_their_records_say():
+    """After the first pass that they must follow, else before the first that must follow them."""
+    mir = ["canonicalize", "cse", "dead-code", "cse", "legalize"]
+    pipeline = {"hir": ["lower-hir"], "mir": mir}
+    found = names_with({"use": "mine", "pipeline.mine": pipeline, "include": ["placed.late", "placed.early"]})
+
+    assert found == [
+        "pipeline.mine.hir[0]", "pipeline.mine.mir[0]", "include[1]", "pipeline.mine.mir[1]", "pipeline.mine.mir[2]",
+        "include[0]", "pipeline.mine.mir[3]", "pipeline.mine.mir[4]",
+    ]  # fmt: skip
+    assert "include[0]" in names_with({"include": ["placed.late"]})  # into a pipeline that nobody spelt out
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "says"),
+    [
+        ({"include": ["placed.lost"]}, ConfigError, r"placed\.lost does not say where it belongs"),
+        ({"include": ["placed.torn"]}, PassOrderError, r"placed\.torn: it must come after rlx\.legalize and before"),
+        ({"include": ["placed.gone"]}, UnknownNameError, r"include\[0\]: no plugin provides"),
+        (
+            {"use": "mine", "pipeline.mine": {"mir": ["cse", "placed.early"]}},
+            PassOrderError,
+            r"placed\.early: its record says that it comes before rlx\.cse",
+        ),
+    ],
+)
+def test_a_place_that_there_is_none_of_is_refused(table, error, says):
+    with pytest.raises(error, match=says):
+        names_with(table)

@@ -246,10 +246,10 @@ def test_a_reader_is_chosen_by_suffix(make):
         make.entry("two", reader("two.reader", priority=1), when=("import.acme",)),
     )
 
-    assert host.importer_for(".acme").name == "two.reader"
+    assert host.importers_for(".acme")[0].name == "two.reader"
     assert active(host) == {"two"}
     with pytest.raises(UnknownNameError, match="no plugin can import such files") as caught:
-        host.importer_for(".acmee")
+        host.importers_for(".acmee")
     assert caught.value.hint == "did you mean `.acme`?"
 
 

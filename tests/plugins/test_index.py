@@ -249,3 +249,23 @@ def test_the_version_that_plugins_are_held_against_is_the_package_version():
 
     assert project["version"] == API_VERSION
     assert project["entry-points"]["rlx.plugins"] == {"rlx": "rlx_core.builtin"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[rlx.plugins\nacme = acme", "`[rlx.plugins` is no group in brackets"),
+        ("[rlx.plugins]\nacme", "`acme` is no `name = module` in a group"),
+        ("[rlx.plugin]\nacme = acme", "rlx reads no group `rlx.plugin`; did you mean `rlx.plugins`?"),
+    ],
+)
+def test_a_malformed_file_of_entry_points_is_a_fault(site, path, text, says):
+    """Python passes over lines that it cannot read, and the plugin would merely be missing."""
+    site.install("acme")
+    (file,) = site.path.glob("*.dist-info/entry_points.txt")
+    file.write_text(text)
+
+    found, _ = scan(path)
+
+    assert says in " ".join(found.faults)
+    assert str(file.parent) in " ".join(found.faults)

@@ -11,7 +11,7 @@ from rlx_core import hooks
 from rlx_core.contributions import KINDS, OpSpec
 from rlx_core.errors import PluginError
 from rlx_core.hooks import HOOKS, hookimpl
-from rlx_core.plugins import PluginManager
+from rlx_core.plugins import PluginEntry, PluginHost, PluginManager
 
 
 def nothing():
@@ -102,6 +102,32 @@ def test_a_function_imported_from_elsewhere_is_no_hook():
     module.rlx_ops = elsewhere.rlx_ops
 
     PluginManager().register(module, "acme")
+
+
+def test_a_marked_hook_of_another_module_is_not_this_plugins_own(site):
+    """It was written for the other plugin, whose ops it returns."""
+    site.install("first", "@hookimpl\ndef rlx_ops(): return [OpSpec('first.op', 'math:exp')]")
+    site.install("second", "from first_rlx_plugin import rlx_ops")
+    site.install("third", "from first_rlx_plugin import rlx_ops as mine\n@hookimpl\ndef rlx_ops(): return mine()")
+    host = PluginHost(builtin=False)
+    rows = {row.name: row for row in host.survey()}
+
+    assert rows["first"].provides == {"ops": ("first.op",)}
+    assert rows["second"].provides == {}
+    assert host.registry().owner("ops", "first.op").plugin == "first"
+
+
+def test_a_plugin_may_spread_its_hooks_over_modules_of_its_package(site):
+    package = site.path / "spread"
+    package.mkdir()
+    (package / "__init__.py").write_text("from spread.hooks import rlx_ops\n")
+    (package / "hooks.py").write_text(
+        "from rlx_core.hooks import hookimpl\nfrom rlx_core.contributions import OpSpec\n"
+        "@hookimpl\ndef rlx_ops(): return [OpSpec('spread.op', 'math:exp')]\n"
+    )
+    host = PluginHost([PluginEntry("spread", "spread")], builtin=False)
+
+    assert list(host.activate_all().ops) == ["spread.op"]
 
 
 @pytest.mark.parametrize("option", ["tryfirst", "trylast", "wrapper", "hookwrapper"])

@@ -63,7 +63,7 @@ def test_asking_for_what_is_blocked_says_who_blocked_it(three):
 def test_a_word_that_means_nobody_is_noted(three):
     host = PluginHost(three, policy=PluginPolicy.from_environment({"RLX_PLUGINS_BLOCK": "acne,acme"}))
 
-    assert host.notes == ("RLX_PLUGINS_BLOCK: no plugin is called `acne`",)
+    assert host.notes == ("RLX_PLUGINS_BLOCK: no plugin is called `acne`; did you mean `acme`?",)
 
 
 def test_enabling_what_is_not_installed_is_shown_and_stops_nothing(three):

@@ -111,7 +111,7 @@ def test_gradients_of_keyword_and_static_arguments():
         (lambda: rlx.grad(lambda x: None)(X), ShapeError, "not nothing"),
         (lambda: rlx.grad(lambda x: rlx.sum(x > 0))(X), ShapeError, "must return one real scalar"),
         (lambda: rlx.grad(cubes)(np.array([1, 2])), DtypeError, "argument x is i64"),
-        (lambda: rlx.grad(cubes)(2.0), DtypeError, "argument x is a Python scalar"),
+        (lambda: rlx.grad(cubes)(2), DtypeError, "argument x is the Python int"),
         (lambda: rlx.grad(cubes, 1)(X), AxisError, "argument 1 of a call with 1 arguments"),
         (lambda: rlx.grad(cubes, (0, -2))(X), AxisError, "argument -2 of a call with 1 arguments"),
         (lambda: rlx.grad(lambda p: rlx.sum(p["a"]))({"a": X, "n": np.int32(1)}), DtypeError, "argument p.n is i32"),
@@ -121,6 +121,22 @@ def test_gradients_of_keyword_and_static_arguments():
 def test_what_has_no_gradient_is_named(call, error, says):
     with pytest.raises(error, match=says):
         call()
+
+
+def test_a_python_float_is_differentiated_by_as_an_f32_and_compiled_once_for_all_values():
+    gradient = rlx.grad(lambda x: x * x * x)
+    assert [float(gradient(v)) for v in (1.0, 2.0, 3.0)] == [3.0, 12.0, 27.0]
+    assert gradient(2.0).dtype == np.float32
+    assert len(gradient.executables) == 1
+    value, (a, b) = rlx.value_and_grad(lambda p: p[0] * p[1])([3.0, 2.0])
+    assert (float(value), float(a), float(b)) == (6.0, 2.0, 3.0)
+
+
+def test_every_transformation_takes_python_floats():
+    assert tuple(map(float, rlx.jvp(lambda x: x * x, (3.0,), (2.0,)))) == (9.0, 12.0)
+    assert float(rlx.vjp(lambda x: x * x, 3.0)[1](np.float32(1))[0]) == 6.0
+    assert rlx.hessian(lambda x: x * x)(3.0).dtype == np.float32
+    assert float(rlx.jit(lambda x: rlx.grad(lambda s: s * s * x)(3.0))(np.float32(2))) == 12.0
 
 
 def test_several_results_hint_at_has_aux():

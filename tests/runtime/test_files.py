@@ -14,6 +14,7 @@ from rlx_core.errors import FileError, FormatError, UnknownNameError
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.module import Module
 from rlx_core.plugins import PluginEntry, PluginHost, explain
+from rlx_core.plugins.packages import KnownPackage
 
 X = np.float32([[1, -2, 3]])
 
@@ -77,7 +78,7 @@ def test_an_unknown_suffix_names_the_nearest(tmp_path):
 
 
 def test_an_unknown_suffix_names_the_package_that_is_known_to_have_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": "acme-rlx"})
+    monkeypatch.setattr(explain, "known_packages", lambda: {"import.acme": KnownPackage("acme-rlx", published=True)})
 
     with pytest.raises(UnknownNameError, match="acme-rlx") as caught:
         rlx.load(tmp_path / "model.acme")

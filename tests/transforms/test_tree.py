@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rlx_core.errors import AxisError, ShapeError
+from rlx_core.errors import AxisError, ShapeError, TraceError
 from rlx_core.transforms.tree import bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 
 
@@ -111,3 +111,28 @@ def test_axes_that_do_not_lie_over_the_tree_are_refused():
     for axis in ("0", 0.0, True):
         with pytest.raises(AxisError, match="neither an axis nor None"):
             spread("vmap", axis, [1])
+
+
+def nested(depth: int) -> list[Any]:
+    tree: list[Any] = [1]
+    for _ in range(depth - 1):
+        tree = [tree]
+    return tree
+
+
+def test_containers_nest_as_deep_as_optree_goes():
+    leaves, structure = flatten(nested(900))
+    assert leaves == [1]
+    assert structure.unflatten(leaves) == nested(900)
+
+
+def test_containers_that_nest_deeper_are_refused():
+    circle: list[Any] = []
+    circle.append(circle)
+    for tree in (nested(5000), circle):
+        with pytest.raises(TraceError, match=r"nested more than 1000 deep, or one contains itself"):
+            flatten(tree)
+        with pytest.raises(TraceError, match="1000 deep"):
+            flatten_arguments({"x": tree})
+        with pytest.raises(TraceError, match="1000 deep"):
+            spread("vmap in_axes", tree, 1)

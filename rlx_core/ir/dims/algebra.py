@@ -41,12 +41,33 @@ class Symbol:
         return self.name
 
 
+MOST_NESTED = 32
+"""Quotients inside one another: sizes are printed, compared and bound by recursion, and a size is halved less often than that."""
+
+
 @frozen(order=True, repr=False)
 class Quotient:
-    """An exact quotient that no polynomial division resolves; a guard states that it is exact."""
+    """An exact quotient that no polynomial division resolves; a guard states that it is exact.
+
+    Attributes:
+        depth: How many quotients are nested, this one included.
+    """
 
     dividend: Expr
     divisor: Expr
+    depth: int = field(init=False, eq=False, order=False)
+
+    @depth.default
+    def _depth(self) -> int:
+        atoms = [a for size in (self.dividend, self.divisor) for monomial, _ in size.terms for a, _ in monomial]
+        return 1 + max((a.depth for a in atoms if isinstance(a, Quotient)), default=0)
+
+    def __attrs_post_init__(self) -> None:
+        if self.depth > MOST_NESTED:
+            raise ShapeError(
+                f"size: {str(self.dividend)[:40]}… divided by {self.divisor} nests more than {MOST_NESTED} quotients",
+                hint="give the intermediate size a symbol of its own",
+            )
 
     def __repr__(self) -> str:
         return f"({self.dividend})/({self.divisor})"

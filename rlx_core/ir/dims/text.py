@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from rlx_core.errors import ShapeError
-from rlx_core.ir.dims.algebra import Dim, exact_quotient, product, symbol, symbol_numbered
+from rlx_core.ir.dims.algebra import MOST_NESTED, Dim, exact_quotient, product, symbol, symbol_numbered
 
 __all__ = ["parse_dim"]
 
-_MAX_DEPTH, _MAX_POWER = 32, 32
+# A quotient beside other factors is printed in two pairs of brackets.
+_MAX_DEPTH, _MAX_POWER = 2 * MOST_NESTED + 2, 32
 _DIM_TOKEN = re.compile(r"\s*(?:(\d+)|\?(\d+)|([A-Za-z_]\w*)|(.))")
 
 

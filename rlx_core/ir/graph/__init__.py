@@ -5,11 +5,13 @@ HIR and MIR share this structure: a HIR graph is one in which some ops are block
 """
 
 from rlx_core.ir.graph.builder import Builder, ambient_builder, as_results, building, decomposition, infer
+from rlx_core.ir.graph.elements import leaked, refused_ufunc
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import Graph, ValueMap, leaf_name, nested_graphs, ops_inside
+from rlx_core.ir.graph.program import MOST_NESTED, Graph, ValueMap, leaf_name, nested_graphs, ops_inside
 from rlx_core.ir.graph.values import OPERATORS, Node, Value, operator
 
 __all__ = [
+    "MOST_NESTED",
     "OPERATORS",
     "Argument",
     "Builder",
@@ -27,8 +29,10 @@ __all__ = [
     "decomposition",
     "infer",
     "leaf_name",
+    "leaked",
     "literal",
     "nested_graphs",
     "operator",
     "ops_inside",
+    "refused_ufunc",
 ]

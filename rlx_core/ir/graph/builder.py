@@ -14,8 +14,9 @@ from attrs import define, field
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
 from rlx_core.ir.dims import Guard, collecting_guards
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.elements import leaked
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import Graph
+from rlx_core.ir.graph.program import MOST_NESTED, Graph, nested_graphs
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.provenance import Origin, current_origin
@@ -55,9 +56,10 @@ class Builder:
     capturing: bool = False
     untyped: tuple[TensorType, ...] | None = None
     nodes: list[Node] = field(factory=list, init=False)
-    guards: list[Guard] = field(factory=list, init=False)
+    guards: dict[Guard, None] = field(factory=dict, init=False)
     captures: dict[Value, Value] = field(factory=dict, init=False)
     is_finished: bool = field(default=False, init=False)
+    trace_has_ended: bool = field(default=False, init=False)
     _leaf_names: set[str] = field(factory=set, init=False)
     _constants: dict[Literal, Value] = field(factory=dict, init=False)
 
@@ -104,6 +106,9 @@ class Builder:
                 and lines added.
         """
         if self.is_finished:
+            for value in operands:
+                if value is not None and value.node.owner.trace_has_ended:
+                    raise leaked(value)
             raise TraceError(f"graph {self.name}: it is finished, and takes no more nodes ({op.name})")
         given = [None if v is None else self._own(v) for v in operands]
         while given and given[-1] is None:
@@ -111,6 +116,11 @@ class Builder:
         origin = origin or current_origin()
         if types is None:
             types = self._infer(op, given, name, origin)
+        if any(body.depth >= MOST_NESTED for body in nested_graphs(op).values()):
+            raise TraceError(
+                f"{op.title}: graphs are nested more than {MOST_NESTED} deep",
+                hint="inline the innermost: how long one graph is has no limit",
+            )
         node = Node(op, tuple(given), types, self, len(self.nodes), name, origin)
         self.nodes.append(node)
         if isinstance(op, Argument):
@@ -132,10 +142,10 @@ class Builder:
         """The finished graph with these outputs."""
         owned = tuple(self._own(v) for v in outputs)
         self.is_finished = True
-        return Graph(self.name, tuple(self.nodes), owned, tuple(dict.fromkeys(self.guards)))
+        return Graph(self.name, tuple(self.nodes), owned, tuple(self.guards))
 
     def add_guards(self, guards: Iterable[Guard]) -> None:
-        self.guards.extend(g for g in guards if g not in self.guards)
+        self.guards.update(dict.fromkeys(guards))
 
     def _infer(
         self, op: Op, operands: Sequence[Value | None], name: str | None, origin: Origin
@@ -166,6 +176,8 @@ class Builder:
         if value.node.owner is self:
             return value
         if not self.capturing:
+            if value.node.owner.trace_has_ended:
+                raise leaked(value)
             raise TraceError(
                 f"graph {self.name}: a value of graph {value.node.owner.name} cannot be used here",
                 Fact("value", repr(value), value.node.origin.source),

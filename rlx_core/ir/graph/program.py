@@ -92,6 +92,11 @@ class Graph:
         return names[name]
 
     @cached_property
+    def depth(self) -> int:
+        """How many graphs are nested, this one included: 1 if no op holds a graph."""
+        return 1 + max((body.depth for n in self.nodes for body in nested_graphs(n.op).values()), default=0)
+
+    @cached_property
     def names(self) -> Mapping[str, Value]:
         """Every named value: inputs and params by their own names, first results of named nodes by theirs."""
         leaves = {leaf_name(v): v for v in (*self.inputs, *self.params)}
@@ -123,6 +128,20 @@ class Graph:
         from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
 
         return print_graph(self).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from rlx_core.ir.display import program_html
+
+        return program_html(self, repr(self))
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.ir.display import program_svg
+
+        return program_svg(self)
+
+
+MOST_NESTED = 32
+"""Graphs inside one another. Programs are walked without recursion, and what is inside an op with it; files hold as many."""
 
 
 def leaf_name(value: Value) -> str:

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph.elements import needs_elements
 from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
@@ -74,6 +75,9 @@ class Node:
     def __repr__(self) -> str:
         names = ", ".join("_" if v is None else repr(v) for v in self.operands)
         return f"{self.label} = {self.op!r}({names}) : {', '.join(map(str, self.types))}"
+
+
+_RETURN: Final = "return it from the traced function, and look at the array that comes back"
 
 
 def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]:
@@ -200,20 +204,40 @@ class Value:
     __array_ufunc__ = None
 
     def __array_function__(self, function: Callable[..., Any], *rest: object) -> NoReturn:
-        self._refuse(f"numpy.{function.__name__}")
+        self._refuse(f"{function.__module__}.{function.__name__}", function)
 
-    def _refuse(self, wanted: str) -> NoReturn:
-        raise TraceError(
-            f"trace: {wanted} needs the elements of {self.type}, which are only known when the program runs",
-            Fact("value", repr(self), self.node.origin.source),
-            hint="use rlx.where or a comparison inside the program, or compute it outside the traced function",
-        )
+    def _refuse(self, wanted: str, function: Any = None, hint: str | None = None) -> NoReturn:
+        raise needs_elements(self, wanted, function, hint)
 
     def __bool__(self) -> bool:
         self._refuse("a truth value")
 
     def __float__(self) -> float:
         self._refuse("float()")
+
+    def __complex__(self) -> complex:
+        self._refuse("complex()")
+
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        self._refuse("round()")
+
+    def __format__(self, how: str) -> str:
+        return self._refuse(f"the format {how!r}", hint=_RETURN) if how else repr(self)
+
+    def __setitem__(self, key: object, to: object) -> NoReturn:
+        raise TraceError(
+            f"trace: {self.type} cannot be assigned to, because values never change",
+            Fact("value", repr(self), self.node.origin.source),
+            hint="make a new one: rlx.where(mask, new, x), rlx.put_along_axis(x, indices, new, axis=0)",
+        )
+
+    def item(self) -> NoReturn:
+        """Refused: a value has no elements."""
+        self._refuse("item()", hint=_RETURN)
+
+    def tolist(self) -> NoReturn:
+        """Refused: a value has no elements."""
+        self._refuse("tolist()", hint=_RETURN)
 
     def __int__(self) -> int:
         self._refuse("int()")

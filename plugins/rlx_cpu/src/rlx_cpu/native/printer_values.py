@@ -52,12 +52,28 @@ class Values:
         self.fixed, self.complete = {}, set()
 
     def value(self, number: int, at: At, known: dict[int, ir.Value]) -> ir.Value:
-        """A value here: a vector if it varies along lanes, a scalar otherwise."""
-        if number not in known:
-            known[number] = self._value(number, at, known)
+        """A value here: a vector if it varies along lanes, a scalar otherwise. Without recursion, because chains are long."""
+        waiting = [number]
+        while waiting:
+            missing = [] if waiting[-1] in known else [a for a in self._reads(waiting[-1], at) if a not in known]
+            if missing:
+                waiting.extend(reversed(missing))
+                continue
+            made = waiting.pop()
+            if made not in known:
+                known[made] = self._value(made, at, known)
         return known[number]
 
+    def _reads(self, number: int, at: At) -> tuple[int, ...]:
+        """The values that must be known first."""
+        is_stored = number in self.complete or self._is_in_tile(number, at)
+        return () if is_stored else operands_of(self.kernel.values[number])
+
+    def _is_in_tile(self, number: int, at: At) -> bool:
+        return self.tiles is not None and at.tile is not None and number in self.tiles.places
+
     def _value(self, number: int, at: At, known: dict[int, ir.Value]) -> ir.Value:
+        """A value of which `known` has the operands."""
         b, term = self.builder, self.kernel.values[number]
         if number in self.complete:
             type = register_type(term.dtype, self.shape.lanes if self.varies_lane[number] else 1)
@@ -67,13 +83,13 @@ class Values:
         if isinstance(term, Index):
             return self._index(term, at)
         if isinstance(term, Load):
-            if self.tiles is not None and at.tile is not None and number in self.tiles.places:
+            if self.tiles is not None and self._is_in_tile(number, at):
                 return self.tiles.read(number, at)
-            return self.memory.load(term, at, [self.value(v, at, known) for v, _ in term.dynamic])
+            return self.memory.load(term, at, [known[v] for v, _ in term.dynamic])
         if isinstance(term, Bound):
             return self._bound(term, at, known)
         assert isinstance(term, Apply), f"%{number} is used before its loop"
-        args = [self.value(a, at, known) for a in term.args]
+        args = [known[a] for a in term.args]
         lanes = max(width(a) for a in args)
         dtypes = tuple(self.kernel.values[a].dtype for a in term.args)
         if number in self.rounded_by_stores:
@@ -97,7 +113,7 @@ class Values:
 
     def _bound(self, term: Bound, at: At, known: dict[int, ir.Value]) -> ir.Value:
         b = self.builder
-        index = self.value(term.arg, at, known)
+        index = known[term.arg]
         last, zero = constant(index.type, term.size - 1), constant(index.type, 0)
         inside = b.icmp_unsigned("<=", index, last)
         if term.is_checked:

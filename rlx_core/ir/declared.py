@@ -1,0 +1,86 @@
+"""Whether an op is written as rlx calls it: it has a meaning, and every rule takes what rules of its kind are given.
+
+An op is looked at once, when it is first met, so that a rule with another signature is refused with its name rather than
+ending somewhere inside a transformation in a TypeError.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from rlx_core.errors import MissingRuleError
+
+if TYPE_CHECKING:
+    from rlx_core.ir.op import Op
+
+__all__ = ["RULE_SHAPES", "accepts", "check_declared", "complaints", "rule_complaint"]
+
+RULE_SHAPES: Final = {
+    "infer": "{self}, {operands}",
+    "decompose": "{self}, {operands}",
+    "reference": "{self}, {operands}",
+    "prepare": "{self}, {operands}",
+    "cost": "{self}, {operands}",
+    "vjp": "{self}, g, {operands}, *, y",
+    "jvp": "{self}, t, {operands}, *, y",
+    "batch": "{self}, size, x, is_batched",
+    "view": "{self}, x, strides, offset",
+    "parts": "{self}, {operands}",
+}
+"""What each rule is called with; a rule outside the class has the op in place of `self`."""
+
+
+def check_declared(op: type[Op]) -> None:
+    """Require that an op can be used as it is written.
+
+    Raises:
+        MissingRuleError: It means nothing, or a rule of it cannot be called.
+    """
+    found = next(complaints(op), None)
+    if found is not None:
+        raise MissingRuleError(f"{op.name}: {found}")
+
+
+def complaints(op: type[Op]) -> Iterator[str]:
+    """What is wrong with how an op is written."""
+    if op.decompose is None and op.infer is None:
+        yield "it has neither `decompose` nor `infer`, so nothing says what it means or of which type its result is"
+        return
+    for kind in RULE_SHAPES:
+        rule: Any = getattr(op, kind)
+        if callable(rule):
+            found = rule_complaint(rule, kind, op)
+            if found is not None:
+                yield found
+
+
+def rule_complaint(rule: Callable[..., Any], kind: str, op: type[Op], own: str = "self") -> str | None:
+    """Why a rule cannot be called as rules of its kind are, or `None` if it can.
+
+    Args:
+        own: What its first parameter is: `self` for a method, `op` for a rule outside the class.
+    """
+    count = len(op.operands)
+    shape = RULE_SHAPES[kind]
+    before = {"vjp": 2, "jvp": 2, "batch": 4, "view": 4}.get(kind, 1)
+    positional = before + (count if "{operands}" in shape else 0)
+    if accepts(rule, positional, ("y",) if shape.endswith("y") else ()):
+        return None
+    names = ", ".join("*" * o.is_variadic + o.name for o in op.operands) or "*x"
+    wanted = shape.format(self=own, operands=names)
+    return f"its {kind} rule takes {inspect.signature(rule)}, and is called as {kind}({wanted})"
+
+
+@lru_cache(maxsize=4096)
+def accepts(function: Callable[..., Any], positional: int, keywords: tuple[str, ...] = ()) -> bool:
+    """Whether a function can be called with so many positional arguments and these keywords; if unknown, yes."""
+    try:
+        inspect.signature(function).bind(*range(positional), **dict.fromkeys(keywords))
+    except TypeError:
+        return False
+    except ValueError:  # written in C, without a signature
+        return True
+    return True

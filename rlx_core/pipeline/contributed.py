@@ -1,0 +1,210 @@
+"""What each kind of contribution must turn out to be when its address is imported, and which of all that are there are not.
+
+Whoever uses a contribution asks the question of its kind (`EXPECTED`); `contribution_faults` asks all of them at once, for
+`rlx doctor` and `rlx plugins`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final
+
+from rlx_core.contributions import KINDS, Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
+from rlx_core.errors import RlxError, nearest
+from rlx_core.ir.block import Block
+from rlx_core.ir.declared import accepts, complaints
+from rlx_core.ir.op import Op
+from rlx_core.passes.base import LirPass, Pass
+from rlx_core.passes.rules import RuleSet
+from rlx_core.pipeline.backend import Backend
+from rlx_core.pipeline.dispatch import LegalizationTable
+from rlx_core.pipeline.kernels import Kernel
+from rlx_core.plugins import Fault, PluginHost, Registry
+from rlx_core.plugins.faults import fault_of
+from rlx_core.transforms.contributed import rule_fault
+
+__all__ = ["EXPECTED", "contribution_faults", "expectation", "kernels_fault", "legalization_tables", "load_op"]
+
+Complaint = Callable[[Any, Any, Registry], str | None]
+"""From what a record led to, the record and the registry to what is wrong, or `None`."""
+
+
+def expectation(kind: str, spec: Contribution, registry: Registry) -> Callable[[Any], str | None]:
+    """What is wrong with the thing that a record leads to, as a question about the thing alone."""
+    return lambda thing: EXPECTED[kind](thing, spec, registry)
+
+
+def load_op(host: PluginHost, name: str) -> type[Op]:
+    """The op of a name.
+
+    Raises:
+        PluginError: It does not load, or is no op that can be used; and see `Registry.require`.
+    """
+    spec = host.require("ops", name)
+    registry = host.registry()
+    found: type[Op] = registry.load("ops", name, expectation("ops", spec, registry))
+    return found
+
+
+def legalization_tables(registry: Registry, target: str) -> tuple[LegalizationTable, ...]:
+    """The tables for a target that can be used, in order."""
+    found = (
+        registry.usable("legalizations", spec.name, expectation("legalizations", spec, registry))
+        for spec in registry.legalizations_for(target)
+    )
+    return tuple(table for table in found if table is not None)
+
+
+# ------------------------------------------------------------------------------------------------ what is expected
+
+
+def op_fault(thing: Any, spec: OpSpec, registry: Registry) -> str | None:
+    if not (isinstance(thing, type) and issubclass(thing, Op)):
+        return f"it is {described(thing)}, and no op: a class made with `define_op`"
+    if thing.name != spec.name:
+        return f"the class is called {thing.name}"
+    return next(complaints(thing), None)
+
+
+def block_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    if not (isinstance(thing, type) and issubclass(thing, Block)):
+        return f"it is {described(thing)}, and no block: a class made with `define_block`"
+    return next(complaints(thing), None)
+
+
+def contributed_rule_fault(thing: Any, spec: RuleSpec, registry: Registry) -> str | None:
+    return rule_fault(thing, spec, registry)
+
+
+def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    if isinstance(thing, RuleSet):
+        return None
+    if not (isinstance(thing, type) and issubclass(thing, Pass | LirPass)):
+        return f"it is {described(thing)}, which is neither a pass nor a rule set"
+    return method_fault(thing, "run", "self, graph, context")
+
+
+def legalization_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    return None if isinstance(thing, LegalizationTable) else f"it is {described(thing)}, not a LegalizationTable"
+
+
+def backend_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    if isinstance(thing, Backend):
+        return None
+    if not (isinstance(thing, type) and issubclass(thing, Backend)):
+        return f"it is {described(thing)}, and no Backend"
+    lacking = sorted(getattr(thing, "__abstractmethods__", ()))
+    if lacking:
+        return f"the class {thing.__name__} lacks {', '.join(lacking)}"
+    return method_fault(thing, "compile", "self, lir, target, options")
+
+
+def method_fault(owner: type, name: str, parameters: str) -> str | None:
+    """Why a method cannot be called as rlx calls it, or `None` if it can."""
+    method: Any = getattr(owner, name)
+    if accepts(method, parameters.count(",") + 1):
+        return None
+    return f"its {name} takes {inspect.signature(method)}, and is called as {name}({parameters})"
+
+
+def kernels_fault(thing: Any, spec: KernelSpec, registry: Registry) -> str | None:
+    """What is wrong with a table of kernels; one wrong row is enough."""
+    if not isinstance(thing, Iterable) or isinstance(thing, str | bytes | Mapping):
+        return f"it is {described(thing)}, not a KernelTable"
+    if isinstance(thing, Iterator):
+        return (
+            f"it is {described(thing)}, which can be read once; a KernelTable or a tuple of its rows can be read again"
+        )
+    target = getattr(thing, "target", spec.target)
+    if target != spec.target:
+        return f"the table is for the target {target}"
+    return next((fault for row in thing if (fault := kernel_fault(row)) is not None), None)
+
+
+def kernel_fault(row: Any) -> str | None:
+    if not isinstance(row, Kernel):
+        return f"a row is {described(row)}, not a Kernel"
+    op, run = attrgetter("op", "run")(row)  # of whatever type: nothing has checked what a stranger put there
+    if not (isinstance(op, type) and issubclass(op, Op)):
+        return f"kernel {row.name} is for {described(op)}, which is no op"
+    if callable(run) and accepts(run, 1 + len(op.operands), ("out", "workspace")):
+        return None
+    found = inspect.signature(run) if callable(run) else described(run)
+    names = "".join(f"{'*' * o.is_variadic}{o.name}, " for o in op.operands)
+    return f"kernel {row.name} takes {found}, and is called as kernel(op, {names}*, out, workspace)"
+
+
+def called_with(count: int, what: str) -> Complaint:
+    """The question whether something can be called with so many arguments, which `what` describes."""
+
+    def fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+        if not callable(thing):
+            return f"it is {described(thing)}, not a function of {what}"
+        return None if accepts(thing, count) else f"it takes {inspect.signature(thing)}, and is called with {what}"
+
+    return fault
+
+
+def command_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    return None if callable(thing) else f"it is {described(thing)}, neither a function nor a typer.Typer"
+
+
+def described(thing: object) -> str:
+    """A thing in a few words: what it is, and how it shows itself."""
+    shown = repr(thing)
+    return f"{shown if len(shown) <= 40 else shown[:39] + '…'} ({type(thing).__name__})"
+
+
+EXPECTED: Final[Mapping[str, Complaint]] = {
+    "ops": op_fault,
+    "rules": contributed_rule_fault,
+    "passes": pass_fault,
+    "rulesets": pass_fault,
+    "legalizations": legalization_fault,
+    "backends": backend_fault,
+    "kernels": kernels_fault,
+    "blocks": block_fault,
+    "importers": called_with(2, "a path and a host"),
+    "exporters": called_with(3, "a path, a value and a host"),
+    "commands": command_fault,
+    "events": called_with(1, "a CompileEvent"),
+}
+"""The question for each kind whose records lead somewhere; pipelines and options are what they say."""
+
+
+# -------------------------------------------------------------------------------------------- everything at once
+
+
+def contribution_faults(host: PluginHost) -> list[Fault]:
+    """Every contribution of every active plugin that cannot be used, or not as it was meant; all are imported to find out."""
+    registry = host.activate_all()
+    found = list(registry.faults)
+    for kind in KINDS:
+        for name, spec in registry.table(kind).items():
+            found += faults_of_one(registry, kind, name, spec)
+    return [*found, *(each for each in registry.left_out.values() if each not in found)]
+
+
+def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) -> Iterator[Fault]:
+    claim = registry.claims[kind, name]
+    note = partial(Fault, kind, name, claim.provenance, is_wrong=False)
+    if kind in EXPECTED:
+        try:
+            registry.load(kind, name, expectation(kind, spec, registry))
+        except RlxError as error:
+            yield fault_of(claim, error)
+    if isinstance(spec, RuleSpec) and spec.op not in registry.ops:
+        hint = nearest(spec.op, registry.ops)
+        reason = f"no plugin provides the op {spec.op}" + (f"; {hint}" if hint else "")
+        yield Fault(kind, name, claim.provenance, reason, claim.provenance.place, f"correct {claim.provenance.place}")
+    if isinstance(spec, PassSpec):
+        passes = {*registry.passes, *registry.rulesets}
+        for word in sorted({*spec.before, *spec.after} - passes):
+            hint = nearest(word, passes)
+            yield note(f"its place is said by {word}, which no plugin provides" + (f"; {hint}" if hint else ""))
+    targets = {*registry.backends, *(each for its, each in registry.refused if its == "backends")}
+    if isinstance(spec, KernelSpec) and spec.target not in targets:
+        yield note(f"no plugin provides the target {spec.target}")

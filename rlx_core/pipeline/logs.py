@@ -1,0 +1,36 @@
+"""What goes to Python's `logging`, under `rlx.*`: each kind of event, with its logger, its level and its words.
+
+Nothing is logged above INFO, because what is wrong is raised or warned about; and no handler is installed, so that nothing is
+seen until a program asks for it: `logging.basicConfig(level="INFO")`, or "DEBUG" for every pass. Where nobody has imported
+`logging` there is no handler either, and it is not imported for this.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+__all__ = ["LOGGED", "log_event"]
+
+LOGGED: Final[Mapping[str, tuple[str, Literal["DEBUG", "INFO"], str]]] = {
+    "compile-start": ("rlx.compile", "DEBUG", "%(program)s for %(target)s: key %(key).12s"),
+    "cache-hit": ("rlx.cache", "DEBUG", "%(program)s: found, %(source)s"),
+    "cache-miss": ("rlx.cache", "DEBUG", "%(program)s: not found"),
+    "pass-end": ("rlx.passes", "DEBUG", "%(program)s: %(name)s, %(nodes)d nodes, %(seconds).4f s, %(counts)s"),
+    "compile-end": ("rlx.compile", "INFO", "%(program)s for %(target)s: %(source)s, %(seconds).3f s"),
+    "specialize": ("rlx.compile", "INFO", "%(program)s: planned for %(sizes)s, %(seconds).3f s"),
+    "build": ("rlx.compile", "INFO", "%(program)s for %(target)s: code %(code)s, %(seconds).3f s"),
+}
+"""Event → its logger, its level and its message, in the names of the event's facts."""
+
+
+def log_event(event: str, facts: Mapping[str, Any]) -> None:
+    """Log an event that is in the table, if anybody listens at its level."""
+    logging: Any = sys.modules.get("logging")
+    if logging is None or event not in LOGGED:
+        return
+    name, level, words = LOGGED[event]
+    logger, number = logging.getLogger(name), getattr(logging, level)
+    if logger.isEnabledFor(number):
+        logger.log(number, words, facts)

@@ -1,0 +1,39 @@
+"""Domains: whose names are whose. A plugin's own are those that begin with its name, and the target of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rlx_core.plugins.entry import PluginEntry, normalized
+from rlx_core.plugins.packages import known_packages
+
+__all__ = ["Domains", "domain_of", "owners"]
+
+Domains = Mapping[str, tuple[PluginEntry, ...]]
+"""Domain → the plugins whose it is: one, unless two distributions call their plugin the same."""
+
+UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands"})
+"""Kinds whose records are named after what they are for, which may be anybody's, or by a word of everyday."""
+
+
+def owners(entries: Iterable[PluginEntry]) -> Domains:
+    """Whose each domain is. A distribution that is known to have a target keeps it from namesakes."""
+    found: dict[str, tuple[PluginEntry, ...]] = {}
+    for entry in entries:
+        found[entry.name] = (*found.get(entry.name, ()), entry)
+    return {domain: rightful(domain, those) for domain, those in found.items()}
+
+
+def rightful(domain: str, entries: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
+    """Of the plugins of one name those whose it is."""
+    if len(entries) == 1:
+        return entries
+    package = known_packages().get(f"target.{domain}")
+    known = [e for e in entries if package is not None and normalized(e.distribution) == package.name]
+    return tuple(known) or entries
+
+
+def domain_of(kind: str, name: str) -> str | None:
+    """The domain that a name of a kind is in, or `None` if it is in nobody's."""
+    return None if kind in UNOWNED else name.partition(".")[0]

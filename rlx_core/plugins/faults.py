@@ -1,0 +1,74 @@
+"""`Fault`: one contribution that cannot be used although its plugin can, so that nothing else is lost with it."""
+
+from __future__ import annotations
+
+import warnings
+
+from attrs import evolve, field, frozen
+
+from rlx_core.errors import Fact, PluginError, RlxError
+from rlx_core.plugins.collect import Claim
+from rlx_core.plugins.explain import mending, singular
+from rlx_core.plugins.states import Failure, Provenance
+
+__all__ = ["Fault", "as_fact", "fault_of", "named_cause", "warn_of"]
+
+
+@frozen
+class Fault:
+    """One contribution that is left out.
+
+    Args:
+        owner: Who contributed it.
+        reason: What is wrong with it, in one line.
+        where: The line that raised, if one did.
+        mend: The command or the change that puts it right.
+        is_wrong: Whether something is lost; otherwise it is only worth knowing.
+        error: What its code raised.
+    """
+
+    kind: str
+    name: str
+    owner: Provenance
+    reason: str
+    where: str = ""
+    mend: str | None = None
+    is_wrong: bool = True
+    error: BaseException | None = field(default=None, eq=False, repr=False)
+
+    @property
+    def what(self) -> str:
+        """`kernel cpu:acme.kernels:table`"""
+        return f"{singular(self.kind)} {self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.owner.plugin} ({self.owner.distribution} {self.owner.version}): {self.reason}"
+
+
+def fault_of(claim: Claim, error: BaseException) -> Fault:
+    """The fault of a contribution whose import, or whose check, raised `error`."""
+    cause = error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
+    failure = Failure.of(cause)
+    if cause is error or not failure.where:  # nothing of the plugin's own raised: what is wrong is the record itself
+        failure = evolve(failure, where=claim.provenance.place)
+    said = failure.summary.removeprefix(f"{claim.name}: ")
+    reason = f"it does not load ({named_cause(cause)})" if cause is not error else said
+    mend = mending(claim.entry, failure)
+    return Fault(claim.kind, claim.name, claim.provenance, reason, failure.where, mend, error=cause)
+
+
+def named_cause(error: BaseException) -> str:
+    """An exception in one line: its kind, and what it says first."""
+    said = error.message if isinstance(error, RlxError) else str(error)
+    return f"{type(error).__name__}: {said.strip().splitlines()[0]}" if said.strip() else type(error).__name__
+
+
+def as_fact(fault: Fault) -> Fact:
+    """A fault as a line of an error about what is missing because of it."""
+    return Fact("left out", str(fault), fault.where or None)
+
+
+def warn_of(fault: Fault) -> None:
+    """Say that a contribution is left out of what is being done."""
+    mend = f" To mend it: {fault.mend}." if fault.mend else ""
+    warnings.warn(f"{fault}; it is left out.{mend} `rlx doctor` says more.", RuntimeWarning, stacklevel=2)
