@@ -39,6 +39,9 @@ for _module in (*_LAWS, "judges"):
 FIXTURES = {"contribution", "op", "program", "rejected", "kernel", "kernel_case"}
 """What a law is asked of; a law has one of these."""
 
+SUMMARY = pytest.StashKey[list[str]]()
+"""The lines of the summary, for a program that runs pytest."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("rlx", "the laws of rlx")
@@ -125,6 +128,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     from rlx_core.testing.summary import lines
 
     if found := lines(reports):
+        terminalreporter.config.stash[SUMMARY] = found
         terminalreporter.section("the laws of rlx")
         for line in found:
             terminalreporter.line(line)
