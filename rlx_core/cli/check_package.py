@@ -1,5 +1,7 @@
-"""The checks of `rlx check`, in the order in which one rests on another: the plugin and what it contributes, whether that is there
-when a program needs it, the laws, and whether its programs are compiled alike everywhere.
+"""The checks of `rlx check`, in the order in which one rests on another.
+
+They are about the plugin and what it contributes, whether that is there when a program needs it, the laws, and whether its
+programs are compiled alike everywhere.
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ def plugin(package: Package) -> Iterator[Finding]:
     host = package.host()
     for row in host.survey():
         if (row.name, row.distribution) == (package.entry.name, package.entry.distribution):
-            verdict = "wrong" if row.contested else checks.VERDICTS[row.state]
+            verdict: checks.Verdict = "wrong" if row.contested else checks.VERDICTS[row.state]
             said = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
             yield Finding("plugin", row.name, verdict, said, checks.mending(row))
             listed = [f"{kind}: {', '.join(names)}" for kind, names in row.provides.items()]
@@ -154,7 +156,7 @@ def contributions(package: Package) -> Iterator[Finding]:
     for fault in contribution_faults(host):
         if (fault.owner.plugin, fault.owner.distribution) == (package.entry.name, package.entry.distribution):
             where = f" ({fault.where})" if fault.where else ""
-            verdict = "wrong" if fault.is_wrong else "note"
+            verdict: checks.Verdict = "wrong" if fault.is_wrong else "note"
             yield Finding("contributions", fault.what, verdict, f"{fault.reason}{where}", fault.mend)
             wrong += fault.is_wrong
     claims = own_claims(package, host)
@@ -269,9 +271,9 @@ def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
         else:
             alike += 1
     times = max(map(len, became.values()), default=0)
-    verdict: checks.Verdict = "ok" if alike == len(became) else "note"
+    all_are: checks.Verdict = "ok" if alike == len(became) else "note"
     yield Finding(
-        "plans", "(all)", verdict, f"{alike} of {len(became)} programs, each compiled {times} times, are alike"
+        "plans", "(all)", all_are, f"{alike} of {len(became)} programs, each compiled {times} times, are alike"
     )
 
 

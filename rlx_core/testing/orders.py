@@ -83,7 +83,7 @@ def compiled(host: PluginHost, word: str) -> Iterator[tuple[str, Became]]:
     registry = host.activate_all()
     graphs = list(programs_of(subjects_of_entry(host, entry)))
     config = pipeline_of(registry, entry)
-    for target in targets_of(registry, entry):
+    for target in targets_of(host, entry):
         for name, graph in graphs:
             yield f"{name} on {target}", became(host, graph, target, config)
 
@@ -123,12 +123,13 @@ def claims_of(registry: Registry, entry: PluginEntry) -> list[Claim]:
     return [claim for claim in registry.claims.values() if claim.entry.key == entry.key]
 
 
-def targets_of(registry: Registry, entry: PluginEntry) -> tuple[str, ...]:
+def targets_of(host: PluginHost, entry: PluginEntry) -> tuple[str, ...]:
     """The targets that a plugin provides or extends, and the default one, as far as they are here."""
+    registry = host.registry()
     records = [claim.record for claim in claims_of(registry, entry)]
     own = [each.name for each in records if isinstance(each, BackendSpec)]
     extended = [each.target for each in records if isinstance(each, KernelSpec | LegalizationSpec)]
-    preferred = [preferred_target(registry)] if registry.backends else []
+    preferred = [preferred_target(host)[0]] if registry.backends else []
     return tuple(dict.fromkeys(name for name in [*own, *extended, *preferred] if name in registry.backends))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.errors import ConfigError, Fact, OutOfMemoryError, nearest
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
     from rlx_cpu.native.steps import Settings
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TIERS",
+    "adopt",
     "is_native",
     "keeping",
     "kernel_table",
@@ -90,6 +91,15 @@ def kernel_table(is_native: bool) -> KernelTable:
     return KernelTable("cpu", plugin="cpu", fill=fill)
 
 
+def adopt(row: Kernel, is_native: bool) -> Kernel | None:
+    """What a row that another package brings is on a tier; `None` where it is of no use."""
+    if row.tier != "native":
+        return row
+    from rlx_cpu.native.table import adopted
+
+    return adopted(row, is_native)
+
+
 def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The tiers that programs under these options use, best first."""
     return ("native", "library", "numpy") if is_native(options) else ("numpy",)
@@ -115,9 +125,9 @@ def native_program(
     if chosen is None:
         return None
     from rlx_cpu.native.program import NativeProgram
-    from rlx_cpu.native.table import native
+    from rlx_cpu.native.table import WithGuests, native
 
-    return NativeProgram(lir, table, native, chosen, guard=guard)
+    return NativeProgram(lir, table, WithGuests(native, table), chosen, guard=guard)
 
 
 @contextmanager
@@ -142,14 +152,16 @@ def levels(target: Target) -> tuple[Level, ...]:
     return LEVELS
 
 
-def listings(lir: Lir, options: Mapping[str, Any], level: str, steps: Sequence[int]) -> list[Listing]:
+def listings(
+    lir: Lir, table: KernelTable, options: Mapping[str, Any], level: str, steps: Sequence[int]
+) -> list[Listing]:
     """The code of some steps at one of `levels`."""
     chosen = settings(options)
     assert chosen is not None, "only the native tier has levels of its own"
     from rlx_cpu.native import listing
-    from rlx_cpu.native.kernels import native
+    from rlx_cpu.native.table import WithGuests, native
 
-    return listing.listings(lir, native, chosen, level, steps)
+    return listing.listings(lir, WithGuests(native, table), chosen, level, steps)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:
