@@ -286,5 +286,7 @@ def in_a_process(module: str, *words: str, **environment: str) -> subprocess.Com
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """What a process said last: the line of an exception that has facts and hints below it, if there is one."""
     said = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
-    return said[-1] if said else f"exit status {done.returncode}"
+    raised = [line for line in said if line.partition(":")[0].endswith(("Error", "ERROR"))]
+    return [*said, *raised][-1] if said else f"exit status {done.returncode}"
