@@ -3,30 +3,56 @@
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
+import builtins
+from rlx_core import linalg as linalg
 from rlx_core.builder import GraphBuilder as GraphBuilder
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dims import symbol as symbol
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.dtypes import bf16 as bf16
+from rlx_core.ir.dtypes import bf16 as bfloat16
+from rlx_core.ir.dtypes import bool_ as bool
 from rlx_core.ir.dtypes import bool_ as bool_
 from rlx_core.ir.dtypes import c128 as c128
+from rlx_core.ir.dtypes import c128 as complex128
 from rlx_core.ir.dtypes import c64 as c64
+from rlx_core.ir.dtypes import c64 as complex64
 from rlx_core.ir.dtypes import f16 as f16
+from rlx_core.ir.dtypes import f16 as float16
 from rlx_core.ir.dtypes import f32 as f32
+from rlx_core.ir.dtypes import f32 as float32
 from rlx_core.ir.dtypes import f64 as f64
+from rlx_core.ir.dtypes import f64 as float64
 from rlx_core.ir.dtypes import i16 as i16
+from rlx_core.ir.dtypes import i16 as int16
 from rlx_core.ir.dtypes import i32 as i32
+from rlx_core.ir.dtypes import i32 as int32
 from rlx_core.ir.dtypes import i64 as i64
+from rlx_core.ir.dtypes import i64 as int64
 from rlx_core.ir.dtypes import i8 as i8
+from rlx_core.ir.dtypes import i8 as int8
 from rlx_core.ir.dtypes import u16 as u16
+from rlx_core.ir.dtypes import u16 as uint16
 from rlx_core.ir.dtypes import u32 as u32
+from rlx_core.ir.dtypes import u32 as uint32
 from rlx_core.ir.dtypes import u64 as u64
+from rlx_core.ir.dtypes import u64 as uint64
 from rlx_core.ir.dtypes import u8 as u8
+from rlx_core.ir.dtypes import u8 as uint8
 from rlx_core.ir.graph import Graph as Graph
 from rlx_core.ir.graph import Value as Value
 from rlx_core.ir.interpret import interpret as interpret
 from rlx_core.ir.types import TensorType as TensorType
 from rlx_core.ir.types import spec as spec
+from rlx_core.ops.array_info import API_VERSION as __array_api_version__
+from rlx_core.ops.array_info import FloatLimits
+from rlx_core.ops.array_info import IntegerLimits
+from rlx_core.ops.array_info import e as e
+from rlx_core.ops.array_info import inf as inf
+from rlx_core.ops.array_info import namespace_info as __array_namespace_info__
+from rlx_core.ops.array_info import nan as nan
+from rlx_core.ops.array_info import newaxis as newaxis
+from rlx_core.ops.array_info import pi as pi
 from rlx_core.runtime.api import grad as grad
 from rlx_core.runtime.api import hessian as hessian
 from rlx_core.runtime.api import hvp as hvp
@@ -55,25 +81,30 @@ def abs(x: ArrayLike) -> Array:
     """|x|; of a complex value its modulus, which is real."""
 
 def acos(x: ArrayLike, *, name: str | None = None) -> Array:
-    """arccos x, on [-1, 1]."""
+    """arccos x, real on [-1, 1]."""
 
 def acosh(x: ArrayLike, *, name: str | None = None) -> Array:
-    """arcosh x, on [1, ∞)."""
+    """arcosh x, real on [1, ∞)."""
 
 def add(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a + b."""
 
-def all(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def all(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """Whether all elements over `axis` are not 0."""
 
 def angle(z: ArrayLike, *, name: str | None = None) -> Array:
     """The phase in (-π, π], 0 at 0 (of a negative zero too), where its derivative is 0."""
 
-def any(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def any(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """Whether any element over `axis` is not 0."""
 
 def arange(
-    start: ArrayLike, stop: ArrayLike | None = None, step: float = 1, *, dtype: DTypeLike | None = None
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Array:
     """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
 
@@ -82,23 +113,37 @@ def arange(
     Raises:
         ShapeError: The step is 0, or a symbolic end meets another step than 1."""
 
-def argmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmax(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
     """Where the first largest element of `axis` is; without an axis, in the row-major order of all."""
 
-def argmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmin(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
     """Where the first smallest element of `axis` is; without an axis, in the row-major order of all."""
 
-def argsort(x: ArrayLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Array:
     """Where the elements of `axis` in order came from; ties stay in index order."""
 
+def asarray(
+    obj: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: builtins.bool | None = None
+) -> Array:
+    """An array of `obj`: a value, an array, a number, a size, or nested sequences of these.
+
+    Python's floats are f32 and its complex numbers c64 unless a dtype is given; arrays keep theirs. With `copy=True` the
+    result can be assigned to without changing `obj`.
+
+    Raises:
+        DtypeError: `copy` is False, and the dtype asks for a copy.
+        TraceError: `obj` is none of these."""
+
 def asin(x: ArrayLike, *, name: str | None = None) -> Array:
-    """arcsin x, on [-1, 1]."""
+    """arcsin x, real on [-1, 1]."""
 
 def asinh(x: ArrayLike, *, name: str | None = None) -> Array:
     """arsinh x."""
 
-def astype(x: ArrayLike, dtype: DTypeLike) -> Array:
-    """`x` in another dtype; the same value where it has it already."""
+def astype(x: ArrayLike, dtype: DTypeLike, *, copy: builtins.bool = True, device: str | None = None) -> Array:
+    """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
+
+    Complex to real is refused; `real`, `imag` and `abs` say which part is meant."""
 
 def atan(x: ArrayLike, *, name: str | None = None) -> Array:
     """arctan x."""
@@ -107,7 +152,7 @@ def atan2(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """The angle of the point (b, a), in (-π, π], with derivative 0 at the origin."""
 
 def atanh(x: ArrayLike, *, name: str | None = None) -> Array:
-    """artanh x, on [-1, 1]."""
+    """artanh x, real on [-1, 1]."""
 
 def attention(
     q: ArrayLike,
@@ -226,23 +271,20 @@ def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
 def broadcast_to(x: ArrayLike, shape: Sequence[Dim]) -> Array:
     """`x` repeated to `shape`."""
 
+def can_cast(from_: Any, to: Any, /) -> builtins.bool:
+    """Whether promotion turns the one dtype into the other, and so keeps what it says."""
+
 def cbrt(x: ArrayLike, *, name: str | None = None) -> Array:
     """∛x, of negative numbers too, with derivative 0 at 0."""
 
-def ceil(x: ArrayLike, *, name: str | None = None) -> Array:
-    """The smallest integer >= x."""
+def ceil(x: ArrayLike) -> Array:
+    """⌈x⌉; integers are whole already."""
 
 def celu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
     """x where x > 0, alpha · (e^(x/alpha) - 1) elsewhere: continuously differentiable for every alpha."""
 
-def clip(x: ArrayLike, lo: ArrayLike | None = None, hi: ArrayLike | None = None, *, name: str | None = None) -> Array:
-    """x held between lo and hi: `where(x < lo, lo, where(x > hi, hi, x))`; a bound may be absent. NaN stays NaN.
-
-    The dtype of x decides: bounds are cast to it. On the closed interval the derivative is x's own, outside it belongs to
-    the bound.
-
-    Shapes:
-        x: [...]    lo: [...]    hi: [...]    ->    y: all broadcast"""
+def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+    """x held between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN stays NaN."""
 
 def complex_abs(z: ArrayLike, *, name: str | None = None) -> Array:
     """The modulus |z|, without overflow; its derivative at 0 is 0."""
@@ -253,8 +295,11 @@ def complex_norm_sq(z: ArrayLike, *, name: str | None = None) -> Array:
 def concat(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Array:
     """Tensors joined along `axis`, promoted to one dtype; `None` flattens them first."""
 
-def conjugate(z: ArrayLike, *, name: str | None = None) -> Array:
-    """The complex conjugate."""
+def conj(x: ArrayLike) -> Array:
+    """The complex conjugate; of a real x that is x."""
+
+def conjugate(x: ArrayLike) -> Array:
+    """The complex conjugate; of a real x that is x."""
 
 def copysign(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """|a| with the sign of b, the sign of -0.0 and NaN too."""
@@ -265,7 +310,7 @@ def cos(x: ArrayLike, *, name: str | None = None) -> Array:
 def cosh(x: ArrayLike, *, name: str | None = None) -> Array:
     """cosh x."""
 
-def count_nonzero(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def count_nonzero(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """How many elements over `axis` are not 0."""
 
 def cumulative_logsumexp(x: ArrayLike, axis: int | None = None) -> Array:
@@ -281,14 +326,14 @@ def cumulative_min(x: ArrayLike, axis: int | None = None) -> Array:
     """The smallest element so far along `axis`; NaN propagates."""
 
 def cumulative_prod(
-    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False
 ) -> Array:
-    """Running products along `axis`; `include_initial` puts the 1 in front that they start from."""
+    """Running products along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 1 that they start from in front."""
 
 def cumulative_sum(
-    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False
 ) -> Array:
-    """Running sums along `axis`; `include_initial` puts the 0 in front that they start from."""
+    """Running sums along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 0 that they start from in front."""
 
 def diag(x: ArrayLike, k: int = 0) -> Array:
     """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
@@ -298,6 +343,14 @@ def diagonal(x: ArrayLike, offset: int = 0, *, name: str | None = None) -> Array
 
     Shapes:
         x: [.., n, m]    ->    y: [.., d]"""
+
+def diff(
+    x: ArrayLike, axis: int = -1, n: int = 1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Array:
+    """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
+
+    Raises:
+        ShapeError: `n` is negative, or the axis is shorter than it."""
 
 def digamma(x: ArrayLike, *, name: str | None = None) -> Array:
     """ψ(x), the derivative of ln Γ(x); NaN at -1, -2, …"""
@@ -325,6 +378,12 @@ def einsum(spec: str, *operands: ArrayLike) -> Array:
 def elu(x: ArrayLike, alpha: float = 1.0, *, name: str | None = None) -> Array:
     """x where x > 0, alpha · (e^x - 1) elsewhere."""
 
+def empty(shape: Dim | Sequence[Dim], *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
+    """A tensor whose elements do not matter: zeros, because nothing that is uninitialised is shown."""
+
+def empty_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Array:
+    """As `empty`, with the dims of `x`, and its dtype unless another is given."""
+
 def equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a == b."""
 
@@ -349,27 +408,42 @@ def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
 def expm1(x: ArrayLike, *, name: str | None = None) -> Array:
     """e^x - 1, exact near 0."""
 
-def eye(n_rows: Dim, n_cols: Dim | None = None, *, k: int = 0, dtype: DTypeLike = ...) -> Array:
+def eye(
+    n_rows: Dim, n_cols: Dim | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Array:
     """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
+
+def finfo(type: Any, /) -> FloatLimits:
+    """The limits of a float or complex dtype, given by itself or by an array.
+
+    Raises:
+        DtypeError: It is neither."""
 
 def flip(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     """The elements of the listed axes, or of all, in reverse order."""
 
-def floor(x: ArrayLike, *, name: str | None = None) -> Array:
-    """The largest integer <= x."""
+def floor(x: ArrayLike) -> Array:
+    """⌊x⌋; integers are whole already."""
 
 def floor_divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """⌊a/b⌋; 0 where an integer is divided by 0."""
 
-def full(shape: Dim | Sequence[Dim], fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """A tensor of `shape` whose elements all are `fill_value`: a number, or a scalar value.
+def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
+    """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
+
+def full(
+    shape: Dim | Sequence[Dim], fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> Array:
+    """A tensor of `shape` whose elements all are `fill_value`: a number, a size, or a scalar value.
 
     A number alone is bool, i64, f32 or c64 by its kind.
 
     Raises:
         DtypeError: The number does not fit `dtype`."""
 
-def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None
+) -> Array:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
 
 def gather(
@@ -468,8 +542,14 @@ def hard_tanh(x: ArrayLike, *, name: str | None = None) -> Array:
 def hypot(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """√(a² + b²) without overflow, with derivative 0 at the origin."""
 
-def imag(z: ArrayLike, *, name: str | None = None) -> Array:
-    """The imaginary part."""
+def iinfo(type: Any, /) -> IntegerLimits:
+    """The limits of an integer dtype, given by itself or by an array.
+
+    Raises:
+        DtypeError: It is no integer."""
+
+def imag(x: ArrayLike) -> Array:
+    """The imaginary part; of a real x that is 0."""
 
 def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | None = None) -> Array:
     """The position along one axis: y[.., i, ..] = i.
@@ -478,6 +558,15 @@ def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | Non
         axis: The axis that counts.
         shape: The dims of the result.
         dtype: Any numeric dtype; integers wrap, narrow floats round."""
+
+def isdtype(dtype: Any, kind: Any) -> builtins.bool:
+    """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
+
+    Raises:
+        DtypeError: No kind has that name.
+
+    >>> isdtype(f32, "real floating"), isdtype(np.dtype("u1"), ("bool", "integral")), isdtype(i64, f32)
+    (True, True, False)"""
 
 def isfinite(x: ArrayLike, *, name: str | None = None) -> Array:
     """Whether x is neither infinite nor NaN."""
@@ -524,7 +613,7 @@ def lgamma(x: ArrayLike, *, name: str | None = None) -> Array:
     """ln |Γ(x)|; infinite at 0, -1, -2, …"""
 
 def linear_recurrence(
-    a: ArrayLike, b: ArrayLike, axis: int, reverse: bool = False, *, name: str | None = None
+    a: ArrayLike, b: ArrayLike, axis: int, reverse: builtins.bool = False, *, name: str | None = None
 ) -> Array:
     """h_j = a_j·h_{j-1} + b_j along an axis, starting at h_0 = b_0; the first a is not read.
 
@@ -535,20 +624,29 @@ def linear_recurrence(
         axis: The axis that the recurrence runs along.
         reverse: Run from the end: h_j = a_j·h_{j+1} + b_j."""
 
-def linspace(start: float, stop: float, num: Dim, *, dtype: DTypeLike = ..., endpoint: bool = True) -> Array:
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: Dim,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    endpoint: builtins.bool = True,
+) -> Array:
     """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
 
 def log(x: ArrayLike, *, name: str | None = None) -> Array:
     """ln x, principal branch."""
 
 def log10(x: ArrayLike, *, name: str | None = None) -> Array:
-    """log₁₀ x."""
+    """log₁₀ x, principal branch."""
 
 def log1p(x: ArrayLike, *, name: str | None = None) -> Array:
     """ln(1 + x), exact near 0."""
 
 def log2(x: ArrayLike, *, name: str | None = None) -> Array:
-    """log₂ x."""
+    """log₂ x, principal branch."""
 
 def log_softmax(x: ArrayLike, axis: int = -1, *, name: str | None = None) -> Array:
     """The logarithm of softmax, without its underflow: `y = x - max x - log Σ exp(x - max x)`.
@@ -571,7 +669,7 @@ def logical_or(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def logical_xor(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """Whether one of a and b is true and the other is not."""
 
-def logsumexp(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def logsumexp(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """log Σ e^x over `axis`, without overflow."""
 
 def lora_matmul(
@@ -600,16 +698,22 @@ def matmul(a: ArrayLike, b: ArrayLike, *, acc_dtype: DType | None = None) -> Arr
 def matrix_transpose(x: ArrayLike) -> Array:
     """The last two axes exchanged."""
 
-def max(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def max(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """The largest element over `axis`; NaN propagates."""
 
 def maximum(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """The larger of a and b; NaN if either is NaN. At a tie each gets half of the derivative."""
 
-def mean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def mean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
 
-def min(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def meshgrid(*arrays: ArrayLike, indexing: Literal['xy', 'ij'] = 'xy') -> list[Array]:
+    """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
+
+    Raises:
+        ShapeError: An array is no vector, or the indexing is neither."""
+
+def min(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """The smallest element over `axis`; NaN propagates."""
 
 def minimum(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
@@ -629,6 +733,9 @@ def negative(x: ArrayLike, *, name: str | None = None) -> Array:
 
 def nextafter(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """The number next to a in the direction of b, in the dtype they meet in; b where they are equal."""
+
+def nonzero(x: ArrayLike) -> NoReturn:
+    """Not possible: how many elements are not 0 is only known when the program runs, and sizes must be known before."""
 
 def not_equal(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a != b; true if either is NaN."""
@@ -654,10 +761,10 @@ def one_hot(
         axis: Where the new axis stands in the result.
         dtype: The dtype of the result."""
 
-def ones(shape: Dim | Sequence[Dim], dtype: DTypeLike = ...) -> Array:
-    """A tensor of ones."""
+def ones(shape: Dim | Sequence[Dim], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """A tensor of ones; of f32 unless another dtype is given."""
 
-def ones_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Ones with the dims of `x`, and its dtype unless another is given."""
 
 def optimization_barrier(*operands: ArrayLike, name: str | None = None) -> Any:
@@ -669,7 +776,7 @@ def outer(a: ArrayLike, b: ArrayLike) -> Array:
 def pad(
     x: ArrayLike,
     pad_width: int | Sequence[ArrayLike],
-    mode: Literal['constant', 'edge', 'reflect', 'wrap'] = 'constant',
+    mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
     value: ArrayLike | None = None,
 ) -> Array:
     """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
@@ -683,13 +790,19 @@ def polygamma(x: ArrayLike, order: int = 1, *, name: str | None = None) -> Array
     Source:
         Abramowitz & Stegun, "Handbook of Mathematical Functions", section 6.4."""
 
+def positive(x: ArrayLike) -> Array:
+    """x itself, of any numeric dtype."""
+
 def pow(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a^b. Integers are exact modulo 2^bits; a negative exponent gives the exact value truncated toward zero, and 0 for base 0. The derivative in b is 0 where a is not positive."""
 
 def prod(
-    x: ArrayLike, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
 ) -> Array:
-    """The product over `axis`, held in `dtype` where one is given."""
+    """The product over `axis`, held in `dtype` as `sum` is."""
 
 def put_along_axis(
     x: ArrayLike,
@@ -709,8 +822,8 @@ def put_along_axis(
     Attributes:
         mode: "set" (the last update wins), "add", "max" or "min"."""
 
-def real(z: ArrayLike, *, name: str | None = None) -> Array:
-    """The real part. The cotangent of a complex z is ∂L/∂z̄, hence the half in reverse mode."""
+def real(x: ArrayLike) -> Array:
+    """The real part; of a real x that is x."""
 
 def reciprocal(x: ArrayLike, *, name: str | None = None) -> Array:
     """1/x."""
@@ -727,8 +840,23 @@ def remainder(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def repeat(x: ArrayLike, repeats: int | Sequence[int] | ArrayLike, axis: int | None = None) -> Array:
     """Each element repeated in place along `axis`, all alike or each by its own known number; flat without an axis."""
 
-def reshape(x: ArrayLike, shape: Dim | Sequence[Dim]) -> Array:
-    """The same elements in row-major order with other dims, one of which may be -1."""
+def reshape(x: ArrayLike, shape: Dim | Sequence[Dim], *, copy: builtins.bool | None = None) -> Array:
+    """The same elements in row-major order with other dims, one of which may be -1.
+
+    `copy=True` makes a new array, or a value that may be assigned to; `copy=False` refuses to make an array.
+
+    Raises:
+        ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids."""
+
+def result_type(*arrays_and_dtypes: ArrayLike) -> DType:
+    """The dtype that arrays, dtypes and Python's numbers meet in; a number has the least say.
+
+    Raises:
+        DtypeError: There is nothing, or something else.
+        PromotionError: They meet in none.
+
+    >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
+    (f64, f16, f32)"""
 
 def rms_norm(
     x: ArrayLike,
@@ -782,11 +910,10 @@ def rope(
     Source:
         Su et al. 2021, "RoFormer", arXiv:2104.09864, section 3.4.2."""
 
-def round(x: ArrayLike, ste: bool = False, *, name: str | None = None) -> Array:
-    """The nearest integer, halves to the even one.
+def round(x: ArrayLike, *, ste: builtins.bool = False) -> Array:
+    """x to the nearest whole number, ties to the even one; of a complex value both parts, and integers are whole already.
 
-    Attributes:
-        ste: Straight through: derivatives pass as if it were the identity, in both modes. Otherwise they are 0."""
+    With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0."""
 
 def rsqrt(x: ArrayLike, *, name: str | None = None) -> Array:
     """1/√x, principal branch, with derivative 0 at 0."""
@@ -852,8 +979,10 @@ def scatter_nd(
         mode: "set" (the last update wins), "add", "max" or "min".
         batch_dims, oob: As for `GatherND`; "fill" writes nothing outside."""
 
-def searchsorted(x1: ArrayLike, x2: ArrayLike, side: Literal['left', 'right'] = 'left') -> Array:
-    """Where the elements of `x2` would be inserted into the sorted `x1`."""
+def searchsorted(
+    x1: ArrayLike, x2: ArrayLike, side: Literal['left', 'right'] = 'left', sorter: ArrayLike | None = None
+) -> Array:
+    """Where the elements of `x2` would be inserted into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
 
 def selu(x: ArrayLike, *, name: str | None = None) -> Array:
     """λ · elu(x; α), with the λ and α that keep mean 0 and variance 1."""
@@ -861,8 +990,8 @@ def selu(x: ArrayLike, *, name: str | None = None) -> Array:
 def sigmoid(x: ArrayLike, *, name: str | None = None) -> Array:
     """σ(x) = 1 / (1 + e^-x)."""
 
-def sign(x: ArrayLike, *, name: str | None = None) -> Array:
-    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
+def sign(x: ArrayLike) -> Array:
+    """-1, 0 or 1 by the sign of x; of a complex value the number of modulus 1 in its direction, 0 of 0."""
 
 def signbit(x: ArrayLike, *, name: str | None = None) -> Array:
     """Whether the sign of x is minus; -0.0 and NaN have a sign too."""
@@ -895,7 +1024,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 
     Leading axes broadcast."""
 
-def sort(x: ArrayLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def sort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Array:
     """The elements of `axis` in order; NaN is larger than every number."""
 
 def split(x: ArrayLike, sections: int | Sequence[Dim], axis: int = 0) -> list[Array]:
@@ -917,7 +1046,7 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Array:
     """Tensors of one shape joined along a new axis."""
 
 def std(
-    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
 ) -> Array:
     """The standard deviation over `axis`: the root of the variance."""
 
@@ -936,9 +1065,12 @@ def subtract(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a - b."""
 
 def sum(
-    x: ArrayLike, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
 ) -> Array:
-    """The sum over `axis`, held in `dtype` where one is given; bool counts in i64, other dtypes stay."""
+    """The sum over `axis`, held in `dtype`: that of a float `x`, and for integers and bool the default integer, i64 or u64."""
 
 def take(
     x: ArrayLike, indices: ArrayLike, axis: int | None = None, oob: Literal['error', 'clip', 'fill'] = 'error'
@@ -946,17 +1078,9 @@ def take(
     """Elements of `axis` at indices counted from the front; `x[indices]` also counts from the end."""
 
 def take_along_axis(
-    x: ArrayLike,
-    indices: ArrayLike,
-    axis: int,
-    oob: Literal['error', 'clip', 'fill'] = 'error',
-    *,
-    name: str | None = None,
+    x: ArrayLike, indices: ArrayLike, axis: int = -1, oob: Literal['error', 'clip', 'fill'] = 'error'
 ) -> Array:
-    """y[.., i, ..] = x[.., indices[.., i, ..], ..]: one index for every element of the result.
-
-    Shapes:
-        x: [.., n, ..]    indices: [.., m, ..]    ->    y: [.., m, ..]; all dims but the axis equal"""
+    """One element of `axis` for each index, counted from the front; the other axes broadcast."""
 
 def tan(x: ArrayLike, *, name: str | None = None) -> Array:
     """tan x."""
@@ -970,7 +1094,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, *, axes: int | tuple[Sequence[int], Se
 def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> Array:
     """`x` repeated as a whole along its axes."""
 
-def top_k(x: ArrayLike, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Array, Array]:
+def top_k(x: ArrayLike, k: Dim, axis: int = -1, largest: builtins.bool = True) -> tuple[Array, Array]:
     """The k largest (or smallest) elements of `axis` in order, and where they are."""
 
 def tril(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
@@ -979,14 +1103,26 @@ def tril(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
 def triu(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
     """The upper triangle of each matrix: elements with column - row >= k, 0 elsewhere."""
 
-def trunc(x: ArrayLike, *, name: str | None = None) -> Array:
-    """x without its fraction."""
+def trunc(x: ArrayLike) -> Array:
+    """x without its fraction; integers are whole already."""
+
+def unique_all(x: ArrayLike) -> NoReturn:
+    """Not possible: how many values are distinct is only known when the program runs."""
+
+def unique_counts(x: ArrayLike) -> NoReturn:
+    """Not possible: how many values are distinct is only known when the program runs."""
+
+def unique_inverse(x: ArrayLike) -> NoReturn:
+    """Not possible: how many values are distinct is only known when the program runs."""
+
+def unique_values(x: ArrayLike) -> NoReturn:
+    """Not possible: how many values are distinct is only known when the program runs."""
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an axis of known size, each without it."""
 
 def var(
-    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
 ) -> Array:
     """The variance over `axis` in two passes, divided by n - correction."""
 
@@ -998,8 +1134,8 @@ def where(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
 
     The condition takes no part in promotion, so `where(counts, x, 0.5)` has the dtype of `x`."""
 
-def zeros(shape: Dim | Sequence[Dim], dtype: DTypeLike = ...) -> Array:
-    """A tensor of zeros."""
+def zeros(shape: Dim | Sequence[Dim], dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
+    """A tensor of zeros; of f32 unless another dtype is given."""
 
-def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None) -> Array:
     """Zeros with the dims of `x`, and its dtype unless another is given."""

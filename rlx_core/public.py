@@ -30,9 +30,7 @@ FUNCTIONS = _table(
             "mish sqrt tanh"
         ),
         "rlx_core.ops.trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan",
-        "rlx_core.ops.piecewise": (
-            "ceil celu elu floor hard_sigmoid hard_swish hard_tanh leaky_relu relu6 round selu trunc"
-        ),
+        "rlx_core.ops.piecewise": ("celu elu hard_sigmoid hard_swish hard_tanh leaky_relu relu6 selu"),
         "rlx_core.ops.gamma": "digamma lgamma polygamma",
         "rlx_core.ops.floating": "copysign nextafter",
         "rlx_core.ops.comparison": (
@@ -42,15 +40,17 @@ FUNCTIONS = _table(
         "rlx_core.ops.bitwise": (
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
         ),
-        "rlx_core.ops.complex": "angle complex_abs complex_norm_sq imag make_complex",
-        "rlx_core.ops.conversion": "conjugate real",
-        "rlx_core.ops.selection": "clip optimization_barrier stop_gradient straight_through where",
+        "rlx_core.ops.complex": "angle complex_abs complex_norm_sq make_complex",
+        "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
         "rlx_core.ops.array_api": (
-            "all any arange argmax argmin argsort astype broadcast_to concat count_nonzero cumulative_prod cumulative_sum "
-            "diag expand_dims eye flip linspace logsumexp matrix_transpose max mean min moveaxis permute_dims "
-            "broadcast_arrays diagonal pad prod put_along_axis repeat reshape roll searchsorted sort split squeeze stack std "
-            "sum take take_along_axis tile top_k tril triu unstack var"
+            "all any arange argmax argmin argsort asarray astype broadcast_to ceil clip concat conj conjugate "
+            "count_nonzero cumulative_prod cumulative_sum diag diff empty empty_like expand_dims eye flip floor "
+            "from_dlpack imag linspace logsumexp matrix_transpose max mean meshgrid min moveaxis nonzero permute_dims "
+            "positive broadcast_arrays diagonal pad prod put_along_axis real repeat reshape roll round searchsorted sort "
+            "split squeeze stack std sum take take_along_axis tile top_k tril triu trunc unique_all unique_counts "
+            "unique_inverse unique_values unstack var"
         ),
+        "rlx_core.ops.array_info": "can_cast finfo iinfo isdtype result_type",
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
         "rlx_core.ops.indexing": "gather scatter_add",
         "rlx_core.ops.scatter": "scatter",
@@ -124,7 +124,21 @@ CORE = _table(
         "rlx_core.ir.dims": "symbol",
         "rlx_core.ir.dtypes": "bf16 c64 c128 f16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64",
     }
-) | {"bool_": "rlx_core.ir.dtypes"}
+) | {
+    "bool_": "rlx_core.ir.dtypes",
+    "linalg": "rlx_core.linalg:",
+    "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
+    "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
+    **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),
+    # The dtypes by the names of the standard, and bfloat16 by that of ml_dtypes.
+    "bool": "rlx_core.ir.dtypes:bool_",
+    "bfloat16": "rlx_core.ir.dtypes:bf16",
+    "complex64": "rlx_core.ir.dtypes:c64",
+    "complex128": "rlx_core.ir.dtypes:c128",
+    **{f"float{n}": f"rlx_core.ir.dtypes:f{n}" for n in (16, 32, 64)},
+    **{f"int{n}": f"rlx_core.ir.dtypes:i{n}" for n in (8, 16, 32, 64)},
+    **{f"uint{n}": f"rlx_core.ir.dtypes:u{n}" for n in (8, 16, 32, 64)},
+}
 
 
 def place_of(places: Mapping[str, str], name: str) -> tuple[str, str]:
@@ -154,8 +168,13 @@ def lazy_names(
         from rlx_core.locks import forks_wait  # here, because importing rlx imports none of its parts
 
         # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
-        with forks_wait:  # a module that a fork finds half imported stays so in the child
-            found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+        try:
+            with forks_wait:  # a module that a fork finds half imported stays so in the child
+                found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
+        except MemoryError as error:
+            from rlx_core.errors.memory import lacking
+
+            raise lacking(f"{module}.{name}", error) from error
         return found
 
     return get, lambda: sorted(places), sorted(places)

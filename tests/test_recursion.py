@@ -17,7 +17,7 @@ SOURCES = ("rlx_core", "plugins/rlx_cpu/src/rlx_cpu", "plugins/rlx_custom_ops/sr
 
 BOUNDED = {
     "graphs are nested at most MOST_NESTED deep (ir/graph), and each level is one round of these": {
-        "rlx_core/ir/bind.py": "bind check_guards _bind_node bind_op _evolved bind_value",
+        "rlx_core/ir/bind.py": "bind check_guards _bind_node bind_op _evolved bind_value has_symbols",
         "rlx_core/ir/encoding.py": "Encoder.value Encoder._object Encoder.op Encoder.graph Encoder._node",
         "rlx_core/ir/graph/program.py": "ops_inside",
         "rlx_core/ir/hir.py": "has_blocks",
@@ -84,6 +84,7 @@ BOUNDED = {
         "rlx_core/pipeline/alias.py": "Views.fit Views._reads",
     },
     "one level for each axis": {
+        "rlx_core/ops/array_creation.py": "asarray",
         "plugins/rlx_cpu/src/rlx_cpu/native/mover.py": "Mover._nest",
         "plugins/rlx_cpu/src/rlx_cpu/native/printer_loops.py": "Loops._rows_outside Loops._over",
     },
@@ -95,6 +96,10 @@ BOUNDED = {
         "rlx_core/ops/attention.py": "Attention.batch",
         "plugins/rlx_cpu/src/rlx_cpu/native/build.py": "integer_like constant suffix",
         "plugins/rlx_cpu/src/rlx_cpu/native/scalar.py": "converted",
+    },
+    "an expression of Python, as its author wrote it": {
+        "rlx_core/ir/graph/elements.py": "_resolved",
+        "rlx_core/testing/stubs.py": "Writer.text Writer._union",
     },
     "folders inside a package": {
         "rlx_core/plugins/stamp.py": "files_in",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -17,8 +18,9 @@ import numpy as np
 from rlx_core.errors import RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.declared import check_declared
+from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
-from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked
+from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
 from rlx_core.ir.types import spec
@@ -72,7 +74,19 @@ def _lift_one(builder: Builder, operand: Any, present: Sequence[DType]) -> Value
         return operand
     if type(operand) in _Scalar:
         return builder.constant(operand, weak_dtype(operand, present))
+    if isinstance(operand, Expr):
+        return _lift_size(builder, operand, weak_dtype(0, present))
     return builder.constant(as_array(operand))
+
+
+def _lift_size(builder: Builder, size: Expr, to: DType) -> Value:
+    """A size that is not known yet, as weak beside tensors as a Python integer, which it must fit like one."""
+    if to.is_integer and to.itemsize < 8:
+        with collecting_guards() as guards:
+            require(">=", int(np.iinfo(to.numpy).max), size)
+        builder.add_guards(guards)
+    value: Value = operator("astype")(operator("dim_value")(size=size), to)
+    return value
 
 
 _ARRAYS = "pass NumPy, DLPack or buffer-protocol arrays, numbers, or nested lists of numbers"
@@ -86,6 +100,8 @@ def as_array(data: Any) -> np.ndarray:
     """
     if isinstance(data, Value):
         data._refuse("a NumPy array")
+    if isinstance(data, Expr):
+        raise TraceError(f"operand: the size {data} is known to a program, and none is being traced here")
     if isinstance(data, str | bytes):
         raise TraceError(f"operand: {data!r} is text, not an array", hint=_hint_for_text(data))
     if type(data) is not np.ndarray and isinstance(data, np.ma.MaskedArray):  # `np.ma` is imported when it is named
@@ -190,6 +206,8 @@ class OpFunction(Generic[_OpT]):
         return apply(self._make(attributes), operands, name=name)
 
     def _make(self, attributes: dict[str, Any]) -> _OpT:
+        if not attributes:
+            return self._plain
         try:
             return self.op(**attributes)
         except RlxError as error:
@@ -197,6 +215,11 @@ class OpFunction(Generic[_OpT]):
             raise type(error)(f"{self.op.title}: {error.message}", *error.facts, hint=error.hint) from (
                 None if source is None else error
             )
+
+    @cached_property
+    def _plain(self) -> _OpT:
+        """The op with its attributes as they are by default: one object, so that what is found out about it is found out once."""
+        return self.op()
 
     @property
     def signature(self) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "bind_op",
     "bind_value",
     "check_guards",
+    "has_symbols",
     "infer_binding",
     "infer_binding_from_counts",
     "named_binding",
@@ -119,6 +120,24 @@ def _evolved(record: Any, binding: DimBinding) -> Any:
     return attrs.evolve(record, **changes) if changes else record
 
 
+def has_symbols(value: Any) -> bool:
+    """Whether there is an unknown size in an op or in a value of an attribute: whether binding could change it."""
+    if isinstance(value, Expr):
+        return True
+    if isinstance(value, TensorType):
+        return not value.is_static
+    if isinstance(value, tuple):
+        return any(has_symbols(v) for v in value)
+    if isinstance(value, Graph):
+        return any(has_symbols(n.op) or has_symbols(n.types) for n in value.nodes)
+    return _is_record(value) and any(has_symbols(getattr(value, a.name)) for a in attrs.fields(type(value)))
+
+
+def _is_record(value: Any) -> bool:
+    is_plain = value is None or isinstance(value, bool | int | float | complex | str)
+    return not is_plain and attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir.graph")
+
+
 def bind_value(value: Any, binding: DimBinding) -> Any:
     """An attribute value with every size in it bound; the same object if nothing changes."""
     if isinstance(value, Expr):
@@ -130,6 +149,4 @@ def bind_value(value: Any, binding: DimBinding) -> Any:
         return value if all(a is b for a, b in zip(value, bound, strict=True)) else bound
     if isinstance(value, Graph):
         return bind(value, binding)[0]
-    is_plain = value is None or isinstance(value, bool | int | float | complex | str)
-    is_record = not is_plain and attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir.graph")
-    return _evolved(value, binding) if is_record else value
+    return _evolved(value, binding) if _is_record(value) else value

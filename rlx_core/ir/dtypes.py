@@ -6,6 +6,7 @@ floats, complexes); it is symmetric, and for several operands independent of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache, reduce
 from typing import Literal
@@ -18,27 +19,64 @@ from rlx_core.errors import DtypeError, PromotionError, nearest
 Kind = Literal["bool", "int", "uint", "float", "complex"]
 
 _INTERNED: dict[str, DType] = {}
+_NUMPY_NAMES = {
+    "bool": "bool",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+    **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
+    **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)},
+}
+
+
+@cache
+def _numpy_dtype(name: str) -> np.dtype:
+    if name == "bf16":
+        import ml_dtypes  # only programs that use bfloat16 pay for this import
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(_NUMPY_NAMES[name])
 
 
 class DType:
-    """An element type: its name, its size in bytes and its kind. There is one object for each."""
+    """An element type: its name, its size in bytes and its kind. There is one object for each.
 
-    __slots__ = ("itemsize", "kind", "name")
+    It equals NumPy's dtype of the same elements and has its hash, so that tables keyed by either serve both. Only the hash of
+    bf16 is its own: NumPy's is that of ml_dtypes, which programs without bf16 do not import.
+    """
+
+    __slots__ = ("_hash", "itemsize", "kind", "name")
 
     name: str
     itemsize: int
     kind: Kind
+    _hash: int
 
     def __new__(cls, name: str, itemsize: int, kind: Kind) -> DType:
         if name in _INTERNED:
             return _INTERNED[name]
         made = super().__new__(cls)
         made.name, made.itemsize, made.kind = name, itemsize, kind
+        made._hash = hash(_numpy_dtype(name) if name in _NUMPY_NAMES else name)
         _INTERNED[name] = made
         return made
 
     def __repr__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self is other
+        if isinstance(other, np.dtype):
+            return bool(self.numpy == other)
+        if isinstance(other, type) and issubclass(other, np.generic):
+            return self.numpy.type is other
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __reduce__(self) -> str:
         raise DtypeError(f"{self.name}: dtypes travel by name, not by pickle", hint=f'use dtype("{self.name}")')
@@ -89,6 +127,11 @@ class DType:
         return _numpy_dtype(self.name)
 
     @property
+    def dtype(self) -> np.dtype:
+        """The same as `numpy`: what NumPy asks of objects that stand for a dtype, as in `np.zeros(3, rlx.f32)`."""
+        return self.numpy
+
+    @property
     def component(self) -> DType:
         """The real type of a complex type's parts; any other type itself."""
         return {c64: f32, c128: f64}.get(self, self)
@@ -118,26 +161,7 @@ FLOATS = (f16, bf16, f32, f64)
 INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
 COMPLEXES = (c64, c128)
 
-_NUMPY_NAMES = {
-    "bool": "bool",
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-    "c64": "complex64",
-    "c128": "complex128",
-    **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
-    **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)},
-}
 _BY_NUMPY_NAME = {numpy_name: _INTERNED[name] for name, numpy_name in _NUMPY_NAMES.items()} | {"bfloat16": bf16}
-
-
-@cache
-def _numpy_dtype(name: str) -> np.dtype:
-    if name == "bf16":
-        import ml_dtypes  # only programs that use bfloat16 pay for this import
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(_NUMPY_NAMES[name])
 
 
 def dtype(spelling: DType | str | DTypeLike) -> DType:
@@ -155,17 +179,27 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         return _INTERNED[spelling]
     if spelling == "bfloat16":
         return bf16
+    if isinstance(spelling, str) and not _SPELLING.fullmatch(spelling):
+        raise _unknown(spelling)
     try:
         found = _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
     except TypeError:
         found = None
     if found is None:
-        known = ", ".join(d.name for d in ALL)
-        raise DtypeError(
-            f"dtype: {spelling!r} is not an element type of rlx (known: {known})",
-            hint=nearest(str(spelling), [*_INTERNED, *_BY_NUMPY_NAME]),
-        )
+        raise _unknown(spelling)
     return found
+
+
+_SPELLING = re.compile(r"[<>=|]?(\?|[bBhHiIlLqQefdFD]|[biufc]\d{1,2})|[a-z]{3,}\w*")
+"""Texts that NumPy may be asked about: its language of dtypes has more, which raises SyntaxError and deprecations."""
+
+
+def _unknown(spelling: object) -> DtypeError:
+    known = ", ".join(d.name for d in ALL)
+    return DtypeError(
+        f"dtype: {spelling!r} is not an element type of rlx (known: {known})",
+        hint=nearest(str(spelling), [*_INTERNED, *_BY_NUMPY_NAME]),
+    )
 
 
 _SIGNED = {1: i8, 2: i16, 4: i32, 8: i64}

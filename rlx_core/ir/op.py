@@ -158,6 +158,8 @@ def spelt(record: Any) -> str:
 
 def exact(value: object) -> object:
     """A key for an attribute value under which equal keys mean equal bits, not only equal numbers."""
+    if type(value) is int:
+        return value
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, float):
@@ -166,6 +168,8 @@ def exact(value: object) -> object:
         return (complex, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, tuple):
         return tuple(exact(v) for v in value)
+    if isinstance(value, Op):
+        return (type(value), value.exact_attributes)  # an op inside another one has worked its key out before
     # Dims, types, literals and graphs of this layer compare exactly themselves; other records are compared by field.
     if attrs.has(type(value)) and not type(value).__module__.startswith("rlx_core.ir."):
         return (type(value), *(exact(v) for v in attrs.asdict(value, recurse=False).values()))  # type: ignore[arg-type]

@@ -76,15 +76,20 @@ def current_origin() -> Origin:
     return ambient if ambient.source is not None else evolve(ambient, source=here())
 
 
-@contextmanager
-def originating(origin: Origin) -> Iterator[None]:
+class originating:
     """Give nodes made inside the block this origin; what it lacks comes from the enclosing block."""
-    outer = _current.get()
-    token = _current.set(origin if outer is None else origin.inheriting(outer))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_origin", "_token")
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    def __enter__(self) -> None:
+        outer = _current.get()
+        self._token = _current.set(self._origin if outer is None else self._origin.inheriting(outer))
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 @cache

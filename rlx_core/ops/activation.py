@@ -69,8 +69,24 @@ cbrt = elementwise(
 )
 exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.")
 expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=FLOATING)
-log2 = elementwise("Log2", np.log2, lambda x, y: Ratio(1 / math.log(2), x), doc="log₂ x.", low=0.2, high=3.0)
-log10 = elementwise("Log10", np.log10, lambda x, y: Ratio(1 / math.log(10), x), doc="log₁₀ x.", low=0.2, high=3.0)
+log2 = elementwise(
+    "Log2",
+    np.log2,
+    lambda x, y: Ratio(1 / math.log(2), x),
+    doc="log₂ x, principal branch.",
+    accepts=FLOATING,
+    low=0.2,
+    high=3.0,
+)
+log10 = elementwise(
+    "Log10",
+    np.log10,
+    lambda x, y: Ratio(1 / math.log(10), x),
+    doc="log₁₀ x, principal branch.",
+    accepts=FLOATING,
+    low=0.2,
+    high=3.0,
+)
 log1p = elementwise(
     "Log1p", np.log1p, lambda x, y: Ratio(1, 1 + x), doc="ln(1 + x), exact near 0.", accepts=FLOATING, low=-0.5
 )

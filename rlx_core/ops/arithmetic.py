@@ -101,10 +101,10 @@ pow = elementwise(
     ranges={"a": (0.5, 2.0)},
 )
 negative = elementwise("Neg", np.negative, lambda x, y: -1, doc="-x.", accepts=NUMERIC)
-sign = elementwise(
+real_sign = elementwise(
     "Sign", np.sign, ZERO, doc="-1, 0 or 1 by the sign of x; NaN stays NaN.", accepts=REAL, is_smooth=False
 )
-absolute = elementwise("Abs", np.abs, lambda x, y: sign(x), doc="|x|, with derivative 0 at 0.", accepts=REAL)
+absolute = elementwise("Abs", np.abs, lambda x, y: real_sign(x), doc="|x|, with derivative 0 at 0.", accepts=REAL)
 square = elementwise("Square", np.square, lambda x, y: 2 * x, doc="x².", accepts=NUMERIC)
 reciprocal = elementwise(
     "Reciprocal", np.reciprocal, lambda x, y: -(y * y), doc="1/x.", accepts=FLOATING, low=0.5, high=2.0
@@ -114,6 +114,14 @@ reciprocal = elementwise(
 def abs(x: Any) -> Any:
     """|x|; of a complex value its modulus, which is real."""
     return complex_abs(x) if is_complex(x) else absolute(x)
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1 by the sign of x; of a complex value the number of modulus 1 in its direction, 0 of 0."""
+    if not is_complex(x):
+        return real_sign(x)
+    modulus = complex_abs(x)
+    return divide(x, where(modulus == 0, 1, modulus))
 
 
 # Python's signs: the remainder has the sign of b. NumPy gives 0 for an integer divided by 0, and wraps the smallest
@@ -182,5 +190,5 @@ logaddexp = elementwise(
 )
 OPS = (
     *(f.op for f in (add, subtract, multiply, divide, floor_divide, remainder, pow, maximum, minimum)),
-    *(f.op for f in (negative, sign, absolute, square, reciprocal, hypot, atan2, logaddexp)),
+    *(f.op for f in (negative, real_sign, absolute, square, reciprocal, hypot, atan2, logaddexp)),
 )

@@ -25,6 +25,14 @@ def shape_of(x: Any) -> Shape:
     return x.shape if isinstance(x, Value) else as_array(x).shape
 
 
+def copied(x: Any) -> Any:
+    """`x` as another value, or another array, which can be assigned to without changing `x`."""
+    if not isinstance(x, Value):
+        return as_array(x).copy()
+    made = structural.reshape(x, new_shape=x.shape)
+    return made.node.owner.as_copy(made)
+
+
 def numbers_of(n: int | Sequence[int]) -> tuple[int, ...]:
     """One number, or several, as a tuple."""
     return tuple(operator.index(i) for i in n) if isinstance(n, Sequence) else (operator.index(n),)
@@ -36,9 +44,25 @@ def axes_of(x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple(range(rank)) if axis is None else normalize_axes(numbers_of(axis), rank)
 
 
-def reshape(x: Any, shape: Sequence[Dim] | Dim) -> Any:
-    """The same elements in row-major order with other dims, one of which may be -1."""
-    return structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+def reshape(x: Any, shape: Sequence[Dim] | Dim, *, copy: bool | None = None) -> Any:
+    """The same elements in row-major order with other dims, one of which may be -1.
+
+    `copy=True` makes a new array, or a value that may be assigned to; `copy=False` refuses to make an array.
+
+    Raises:
+        ShapeError: The elements do not fit the dims, or need a copy that `copy=False` forbids.
+    """
+    y = structural.reshape(x, new_shape=(shape,) if isinstance(shape, int | Expr) else shape)
+    if copy and isinstance(y, Value):
+        return y.node.owner.as_copy(y)
+    if copy is None or isinstance(y, Value):
+        return y
+    if copy:
+        return y.copy()
+    view = as_array(x).reshape(y.shape)
+    if view.size and not np.shares_memory(view, as_array(x)):
+        raise ShapeError(f"reshape: to {y.shape} makes a copy, and copy=False forbids it")
+    return view
 
 
 def permute_dims(x: Any, axes: Sequence[int]) -> Any:

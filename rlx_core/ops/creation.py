@@ -5,7 +5,6 @@ Shapes are dims, so symbolic data come from here: a `Constant` is static, an `Io
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.conversion import cast, linear_jvp
+from rlx_core.ops.device import expect_device
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_shape, expand, reshape, sum_axes
 
@@ -163,15 +163,20 @@ def scalar(value: complex, of: DType) -> np.ndarray:
     return np.asarray(value, of.numpy)
 
 
-def full(shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None = None) -> Any:
-    """A tensor of `shape` whose elements all are `fill_value`: a number, or a scalar value.
+def full(
+    shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None
+) -> Any:
+    """A tensor of `shape` whose elements all are `fill_value`: a number, a size, or a scalar value.
 
     A number alone is bool, i64, f32 or c64 by its kind.
 
     Raises:
         DtypeError: The number does not fit `dtype`.
     """
+    expect_device("full", device)
     dims = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
+    if isinstance(fill_value, Expr):
+        fill_value = dim_value(size=fill_value)
     if type(fill_value) in (bool, int, float, complex):
         fill_value = scalar(fill_value, weak_dtype(fill_value) if dtype is None else _dtype(dtype))
     elif dtype is not None:
@@ -182,34 +187,41 @@ def full(shape: Sequence[Dim] | Dim, fill_value: Any, dtype: DType | str | None 
 _dtype = dtype
 
 
-def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str = f32) -> Any:
-    """A tensor of zeros."""
-    return full(shape, False if _dtype(dtype) is bool_ else 0, dtype)
+def _filled(shape: Sequence[Dim] | Dim, number: int, dtype: DType | str | None, device: str | None) -> Any:
+    wanted = f32 if dtype is None else _dtype(dtype)
+    return full(shape, bool(number) if wanted is bool_ else number, wanted, device=device)
 
 
-def ones(shape: Sequence[Dim] | Dim, dtype: DType | str = f32) -> Any:
-    """A tensor of ones."""
-    return full(shape, True if _dtype(dtype) is bool_ else 1, dtype)
+def zeros(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+    """A tensor of zeros; of f32 unless another dtype is given."""
+    return _filled(shape, 0, dtype, device)
 
 
-def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None) -> Any:
+def ones(shape: Sequence[Dim] | Dim, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
+    """A tensor of ones; of f32 unless another dtype is given."""
+    return _filled(shape, 1, dtype, device)
+
+
+def full_like(x: Any, fill_value: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """A tensor with the dims of `x`, and its dtype unless another is given."""
-    wanted = _dtype(x.dtype) if dtype is None else dtype
+    wanted = _dtype(x.dtype) if dtype is None else _dtype(dtype)
+    if type(fill_value) is int and wanted is bool_ and fill_value in (0, 1):
+        fill_value = bool(fill_value)
     if isinstance(x, Value) and ambient_builder() is None:
         # The result belongs beside `x`: without this it would be evaluated at once, and could not be symbolic.
         with building(x.node.owner):
-            return full(x.shape, fill_value, wanted)
-    return full(x.shape, fill_value, wanted)
+            return full(x.shape, fill_value, wanted, device=device)
+    return full(x.shape, fill_value, wanted, device=device)
 
 
-def zeros_like(x: Any, dtype: DType | str | None = None) -> Any:
+def zeros_like(x: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """Zeros with the dims of `x`, and its dtype unless another is given."""
-    return full_like(x, False if _dtype(x.dtype if dtype is None else dtype) is bool_ else 0, dtype)
+    return full_like(x, 0, dtype, device=device)
 
 
-def ones_like(x: Any, dtype: DType | str | None = None) -> Any:
+def ones_like(x: Any, dtype: DType | str | None = None, *, device: str | None = None) -> Any:
     """Ones with the dims of `x`, and its dtype unless another is given."""
-    return full_like(x, True if _dtype(x.dtype if dtype is None else dtype) is bool_ else 1, dtype)
+    return full_like(x, 1, dtype, device=device)
 
 
 def tangent_or_zeros(t: Value | Zero, like: Value) -> Value:
@@ -345,43 +357,6 @@ class Linspace(Creation):
         yield Rejected(start=0.0, stop=1.0, num=3, dtype=i64, error=DtypeError, says="float")
 
 
-_eye, one_hot, _linspace = op_function(Eye), op_function(OneHot), op_function(Linspace)
-
-
-def eye(n_rows: Dim, n_cols: Dim | None = None, *, k: int = 0, dtype: DType | str = f32) -> Any:
-    """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
-    return _eye(n=n_rows, m=n_rows if n_cols is None else n_cols, k=k, dtype=_dtype(dtype))
-
-
-def linspace(start: float, stop: float, num: Dim, *, dtype: DType | str = f32, endpoint: bool = True) -> Any:
-    """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
-    return _linspace(start=float(start), stop=float(stop), num=num, endpoint=endpoint, dtype=_dtype(dtype))
-
-
-def arange(start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None) -> Any:
-    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
-
-    The dtype is i64 where all three are integers, f32 otherwise.
-
-    Raises:
-        ShapeError: The step is 0, or a symbolic end meets another step than 1.
-    """
-    first, end = (0, start) if stop is None else (start, stop)
-    whole = all(isinstance(v, int | Expr) for v in (first, end, step))
-    target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
-    if isinstance(first, Expr) or isinstance(end, Expr):
-        if step != 1:
-            raise ShapeError(f"arange: {first}..{end} in steps of {step} has no known length")
-        line = iota(axis=0, shape=(end - first,), dtype=target)
-        return line if first == 0 else line + cast(dim_value(size=first), to=target)
-    if step == 0:
-        raise ShapeError("arange: the step is 0, so it never reaches the end")
-    count = max(0, -((first - end) // step) if whole else math.ceil((end - first) / step))
-    if whole:
-        line = iota(axis=0, shape=(count,))
-        line = line if step == 1 else line * step
-        return cast(line if first == 0 else line + first, to=target)
-    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(step) + float(first), to=target)
-
+eye_matrix, one_hot, even_spacing = op_function(Eye), op_function(OneHot), op_function(Linspace)
 
 OPS = (DimValue, Iota, Full, Eye, OneHot, Linspace)

@@ -15,7 +15,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
-from rlx_core.ops.arithmetic import sign
+from rlx_core.ops.arithmetic import real_sign as sign
 from rlx_core.ops.kinds import Elementwise, elementwise, elementwise_batch, promoted
 
 copysign: OpFunction[Elementwise] = elementwise(

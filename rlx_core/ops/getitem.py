@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.dims import Dim, Expr, product
+from rlx_core.ir.dims import Dim, Expr, holds, product, require
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, same_dim
@@ -120,7 +120,8 @@ def _read(plan: _Plan, position: int, entry: Any) -> None:
         plan.first_place = len(plan.shape)
     plan.selectors.append(position)
     if _is_integer(entry):
-        plan.x = narrow(plan.x, axis=plan.axis, start=_from_front(operator.index(entry), size), length=1)
+        place = entry if isinstance(entry, Expr) else operator.index(entry)
+        plan.x = narrow(plan.x, axis=plan.axis, start=_from_front(place, size), length=1)
         plan.axis += 1
         return
     plan.arrays.append((len(plan.shape), _index_array(entry, size)))
@@ -129,13 +130,20 @@ def _read(plan: _Plan, position: int, entry: Any) -> None:
 
 
 def _is_integer(entry: Any) -> bool:
-    return isinstance(entry, int | np.integer) and not isinstance(entry, bool)
+    return isinstance(entry, int | np.integer | Expr) and not isinstance(entry, bool)
 
 
-def _from_front(index: int, size: Dim) -> Dim:
+def _from_front(index: Dim, size: Dim) -> Dim:
+    if isinstance(index, Expr):
+        return size + index if _is_below_zero(index) else index
     if isinstance(size, int) and not -size <= index < size:
         raise IndexRangeError(f"getitem: index {index} is outside an axis of {size} elements")
     return index if index >= 0 else size + index
+
+
+def _is_below_zero(position: Expr) -> bool:
+    """Whether a position counts from the end, as `-n` does; n must not be 0 then, because -0 counts from the front."""
+    return holds(">=", 0, position) is True and require(">", 0, position)
 
 
 def _index_array(entry: Any, size: Dim) -> Any:
@@ -194,7 +202,7 @@ def _bound(bound: Any, default: Dim, size: Dim) -> Dim:
     if bound is None:
         return default
     if isinstance(bound, Expr):
-        return bound
+        return size + bound if _is_below_zero(bound) else bound
     position = operator.index(bound)
     return position if position >= 0 else size + position
 

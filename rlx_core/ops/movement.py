@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from attrs import evolve, field
@@ -203,7 +203,7 @@ def concat(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     return Concat(axis)(*arrays)
 
 
-PadMode = Literal["constant", "edge", "reflect", "wrap"]
+PadMode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
 
 
 @define_op
@@ -211,8 +211,8 @@ class Pad(Op):
     """Cells before, after and between the elements of each axis.
 
     `constant` puts `value` (0 if absent) there; `between` does so after every element but the last, and comes first.
-    `edge` repeats the outermost element, `reflect` mirrors without repeating it, `wrap` continues periodically; these
-    three may be wider than the axis. Negative `lo` and `hi` crop.
+    `edge` repeats the outermost element, `reflect` mirrors without repeating it, `symmetric` mirrors it too, `wrap`
+    continues periodically; these four may be wider than the axis. Negative `lo` and `hi` crop.
 
     Shapes:
         x: [.., n, ..]    value: []    ->    y: [.., lo + n + between·(n-1) + hi, ..]
@@ -232,8 +232,8 @@ class Pad(Op):
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType, value: TensorType | None = None) -> TensorType:
-        if self.mode not in ("constant", "edge", "reflect", "wrap"):
-            raise ShapeError(f"mode must be constant, edge, reflect or wrap, not {self.mode!r}")
+        if self.mode not in get_args(PadMode):
+            raise ShapeError(f"mode must be constant, edge, reflect, symmetric or wrap, not {self.mode!r}")
         gaps = self.gaps(x.rank)
         for name, widths in (("lo", self.lo), ("hi", self.hi), ("between", gaps)):
             if len(widths) != x.rank:
@@ -335,11 +335,12 @@ class Pad(Op):
         yield Sample("f32[4, 3]", "f32[]", lo=(-1, 1), hi=(1, -2), between=(0, 1))
         yield Sample("f32[0, 2]", lo=(1, 0), hi=(1, 0), between=(3, 0))
         yield Sample("f32[]", lo=(), hi=())
-        for mode in ("edge", "reflect", "wrap"):
+        for mode in ("edge", "reflect", "symmetric", "wrap"):
             yield Sample("f64[3, 4]", lo=(1, 0), hi=(2, 1), mode=mode)
             yield Sample("f32[2]", lo=(5,), hi=(4,), mode=mode)
             yield Sample("i64[5]", lo=(-1,), hi=(2,), mode=mode)
-        yield Sample("f32[1]", lo=(2,), hi=(1,), mode="reflect")
+        for mode in ("reflect", "symmetric"):
+            yield Sample("f32[1]", lo=(2,), hi=(1,), mode=mode)
         yield Rejected("f32[3]", lo=(-2,), hi=(-2,), error=ShapeError, says="-1 cells")
         yield Rejected("f32[3]", lo=(1, 1), hi=(0,), error=ShapeError, says="2 widths")
         yield Rejected("f32[0]", lo=(1,), hi=(0,), mode="edge", error=ShapeError, says="no element")
@@ -375,6 +376,8 @@ def _source_array(mode: str, positions: np.ndarray, n: int) -> np.ndarray:
         return np.clip(positions, 0, max(n - 1, 0))
     if mode == "wrap":
         return positions % n
+    if mode == "symmetric":
+        return np.minimum(positions % (2 * n), 2 * n - 1 - positions % (2 * n))
     return (n - 1) - np.abs(positions % (2 * (n - 1)) - (n - 1))
 
 
@@ -385,6 +388,9 @@ def _source(mode: str, positions: Value, n: Dim) -> Any:
         return minimum(maximum(positions, 0), last)
     if mode == "wrap":
         return positions % dim_value(size=n)
+    if mode == "symmetric":
+        place = positions % dim_value(size=2 * n)
+        return minimum(place, last * 2 + 1 - place)
     # With one element the period is 0, and by convention the remainder is 0 then too.
     return last - abs(positions % (last * 2) - last)
 

@@ -13,7 +13,7 @@ from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ops import arithmetic, bitwise, comparison
 from rlx_core.ops.conversion import cast
-from rlx_core.ops.structural import transpose
+from rlx_core.ops.structural import reshape, transpose
 
 
 def install(**functions: Callable[..., Any]) -> None:
@@ -28,7 +28,11 @@ def install(**functions: Callable[..., Any]) -> None:
 
 def _astype(x: Value, to: Any) -> Value:
     target = dtype(to)
-    return x if x.dtype is target else cast(x, to=target)
+    if x.dtype is not target:
+        return cast(x, to=target)
+    # A copy even where nothing is converted: as in NumPy, what is assigned to the result leaves `x` alone.
+    made = reshape(x, x.shape)
+    return made.node.owner.as_copy(made)
 
 
 def _matrix_transpose(x: Value) -> Value:

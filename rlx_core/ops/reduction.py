@@ -22,6 +22,7 @@ from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
 from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum
+from rlx_core.ops.complex import complex_norm_sq
 from rlx_core.ops.conversion import as_dtype, cast, linear_jvp, widened
 from rlx_core.ops.creation import full, size_scalar
 from rlx_core.ops.cumulative import cumprod, log_or_minus_infinity
@@ -249,8 +250,8 @@ class Moment(Reduction):
     correction: float = 0.0
 
     def infer(self, x: TensorType) -> TensorType:
-        expect_dtype("x", x, FLOATS, "float")
-        return self.reduced(x)
+        expect_dtype("x", x, (*FLOATS, *COMPLEXES), "float or complex")
+        return self.reduced(x).with_dtype(x.dtype.component)
 
     def prepare(self, x: Value) -> Value:
         return averaged(x)
@@ -260,19 +261,18 @@ class Moment(Reduction):
         count = product(self.sizes(x.type))
         if isinstance(count, int):
             return max(count - self.correction, 0.0)
-        return maximum(size_scalar(count, x.dtype) - self.correction, 0.0)
+        return maximum(size_scalar(count, x.dtype.component) - self.correction, 0.0)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        yield from reduction_samples(FLOATS)
+        yield from reduction_samples((*FLOATS, *COMPLEXES))
         yield Sample("f64[3, 4]", axes=(1,), correction=1.0)
         yield Sample("i32[3, 4]", axes=(1,))
-        yield Rejected("c64[3]", axes=(0,), error=DtypeError, says="float")
 
 
 @define_op
 class Var(Moment):
-    """The variance over `axes` in two passes: the mean of (x - mean)², divided by n - correction.
+    """The variance over `axes` in two passes: the sum of |x - mean|², divided by n - correction; real for complex x too.
 
     Shapes:
         x: f[.., n, ..]    ->    y: the listed axes dropped, or 1 with keep_dim
@@ -284,15 +284,17 @@ class Var(Moment):
     def decompose(self, x: Value) -> Value:
         wide = widened(x)
         centred = wide - Mean(self.axes, keep_dim=True)(wide)
-        total = sum_axes(centred * centred, axes=self.axes, keep_dim=self.keep_dim)
-        return as_dtype(total / self.divisor(wide), x.dtype)
+        squares = complex_norm_sq(centred) if x.dtype.is_complex else centred * centred
+        total = sum_axes(squares, axes=self.axes, keep_dim=self.keep_dim)
+        return as_dtype(total / self.divisor(wide), x.dtype.component)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         # The term through the mean vanishes: the centred elements sum to 0.
         wide = widened(x)
         centred = wide - Mean(self.axes, keep_dim=True)(wide)
-        share = widened(g) * 2.0 / self.divisor(wide)
-        return (as_dtype(centred * expand_reduced(share, x.type, self.axes), x.dtype),)
+        # Of a complex x the cotangent is ∂L/∂x̄, half of what a real one has.
+        share = widened(g) * (1.0 if x.dtype.is_complex else 2.0) / self.divisor(wide)
+        return (as_dtype(centred * expand_reduced(as_dtype(share, wide.dtype), x.type, self.axes), x.dtype),)
 
 
 @define_op
@@ -305,7 +307,7 @@ class Std(Moment):
 
     def decompose(self, x: Value) -> Value:
         variance = Var(self.axes, self.keep_dim, self.correction)(widened(x))
-        return as_dtype(sqrt(variance), x.dtype)
+        return as_dtype(sqrt(variance), x.dtype.component)
 
 
 var_axes, std_axes = op_function(Var), op_function(Std)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS
+from rlx_core.ir.graph import Value
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.arithmetic import hypot
 from rlx_core.ops.kinds import Elementwise, Ratio, elementwise
@@ -21,19 +22,52 @@ cos: OpFunction[Elementwise] = elementwise("Cos", np.cos, lambda x, y: -sin(x), 
 tan = elementwise("Tan", np.tan, lambda x, y: 1 + y * y, doc="tan x.", accepts=FLOATING, low=-1.0, high=1.0)
 sinh = elementwise("Sinh", np.sinh, lambda x, y: cosh(x), doc="sinh x.", accepts=FLOATING)
 cosh: OpFunction[Elementwise] = elementwise("Cosh", np.cosh, lambda x, y: sinh(x), doc="cosh x.", accepts=FLOATING)
+
+
+def _area_slope(x: Value, y: Value) -> Ratio | Value:
+    # 1/√(1 + z²) on the branch of arsinh is a product of two roots; of a real x, `hypot` cannot overflow.
+    return rsqrt(1 - 1j * x) * rsqrt(1 + 1j * x) if x.dtype.is_complex else Ratio(1, hypot(x, 1))
+
+
 asin = elementwise(
-    "Asin", np.arcsin, lambda x, y: rsqrt(1 - x) * rsqrt(1 + x), doc="arcsin x, on [-1, 1].", low=-0.9, high=0.9
+    "Asin",
+    np.arcsin,
+    lambda x, y: rsqrt(1 - x) * rsqrt(1 + x),
+    doc="arcsin x, real on [-1, 1].",
+    accepts=FLOATING,
+    low=-0.9,
+    high=0.9,
 )
 acos = elementwise(
-    "Acos", np.arccos, lambda x, y: -(rsqrt(1 - x) * rsqrt(1 + x)), doc="arccos x, on [-1, 1].", low=-0.9, high=0.9
+    "Acos",
+    np.arccos,
+    lambda x, y: -(rsqrt(1 - x) * rsqrt(1 + x)),
+    doc="arccos x, real on [-1, 1].",
+    accepts=FLOATING,
+    low=-0.9,
+    high=0.9,
 )
-atan = elementwise("Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.")
-asinh = elementwise("Asinh", np.arcsinh, lambda x, y: Ratio(1, hypot(x, 1)), doc="arsinh x.")
+atan = elementwise(
+    "Atan", np.arctan, lambda x, y: Ratio(1, 1 + x * x), doc="arctan x.", accepts=FLOATING, low=-0.9, high=0.9
+)
+asinh = elementwise("Asinh", np.arcsinh, _area_slope, doc="arsinh x.", accepts=FLOATING, low=-0.9, high=0.9)
 acosh = elementwise(
-    "Acosh", np.arccosh, lambda x, y: rsqrt(x - 1) * rsqrt(x + 1), doc="arcosh x, on [1, ∞).", low=1.2, high=4.0
+    "Acosh",
+    np.arccosh,
+    lambda x, y: rsqrt(x - 1) * rsqrt(x + 1),
+    doc="arcosh x, real on [1, ∞).",
+    accepts=FLOATING,
+    low=1.2,
+    high=4.0,
 )
 atanh = elementwise(
-    "Atanh", np.arctanh, lambda x, y: Ratio(1, (1 - x) * (1 + x)), doc="artanh x, on [-1, 1].", low=-0.8, high=0.8
+    "Atanh",
+    np.arctanh,
+    lambda x, y: Ratio(1, (1 - x) * (1 + x)),
+    doc="artanh x, real on [-1, 1].",
+    accepts=FLOATING,
+    low=-0.8,
+    high=0.8,
 )
 
 OPS = tuple(f.op for f in (sin, cos, tan, sinh, cosh, asin, acos, atan, asinh, acosh, atanh))

@@ -84,6 +84,8 @@ def near_misses(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Acc
     misses: list[Miss] = []
     for node in graph.nodes:
         for rule in index.get(type(node.op), ()):
+            if not rule.may_begin(node):
+                continue
             with originating(node.origin):
                 made, declined = attempt(rule, graph, node, graph.identity, accepts)
             if made is not None:

@@ -6,6 +6,7 @@ keeps them apart from those that wait for inputs.
 
 from __future__ import annotations
 
+from rlx_core.ir.bind import has_symbols
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value
 
 __all__ = ["bound_nodes", "is_bound"]
@@ -32,10 +33,11 @@ def bound_nodes(graph: Graph, pinned: frozenset[str] = frozenset()) -> set[Node]
         ):
             continue
         elif not node.operands:
-            free.add(node)
+            free.update([] if has_symbols(op) else [node])
         else:
             sources = {v.node for v in node.present()}
-            if sources <= known | free:
+            # A size that is not known yet is bound with the inputs, later than parameters are.
+            if sources <= known | free and not has_symbols(op):
                 (known if sources & known else free).add(node)
     return known
 

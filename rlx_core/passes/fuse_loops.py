@@ -23,10 +23,10 @@ from rlx_core.ops.fused_loop import ABSENT, FusedLoop, LoopStep
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.bound_values import bound_nodes
-from rlx_core.passes.fusion import claims, refusal_of
+from rlx_core.passes.fusion import Judge, claims
 from rlx_core.passes.mark_elementwise_regions import inputs_of, is_read_around, sorted_nodes
 from rlx_core.passes.regroup import Group, Grouping, regroup
-from rlx_core.passes.splice import draft
+from rlx_core.passes.rules import Declined
 
 __all__ = ["FuseLoops"]
 
@@ -35,6 +35,9 @@ FEWEST_UNITS = 64
 
 WIDE = 32768
 """Elements from which on that matters."""
+
+NEIGHBOURS = 64
+"""Readers of a value, in program order, among which a loop looks for another to join: a step of an unrolled loop has few."""
 
 VIEWS = 3
 """Views in a row that a loop looks through for its next producer."""
@@ -87,6 +90,7 @@ class Search:
     graph: Graph
     context: Context
     limits: FuseLoops
+    judge: Judge = field(init=False, default=Factory(lambda self: Judge(self.context), takes_self=True))  # noqa: RUF009
     bound: Collection[Node] = field(init=False, default=Factory(lambda self: bound_nodes(self.graph), takes_self=True))
 
     def may_be_one(self, first: Node, second: Node) -> bool:
@@ -131,6 +135,11 @@ class Search:
             return None
         return whole
 
+    def refusal(self, loop: Loop) -> Declined | None:
+        """Why the target would not run a loop of several nodes."""
+        assert isinstance(loop.group.make, FusedLoop), "several nodes become a fused loop"
+        return self.judge(loop.group.make, loop.group.inputs)[1]
+
     def finish(self, grouping: Grouping, by: str, misses: Sequence[Miss]) -> Result:
         result = regroup(grouping, by)
         return Result(result.graph, result.values, result.counts, misses)
@@ -147,7 +156,7 @@ class Chains(Search):
             found = self.grown(grouping, node)
             if found is None or len(found.members) < 2:
                 continue
-            refusal = refusal_of(self.context, probed(found.group))
+            refusal = self.refusal(found)
             if refusal is not None:
                 misses.append(Miss("fuse-loops/chain", node.label, refusal.reason, refusal.kind))
             else:
@@ -204,7 +213,7 @@ class Siblings(Search):
                         readers.setdefault(value, []).append(node)
         for value, nodes in readers.items():
             for i, first in enumerate(nodes):
-                for second in nodes[i + 1 :]:
+                for second in nodes[i + 1 : i + 1 + NEIGHBOURS]:
                     self.join(grouping, value, first, second)
         return self.finish(grouping, self.limits.name, ())
 
@@ -218,7 +227,7 @@ class Siblings(Search):
         if len(known) < 2 or known[0].formula.extents != known[1].formula.extents:
             return
         both = self.joined(known, [first, second])
-        if both is not None and refusal_of(self.context, probed(both.group)) is None:
+        if both is not None and self.refusal(both) is None:
             grouping.add(both.group)
 
     def may_meet(self, value: Value, first: Node, second: Node) -> bool:
@@ -265,10 +274,3 @@ def group_of(graph: Graph, members: Sequence[Node]) -> Group:
     )
     op = FusedLoop(inputs=len(inputs), steps=tuple(steps), results=tuple(numbers[v] for v in outputs))
     return Group(tuple(members), inputs, outputs, op, "loop")
-
-
-def probed(group: Group) -> Node:
-    """The node that a group would become, in a graph of its own."""
-    made = draft(lambda: group.make(*group.inputs))
-    assert made is not None, "a loop has results"
-    return made.results[0].node

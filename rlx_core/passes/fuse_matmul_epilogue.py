@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Graph, Node, Value
@@ -21,8 +21,8 @@ from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
-from rlx_core.passes.fusion import claims, declined_if_kept, refusal_of
-from rlx_core.passes.mark_elementwise_regions import is_step, probed, region_of
+from rlx_core.passes.fusion import Judge, claims, declined_if_kept
+from rlx_core.passes.mark_elementwise_regions import is_step, region_of
 from rlx_core.passes.regroup import Group, Grouping, regroup
 
 __all__ = ["FuseMatMulEpilogue"]
@@ -46,14 +46,15 @@ class FuseMatMulEpilogue(Pass):
         return each_graph(graph, lambda g: self.fuse(g, context))
 
     def fuse(self, graph: Graph, context: Context) -> Result:
-        grouping, misses = Grouping(graph), []
+        grouping, misses, judge = Grouping(graph), [], Judge(context)
         for node in graph.nodes:
             declined: Miss | None = None
             for group in candidates(graph, node):
-                refusal = refusal_of(context, probed(group))
+                assert isinstance(group.make, FusedMatMulEpilogue), "the group makes a product"
+                op, refusal = judge(group.make, group.inputs)
                 if refusal is not None:
                     declined = Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind)
-                elif grouping.add(group):
+                elif grouping.add(evolve(group, make=op)):
                     break
             else:
                 misses += [declined] if declined else []
@@ -91,16 +92,6 @@ def is_product(node: Node) -> bool:
     return isinstance(node.op, MatMul) and node.op.acc_dtype is None and node.type.dtype in FLOATS
 
 
-@frozen(eq=False)
-class Made:
-    """How a product and a region become one op: the op, and what it is applied to."""
-
-    op: FusedMatMulEpilogue
-
-    def __call__(self, *inputs: Value) -> Value | tuple[Value, ...]:
-        return self.op(*inputs)
-
-
 def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Value, ...]) -> Group:
     """The group of a product and the region at `node`; a bias and an activation become the region's first steps."""
     product = value.node
@@ -123,7 +114,7 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
         access=tuple(access_of(v.shape, region.shape) for v in (value, *bias, *others)),
         results=tuple(len(first) + r for r in region.results),
     )
-    return Group((product, node), (x, w, *bias, *others), node.results, Made(FusedMatMulEpilogue(whole)), RULE)
+    return Group((product, node), (x, w, *bias, *others), node.results, FusedMatMulEpilogue(whole), RULE)
 
 
 def own_steps(product: Node) -> tuple[RegionStep, ...]:

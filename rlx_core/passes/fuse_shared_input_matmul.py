@@ -69,12 +69,12 @@ class FuseSharedInputMatMul(Pass):
     def add(self, grouping: Grouping, members: Sequence[Node]) -> None:
         """Group as many of `members` as do not depend on one another."""
         chosen: list[Node] = []
+        read: list[Value] = []
         for node in members:
             reads = [v for v in node.operands[1:] if v is not None]
-            others = {*chosen}
-            is_free = not grouping.depends(reads, others)
-            if is_free and not any(grouping.depends(other.operands[1:], {node}) for other in chosen):  # type: ignore[arg-type]
+            if not grouping.depends(reads, chosen) and not grouping.depends(read, [node]):
                 chosen.append(node)
+                read += reads
         if len(chosen) >= self.least:
             grouping.add(joined_group(chosen))
 

@@ -7,20 +7,21 @@ and why.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from attrs import frozen
 from attrs.validators import ge
 
-from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.graph import Builder, Graph, Node, Value
 from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
 from rlx_core.passes.apply_rules import ROUNDS, apply_rules
 from rlx_core.passes.base import LOWERED, Context, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.rules import Declined, RuleSet
 from rlx_core.passes.splice import Draft
 
-__all__ = ["Accepted", "claims", "declined_if_kept", "fusion_of", "refusal_of", "users_outside"]
+__all__ = ["Accepted", "Judge", "claims", "declined_if_kept", "fusion_of", "refusal_of", "users_outside"]
 
 
 def claims(context: Context, ops: Collection[type[Op]]) -> bool:
@@ -47,6 +48,27 @@ def refusal_of(context: Context, node: Node) -> Declined | None:
         refusals, reason = selection.refusals, ""
     said = "; ".join(f"{r.kernel} {r.reason}" for r in refusals) or reason or "no kernel takes it"
     return Declined(f"{context.target.name} does not run {node.op.name}: {said}", "NoKernel")
+
+
+class Judge:
+    """What the target says of ops that a fusion would make; asked once for each op and its operands' types."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.known: dict[tuple[Op, tuple[TensorType, ...]], tuple[Op, Declined | None]] = {}
+
+    def __call__(self, op: Op, operands: Sequence[Value]) -> tuple[Op, Declined | None]:
+        """The op (the first of those that are equal), and why the target would not run it on such operands."""
+        key = op, tuple(v.type for v in operands)
+        if key not in self.known:
+            self.known[key] = op, refusal_of(self.context, probe(*key))
+        return self.known[key]
+
+
+def probe(op: Op, types: Sequence[TensorType]) -> Node:
+    """A node of `op` on inputs of such types, in a graph of its own."""
+    builder = Builder("probe")
+    return builder.emit(op, [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
 
 
 @frozen(eq=False)

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
+from attrs import evolve
 from attrs.validators import ge, optional
 
 from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.op import Op
 from rlx_core.ir.types import Shape
 from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
 from rlx_core.passes.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph, field
 from rlx_core.passes.bound_values import bound_nodes
-from rlx_core.passes.fusion import claims, refusal_of
+from rlx_core.passes.fusion import Judge, claims
 from rlx_core.passes.regroup import Group, Grouping, regroup
-from rlx_core.passes.splice import draft
 
 __all__ = ["MarkElementwiseRegions", "is_step", "region_of"]
 
@@ -48,7 +49,7 @@ class MarkElementwiseRegions(Pass):
         return each_graph(graph, lambda g: self.mark(g, limits, context))
 
     def mark(self, graph: Graph, limits: tuple[int | None, int | None], context: Context) -> Result:
-        grouping, misses, bound = Grouping(graph), [], bound_nodes(graph)
+        grouping, misses, bound, judge = Grouping(graph), [], bound_nodes(graph), Judge(context)
         for node in reversed(graph.nodes):
             if not is_step(node) or node in grouping.group_of:
                 continue
@@ -56,9 +57,10 @@ class MarkElementwiseRegions(Pass):
             if len(members) < 2:
                 continue
             group = region_of(graph, members)
-            refusal = refusal_of(context, probed(group))
+            assert isinstance(group.make, Op), "a region's group makes it"
+            op, refusal = judge(group.make, group.inputs)
             if refusal is None:
-                added = grouping.add(group)
+                added = grouping.add(evolve(group, make=op))
                 assert added, "a region grows only by nodes that keep it free of cycles"
             else:
                 misses.append(Miss("mark-elementwise-regions/region", node.label, refusal.reason, refusal.kind))
@@ -75,7 +77,7 @@ def is_step(node: Node) -> bool:
 
 def may_be_read(shape: Shape, region: Shape) -> bool:
     """Whether an operand of these dims is repeated along those of the region by what is known, and not by assumption."""
-    return all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
+    return shape == region or all(d == 1 or d == r for d, r in zip(reversed(shape), reversed(region), strict=False))
 
 
 def grown(
@@ -155,10 +157,3 @@ def read_outside(graph: Graph, members: Sequence[Node], inside: set[Node]) -> It
         value = node.result
         if value in graph.output_set or any(u not in inside for u in graph.uses[value]):
             yield value
-
-
-def probed(group: Group) -> Node:
-    """The node that a group would become, in a graph of its own."""
-    made = draft(lambda: group.make(*group.inputs))
-    assert made is not None, "a region has results"
-    return made.results[0].node

@@ -168,10 +168,21 @@ def match_attributes(wanted: Op, op: Op, found: Bindings) -> Bindings | None:
     return found
 
 
+REPEATING: Final = (Expand, Reshape, Full)
+"""Ops whose result is everywhere what their first operand is everywhere."""
+
+
+def ops_wanted(pattern: Value | None) -> tuple[type[Op], ...] | None:
+    """The ops one of which gives every value that `pattern` may stand for; `None` for any."""
+    if pattern is None or isinstance(pattern.node.op, Input):
+        return None
+    return (Constant, *REPEATING) if isinstance(pattern.node.op, Constant) else (type(pattern.node.op),)
+
+
 def scalar_of(value: Value) -> np.ndarray | None:
     """The one element (as an array of rank 0) that a constant repeats, or `None` for anything else."""
     node = value.node
-    while isinstance(node.op, Expand | Reshape | Full) and node.operands[0] is not None:
+    while isinstance(node.op, REPEATING) and node.operands[0] is not None:
         node = node.operands[0].node
     if not isinstance(node.op, Constant) or node.op.value.array.size == 0:
         return None
@@ -186,11 +197,13 @@ def is_same_scalar(wanted: np.ndarray, found: np.ndarray | None) -> bool:
     if found is None or found.dtype == np.bool_:
         return False
     as_complex, target = complex(found), complex(wanted)
+    if as_complex != target:
+        return False
     signs = [
         np.signbit(as_complex.real) == np.signbit(target.real),
         np.signbit(as_complex.imag) == np.signbit(target.imag),
     ]
-    return as_complex == target and all(signs)
+    return all(signs)
 
 
 def mismatch(pattern: Value, value: Value) -> str:

@@ -8,14 +8,16 @@ results, so everything it reads moves in front of it, once; inputs and params ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 from attrs import evolve, field, frozen
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, building
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results, building
+from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin, originating
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.passes.base import Result
+from rlx_core.passes.contraction import Contraction
 from rlx_core.passes.splice import draft
 
 __all__ = ["Group", "Grouping", "regroup"]
@@ -48,27 +50,22 @@ class Grouping:
         self.groups: list[Group] = []
         self.group_of: dict[Node, Group] = {}
 
+    @cached_property
+    def contraction(self) -> Contraction:
+        return Contraction(self.graph)
+
     def add(self, group: Group) -> bool:
         """Take a group in, unless a node of it is taken or its inputs depend on its outputs (R5)."""
-        if any(node in self.group_of for node in group.members) or self.depends(group.inputs, set(group.members)):
+        if any(node in self.group_of for node in group.members) or self.depends(group.inputs, group.members):
             return False
         self.groups.append(group)
         self.group_of.update(dict.fromkeys(group.members, group))
+        self.contraction.contract(group.members, group.inputs, group.outputs)
         return True
 
-    def depends(self, values: Iterable[Value], on: set[Node]) -> bool:
-        """Whether one of `values` is computed from a node among `on`, when all groups so far are replaced."""
-        seen: set[Node] = set()
-        stack = [v.node for v in values]
-        while stack:
-            node = stack.pop()
-            if node in on:
-                return True
-            if node not in seen:
-                seen.add(node)
-                group = self.group_of.get(node)
-                stack.extend(v.node for v in (node.present() if group is None else group.inputs))
-        return False
+    def depends(self, values: Iterable[Value], on: Iterable[Node]) -> bool:
+        """Whether one of `values` is computed from a node among `on`, or with it, when all groups so far are replaced."""
+        return self.contraction.depends(values, on)
 
 
 def regroup(grouping: Grouping, by: str) -> Result:
@@ -129,15 +126,27 @@ class Regrouping:
             return
         origin = evolve(merged_origin(group.members), created_by=f"{self.by}/{group.rule}")
         inputs = [self.values[v] for v in group.inputs]
-        with originating(origin):
-            made = draft(lambda: group.make(*inputs), group.rule)
-        wanted = tuple(v.type for v in group.outputs)
-        assert made is not None, f"{self.by}: {group.rule} made nothing"
-        assert made.types == wanted, f"{self.by}: {wanted} became {made.types} at {node!r}"
         # A name belongs to the first result of a node, and so it does afterwards.
         names = [v.node.name if v.index == 0 else None for v in group.outputs]
-        self.values.update(zip(group.outputs, made.place_named(names), strict=True))
+        with originating(origin):
+            results = self.made_by_op(group, inputs, names[0]) or self.drafted(group, inputs, names)
+        wanted, made = tuple(v.type for v in group.outputs), tuple(v.type for v in results)
+        assert made == wanted, f"{self.by}: {wanted} became {made} at {node!r}"
+        self.values.update(zip(group.outputs, results, strict=True))
         self.counts[group.rule] = self.counts.get(group.rule, 0) + 1
+
+    def made_by_op(self, group: Group, inputs: Sequence[Value], name: str | None) -> tuple[Value, ...]:
+        """The results of the op that a group becomes; nothing where it becomes more than an op."""
+        op = group.make
+        if not isinstance(op, Op):
+            return ()
+        operands = inputs if op.prepare is None else as_results(op.prepare(*inputs))
+        return self.builder.emit(op, operands, name=name)
+
+    def drafted(self, group: Group, inputs: Sequence[Value], names: Sequence[str | None]) -> tuple[Value, ...]:
+        made = draft(lambda: group.make(*inputs), group.rule)
+        assert made is not None, f"{self.by}: {group.rule} made nothing"
+        return made.place_named(names)
 
 
 def merged_origin(members: Sequence[Node]) -> Origin:

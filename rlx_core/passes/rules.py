@@ -22,7 +22,7 @@ from attrs import evolve, field, frozen
 from rlx_core.errors import ConfigError, UnknownNameError, nearest
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op
-from rlx_core.passes.patterns import Bindings, matches, pattern_variables
+from rlx_core.passes.patterns import Bindings, matches, ops_wanted, orders, pattern_variables
 from rlx_core.passes.splice import Draft, draft
 
 __all__ = [
@@ -183,10 +183,29 @@ class Rule:
     def keeps_inner(self) -> bool:
         return self.is_sharing or not isinstance(self.left, Value) or is_variable(self.right)
 
+    @cached_property
+    def outline(self) -> tuple[tuple[tuple[type[Op], ...] | None, ...], ...]:
+        """The ops of what the root reads, in each order that is tried; `None` where a variable stands for anything."""
+        if not isinstance(self.left, Value):
+            return ()
+        return tuple(tuple(map(ops_wanted, operands)) for operands in orders(self.left.node))
+
+    def may_begin(self, node: Node) -> bool:
+        """Whether `node` and what it reads have the pattern's ops: most nodes are told by that, without matching."""
+        if not isinstance(self.left, Value):
+            return True
+        if len(node.results) != 1:
+            return False
+        found = [None if v is None else type(v.node.op) for v in node.operands]
+        return any(
+            len(wanted) == len(found) and all(w is None or f in w for w, f in zip(wanted, found, strict=True))
+            for wanted in self.outline
+        )
+
     def instances(self, node: Node) -> Iterator[Bindings]:
         """The ways in which `node` is an instance of the left side."""
         if isinstance(self.left, Value):
-            if len(node.results) == 1:
+            if self.may_begin(node):
                 yield from matches(self.left, node.result)
         elif type(node.op) is self.left:
             yield Bindings(nodes=(node,))

@@ -18,6 +18,7 @@ from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
 from rlx_core.locks import forks_wait
+from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config import Configuration, PluginConfig
 from rlx_core.pipeline.config_reading import load_config, load_plugin_config
@@ -69,7 +70,7 @@ def compile_graph(
     job = prepare_job(graph, plugins, configuration, target, dict(donations or {}), output_names)
     job.seconds["configure"] = time.perf_counter() - start
     job.events.tell("compile-start", key=job.key)
-    with progress(f"compiling {graph.name} for {job.target.name}", job.events.phase):
+    with collecting_seldom(), progress(f"compiling {graph.name} for {job.target.name}", job.events.phase):
         found, source = find_or_compile(job, None if configuration.printing.shows_passes else cache)
     job.events.tell("compile-end", key=job.key, source=source, seconds=time.perf_counter() - start)
     report = evolve(found.report, name=graph.name, cache=source)

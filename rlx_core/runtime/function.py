@@ -19,6 +19,7 @@ from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.locks import Lock, forks_wait
+from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
@@ -137,7 +138,7 @@ class Jitted(Generic[P, R_co]):
     @enough_memory("compile")
     @in_standard_modes
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
-        with transforming_for(self._options.get("config"), self._options.get("host")):
+        with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
             traced = trace(self._function, args, kwargs)
         self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]

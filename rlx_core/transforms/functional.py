@@ -94,6 +94,14 @@ class Call:
         """The call with its function prepared for reverse differentiation."""
         return evolve(self, traced=evolve(self.traced, graph=prepared(self.traced.graph)))
 
+    def held(self) -> Call:
+        """The call with values of its own: what the caller assigns to, later, is not what the function was called with."""
+
+        def own(values: Mapping[str, Value]) -> dict[str, Value]:
+            return {name: Value(v.node, v.index) for name, v in values.items()}
+
+        return evolve(self, values=own(self.values), traced=evolve(self.traced, captures=own(self.traced.captures)))
+
     def returned(self, outputs: Sequence[Any]) -> Any:
         """What the function returns, with these leaves."""
         return self.traced.results.unflatten(outputs)
@@ -212,7 +220,7 @@ def grad(
 
 def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
-    call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared()
+    call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared().held()
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
     graph = vjp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))

@@ -14,8 +14,9 @@ from attrs import frozen
 
 from rlx_core.errors import Fact, TraceError
 from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Builder, Graph, Value, building, refused_ufunc
+from rlx_core.ir.graph import Builder, Graph, Value, building, operator, refused_ufunc
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
 from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, function_name
@@ -160,6 +161,8 @@ def _stand_in(builder: Builder, leaf: Leaf) -> Any:
 def _output(builder: Builder, name: str, value: Any) -> Value:
     if isinstance(value, Value):
         return builder._own(value)
+    if isinstance(value, Expr):
+        return builder._own(operator("dim_value")(size=value))
     if isinstance(value, str):
         raise TraceError(f"trace: the function returns {name} = {value!r}, which is not an array")
     try:

@@ -76,6 +76,14 @@ AGREEMENTS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "repeat each": (lambda: rlx.repeat(X, [0, 2, 1], axis=1), lambda: np.repeat(X, [0, 2, 1], 1)),
     "repeat flat": (lambda: rlx.repeat(X, 2), lambda: np.repeat(X, 2)),
     "pad": (lambda: rlx.pad(LINE, (1, 2), value=9), lambda: np.pad(LINE, (1, 2), constant_values=9)),
+    "pad symmetric": (lambda: rlx.pad(X, 5, mode="symmetric"), lambda: np.pad(X, 5, mode="symmetric")),
+    "var of complex": (lambda: rlx.var(X + 2j * X[::-1], axis=0), lambda: (X + 2j * X[::-1]).var(0)),
+    "std of complex": (lambda: rlx.std(X * 1j, axis=2, correction=1), lambda: (X * 1j).std(2, ddof=1)),
+    "real of real": (lambda: rlx.real(LINE), lambda: np.real(LINE)),
+    "take_along_axis broadcasting": (
+        lambda: rlx.take_along_axis(X, LINE[None, None, :3], axis=2),
+        lambda: np.take_along_axis(X, np.broadcast_to(LINE[None, None, :3], (2, 3, 3)), axis=2),
+    ),
     "pad reflecting": (lambda: rlx.pad(X, 2, mode="reflect"), lambda: np.pad(X, 2, mode="reflect")),
     "pad wrapping": (
         lambda: rlx.pad(X, ((0, 0), (4, 7), (1, 0)), mode="wrap"),

@@ -12,7 +12,8 @@ from rlx_core.ir.dims import symbol
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import Builder, Constant, building
 from rlx_core.ir.types import spec
-from rlx_core.ops.creation import arange, dim_value, full, linspace, one_hot, ones, zeros, zeros_like
+from rlx_core.ops.array_creation import arange, linspace
+from rlx_core.ops.creation import dim_value, full, one_hot, ones, zeros, zeros_like
 
 N = symbol("n")
 

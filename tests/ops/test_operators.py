@@ -58,13 +58,15 @@ def test_a_numpy_array_on_the_left_leaves_the_operation_to_the_value(calculus: A
     np.testing.assert_array_equal(calculus.evaluate(lambda x: b - x, a), b - a)
 
 
-def test_astype_to_the_same_dtype_makes_no_node() -> None:
+def test_astype_to_the_same_dtype_converts_nothing_and_is_a_copy() -> None:
+    """As in NumPy: assigning to the result leaves the operand alone. Later passes drop the copy."""
     builder = Builder()
     x = builder.input("x", TensorType(dtype("f32"), (2,)))
 
-    assert x.astype("f32") is x
+    assert x.astype("f32") is not x
+    assert x.astype("f32").type == x.type
     assert x.astype(np.int64).dtype is dtype("i64")
-    assert len(builder.nodes) == 2
+    assert [n.op.name for n in builder.nodes].count("rlx.cast") == 1
 
 
 def test_the_transpose_exchanges_the_last_two_axes() -> None:

@@ -64,13 +64,13 @@ def test_functions_that_hints_name_exist():
     assert all(hasattr(rlx, name) for name in SAME.values())
 
 
-def test_an_assignment_is_refused_with_what_to_write():
+def test_an_assignment_to_an_argument_is_refused_with_what_to_write():
     def overwrite(x):
         x[0] = 1
         return x
 
     error = refused(overwrite, X)
-    assert "rlx.put_along_axis" in error.hint
+    assert "rlx.asarray(x, copy=True)" in error.hint
     assert any("x[0] = 1" in str(fact.found) for fact in error.facts)
 
 

@@ -20,7 +20,7 @@ from rlx_core.ir.dims.algebra import (
     symbol,
 )
 from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
-from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, require
+from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, holds, record, require
 from rlx_core.ir.dims.text import parse_dim
 
 __all__ = [
@@ -39,9 +39,11 @@ __all__ = [
     "collecting_guards",
     "exact_quotient",
     "free_symbols",
+    "holds",
     "is_static",
     "parse_dim",
     "product",
+    "record",
     "require",
     "substitute",
     "symbol",

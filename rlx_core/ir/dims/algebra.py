@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from numbers import Integral
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from attrs import field, frozen
 
 from rlx_core.errors import ShapeError
-from rlx_core.ir.dims.guards import require
+from rlx_core.ir.dims.guards import Relation, holds, require
 
 __all__ = [
     "BATCH",
@@ -45,7 +46,7 @@ MOST_NESTED = 32
 """Quotients inside one another: sizes are printed, compared and bound by recursion, and a size is halved less often than that."""
 
 
-@frozen(order=True, repr=False)
+@frozen(order=False, repr=False)
 class Quotient:
     """An exact quotient that no polynomial division resolves; a guard states that it is exact.
 
@@ -120,14 +121,20 @@ class Expr:
         return Expr(tuple(kept))
 
     def __add__(self, other: Dim) -> Dim:
+        size = _size_of(other)
+        if size is None:
+            return _other_kind(self, "+", other)
         terms = dict(self.terms)
-        for monomial, coefficient in Expr.of(other).terms:
+        for monomial, coefficient in Expr.of(size).terms:
             terms[monomial] = terms.get(monomial, 0) + coefficient
         return Expr._simplest(terms)
 
     def __mul__(self, other: Dim) -> Dim:
+        size = _size_of(other)
+        if size is None:
+            return _other_kind(self, "*", other)
         terms: dict[Monomial, int] = {}
-        for (m, a), (n, b) in itertools.product(self.terms, Expr.of(other).terms):
+        for (m, a), (n, b) in itertools.product(self.terms, Expr.of(size).terms):
             key = _multiply(m, n)
             terms[key] = terms.get(key, 0) + a * b
         return Expr._simplest(terms)
@@ -139,28 +146,99 @@ class Expr:
         return self * -1
 
     def __sub__(self, other: Dim) -> Dim:
-        return self + Expr.of(other) * -1
+        size = _size_of(other)
+        return _other_kind(self, "-", other) if size is None else self + Expr.of(size) * -1
 
     def __rsub__(self, other: Dim) -> Dim:
-        return Expr.of(other) + self * -1
+        size = _size_of(other)
+        return _other_kind(other, "-", self) if size is None else Expr.of(size) + self * -1
 
     def __floordiv__(self, other: Dim) -> Dim:
-        return exact_quotient(self, other)
+        size = _size_of(other)
+        return _other_kind(self, "//", other) if size is None else exact_quotient(self, size)
 
-    def __lt__(self, other: Expr) -> bool:
-        return repr(self) < repr(other)  # only for canonical order inside a monomial
+    def __pow__(self, other: int) -> Dim:
+        if type(other) is not int or other < 0:
+            return _other_kind(self, "**", other)
+        return product([self] * other)
+
+    def __truediv__(self, other: object) -> Any:
+        return _other_kind(self, "/", other)
+
+    def __rtruediv__(self, other: object) -> Any:
+        return _other_kind(other, "/", self)
+
+    def __mod__(self, other: object) -> Any:
+        return _other_kind(self, "%", other)
+
+    # An undecided comparison is refused: a branch that was taken for one size would be kept for all of them.
+    def __lt__(self, other: Dim) -> bool:
+        return _compared(other, ">", self)
+
+    def __le__(self, other: Dim) -> bool:
+        return _compared(other, ">=", self)
+
+    def __gt__(self, other: Dim) -> bool:
+        return _compared(self, ">", other)
+
+    def __ge__(self, other: Dim) -> bool:
+        return _compared(self, ">=", other)
+
+    # NumPy's scalars and arrays must leave the operators to us.
+    __array_ufunc__: ClassVar[None] = None
 
     def __index__(self) -> int:
-        raise ShapeError(
-            f"size: {self} is not known yet",
-            hint="bind the symbol, or use the dim itself where a size is expected",
-        )
+        raise ShapeError(f"size: {self} is not known yet", hint=_AS_VALUE)
+
+    def __float__(self) -> float:
+        raise ShapeError(f"size: {self} is not known yet", hint=_AS_VALUE)
+
+    def __format__(self, form: str) -> str:
+        return format(repr(self), form)
 
     def __repr__(self) -> str:
         return " + ".join(_print_term(m, c) for m, c in self.terms).replace("+ -", "- ")
 
 
 Dim: TypeAlias = int | Expr
+
+_AS_VALUE = (
+    "rlx.asarray(size) is the size as a value of the program: compute with it, compare it in rlx.where, slice a traced "
+    "value with it, count with rlx.arange(size); Python's `if`, `range` and NumPy need a size that is fixed"
+)
+
+
+def _size_of(number: object) -> Dim | None:
+    """A size, from any integer; `None` where it is something else."""
+    if isinstance(number, int | Expr):
+        return number
+    return int(number) if isinstance(number, Integral) else None
+
+
+def _other_kind(left: object, symbol: str, right: object) -> Any:
+    """An operator between a size and what is no size: the affair of a traced value, and refused otherwise.
+
+    Raises:
+        ShapeError: No traced value takes part.
+    """
+    if any(not isinstance(v, Expr) and getattr(v, "__array_ufunc__", ()) is None for v in (left, right)):
+        return NotImplemented
+    return _undecided(left, symbol, right)
+
+
+def _compared(left: Any, relation: Relation, right: Any) -> bool:
+    one, other = _size_of(left), _size_of(right)
+    if one is None or other is None:
+        known = _other_kind(left, relation, right)
+    else:
+        known = holds(relation, one, other)
+        # What fails for every size is the opposite relation the other way round.
+        known = False if known is None and holds(">=" if relation == ">" else ">", other, one) else known
+    return _undecided(left, relation, right) if known is None else known
+
+
+def _undecided(left: object, symbol: str, right: object) -> NoReturn:
+    raise ShapeError(f"size: {left} {symbol} {right} is not known before the sizes are", hint=_AS_VALUE)
 
 
 def _print_term(monomial: Monomial, coefficient: int) -> str:

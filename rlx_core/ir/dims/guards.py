@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what the
     from rlx_core.ir.dims.algebra import Dim
     from rlx_core.ir.dims.binding import DimBinding
 
-__all__ = ["Guard", "Relation", "collecting_guards", "require"]
+__all__ = ["Guard", "Relation", "collecting_guards", "holds", "record", "require"]
 
 Relation: TypeAlias = Literal["==", ">", ">=", "divides"]
 
@@ -65,27 +64,34 @@ class Guard:
 _collector: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
 
 
-@contextmanager
-def collecting_guards() -> Iterator[list[Guard]]:
+class collecting_guards:
     """Collect the guards that `require` records inside the block."""
-    guards: list[Guard] = []
-    token = _collector.set(guards)
-    try:
-        yield guards
-    finally:
-        _collector.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[Guard]:
+        guards: list[Guard] = []
+        self._token = _collector.set(guards)
+        return guards
+
+    def __exit__(self, *_: object) -> None:
+        _collector.reset(self._token)
 
 
-def require(relation: Relation, left: Dim, right: Dim) -> bool:
-    """Whether the relation holds; an undecided one is recorded as a guard and assumed.
+def record(guards: Iterable[Guard]) -> None:
+    """Add guards that were collected before to those that are being collected."""
+    collected = _collector.get()
+    if collected is not None:
+        collected.extend(guards)
 
-    A recorded `==` is assumed from then on by the caller, who goes on with `left`.
-    """
+
+def holds(relation: Relation, left: Dim, right: Dim) -> bool | None:
+    """Whether the relation holds, as far as that can be said without knowing the symbols; `None` where it cannot."""
     if isinstance(left, int) and isinstance(right, int):
         return _DECIDE[relation](left, right)
     if relation in ("==", ">=") and left == right:
         return True
-    if relation in (">", ">=") and not isinstance(left, int):
+    if relation in (">", ">="):
         # Sizes are never negative, so `n + 3 > 2` and `2*n >= 0` are decided without knowing n.
         difference = left - right
         terms = (((), difference),) if isinstance(difference, int) else difference.terms
@@ -93,6 +99,17 @@ def require(relation: Relation, left: Dim, right: Dim) -> bool:
         others_grow = all(c >= 0 for m, c in terms if m != ())
         if others_grow and (constant > 0 or (relation == ">=" and constant >= 0)):
             return True
+    return None
+
+
+def require(relation: Relation, left: Dim, right: Dim) -> bool:
+    """Whether the relation holds; an undecided one is recorded as a guard and assumed.
+
+    A recorded `==` is assumed from then on by the caller, who goes on with `left`.
+    """
+    known = holds(relation, left, right)
+    if known is not None:
+        return known
     collector = _collector.get()
     guard = Guard(relation, left, right)
     if collector is not None and guard not in collector:

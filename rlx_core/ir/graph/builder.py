@@ -12,7 +12,7 @@ from typing import Any
 from attrs import define, field
 
 from rlx_core.errors import Fact, FormatError, RlxError, TraceError, WrongInputCountError
-from rlx_core.ir.dims import Guard, collecting_guards
+from rlx_core.ir.dims import Guard, collecting_guards, record
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.elements import leaked
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
@@ -61,6 +61,7 @@ class Builder:
     is_finished: bool = field(default=False, init=False)
     trace_has_ended: bool = field(default=False, init=False)
     _leaf_names: set[str] = field(factory=set, init=False)
+    _copies: set[Value] = field(factory=set, init=False)
     _constants: dict[Literal, Value] = field(factory=dict, init=False)
 
     def input(self, name: str, type: TensorType, *, origin: Origin | None = None) -> Value:
@@ -81,10 +82,10 @@ class Builder:
         self._claim(name)
         return self.emit(Param(name, type), (), name=name, origin=origin)[0]
 
-    def constant(self, data: Any, of: DType | None = None) -> Value:
-        """Literal data; small equal constants are one node."""
+    def constant(self, data: Any, of: DType | None = None, *, shared: bool = True) -> Value:
+        """Literal data; small equal constants are one node, unless the caller wants one that nobody else has."""
         value = data if isinstance(data, Literal) else literal(data, of)
-        if value.array.size > 16:
+        if value.array.size > 16 or not shared:
             return self.emit(Constant(value), ())[0]
         if value not in self._constants:
             self._constants[value] = self.emit(Constant(value), ())[0]
@@ -126,6 +127,48 @@ class Builder:
         if isinstance(op, Argument):
             self._leaf_names.add(op.label)
         return node.results
+
+    def as_copy(self, value: Value) -> Value:
+        """`value`, of which nobody else has the elements although its op only moves them: it may be assigned to."""
+        self._copies.add(value)
+        return value
+
+    def assign(self, name: Value, new: Value) -> None:
+        """From now on the Python object `name` is the value `new`; what was made of it before keeps the value it had.
+
+        Raises:
+            TraceError: `name` is an input or a parameter, whose elements belong to the caller; or it is a part of another
+                value or the same elements in another shape, which arrays would change with it; or of another graph.
+        """
+        node, index = name.node, name.index
+        if node.owner is not self or new.node.owner is not self or ambient_builder() not in (self, None):
+            raise TraceError(
+                f"trace: a value of graph {node.owner.name} cannot be assigned to in another one",
+                Fact("value", repr(name), node.origin.source),
+                hint="assign to a copy: rlx.asarray(x, copy=True)",
+            )
+        if isinstance(node.op, Argument) and not isinstance(node.op, Constant):
+            raise TraceError(
+                f"trace: {name} is an argument of the program, and its elements are the caller's",
+                hint="assign to a copy: x = rlx.asarray(x, copy=True)",
+            )
+        if _is_view(node, index) and name not in self._copies:
+            raise TraceError(
+                f"trace: {name} is a view by {node.op.title}, and what it is a view of would have to change with it",
+                Fact("value", repr(name), node.origin.source),
+                hint="assign to the whole (x[0, :2] = y instead of row = x[0]; row[:2] = y), or to rlx.asarray(x, copy=True)",
+            )
+        if node.results[index] is name:
+            before = Value(node, index)
+            results = (*node.results[:index], before, *node.results[index + 1 :])
+            object.__setattr__(node, "results", results)
+            for later in self.nodes[node.index + 1 :]:
+                if any(v is name for v in later.operands):
+                    kept = tuple(before if v is name else v for v in later.operands)
+                    object.__setattr__(later, "operands", kept)
+            self._constants = {data: before if v is name else v for data, v in self._constants.items()}
+        name.node, name.index = new.node, new.index
+        self._copies.add(name)
 
     def expect_operands(self, op: Op, operands: Sequence[Value | None]) -> None:
         """Require as many operands as the op declares, before anything is done with them.
@@ -173,6 +216,7 @@ class Builder:
         return explained
 
     def _own(self, value: Value) -> Value:
+        value = value.node.results[value.index]  # the object of the graph; `value` may be a name that was assigned to
         if value.node.owner is self:
             return value
         if not self.capturing:
@@ -194,26 +238,48 @@ class Builder:
             raise FormatError(f"graph {self.name}: there are two inputs or params called {name!r}")
 
 
+def _is_view(node: Node, index: int) -> bool:
+    """Whether a result may lie inside the bytes of the first operand; a conversion never does."""
+    whole = next(node.present(), None)
+    return node.op.view is not None and whole is not None and whole.dtype is node.types[index].dtype
+
+
 def infer(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """The result types of `op` on operands of `types`: by its own rule, or read off its decomposition."""
+    # Leaves are as easily asked as looked up, and ops with graphs inside would be hashed node by node.
+    if not types or nested_graphs(op) or not _is_hashable(op):
+        check_operand_count(op, types)
+        return _inferred(op, types)
+    result, guards = _inferred_once(op, tuple(types))
+    if guards:
+        record(guards)
+    return result
+
+
+@lru_cache(maxsize=8192)
+def _inferred_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[tuple[TensorType, ...], tuple[Guard, ...]]:
+    """The result types and the guards that they need: most nodes of a long program are like others in it."""
     check_operand_count(op, types)
+    with collecting_guards() as guards:
+        result = _inferred(op, types)
+    return result, tuple(guards)
+
+
+def _is_hashable(op: Op) -> bool:
+    """Whether an op's attributes are values; those of an op that was made wrongly may be lists, which verifying tells."""
+    try:
+        hash(op)
+    except TypeError:
+        return False
+    return True
+
+
+def _inferred(op: Op, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     rule = op.infer
-    if rule is not None:
-        result = rule(*types)
-        return result if isinstance(result, tuple) else (result,)
-    return _decomposed(op, tuple(types))
-
-
-def _decomposed(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    """The result types of an op that has no rule for them. Those of known sizes, which need no guards, are remembered."""
-    if all(t is None or t.is_static for t in types):
-        return _decomposed_once(op, types)
-    return decomposition(op, types).output_types
-
-
-@lru_cache(maxsize=1024)
-def _decomposed_once(op: Op, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    return decomposition(op, types).output_types
+    if rule is None:
+        return decomposition(op, types).output_types
+    result = rule(*types)
+    return result if isinstance(result, tuple) else (result,)
 
 
 def decomposition(op: Op, types: Sequence[TensorType | None]) -> Graph:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.errors import Fact, TraceError
+from rlx_core.errors import TraceError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph.elements import needs_elements
@@ -102,8 +102,9 @@ OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
 class Value:
     """One result of a node: what operands refer to, and what a traced function computes with.
 
-    Operators follow the Python Array API. A value has a type but no elements: converting it to a number, a bool or an
-    array raises TraceError.
+    A value never changes. `x[key] = y` makes another one, which the Python object `x` refers to from then on (see
+    `Builder.assign`). Operators follow the Python Array API. A value has a type but no elements: converting it to a number,
+    a bool or an array raises TraceError.
     """
 
     __slots__ = ("index", "node")
@@ -156,6 +157,21 @@ class Value:
         perm = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
         return operator("permute_dims")(self, tuple(perm) or tuple(reversed(range(self.ndim))))
 
+    @property
+    def device(self) -> str:
+        """Where the value will be: the target that its program is compiled for."""
+        found: str = operator("device")(self)
+        return found
+
+    def to_device(self, device: object, /, *, stream: object = None) -> Value:
+        """This value, if that is its device; a program has one."""
+        found: Value = operator("to_device")(self, device)
+        return found
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of functions that take values, by the Python Array API."""
+        return operator("array_namespace")(api_version)
+
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         return operator("sum")(self, axis=axis, keepdims=keepdims)
 
@@ -189,8 +205,8 @@ class Value:
     def __neg__(self) -> Any:
         return operator("negative")(self)
 
-    def __pos__(self) -> Value:
-        return self
+    def __pos__(self) -> Any:
+        return operator("positive")(self)
 
     def __abs__(self) -> Any:
         return operator("abs")(self)
@@ -224,13 +240,6 @@ class Value:
     def __format__(self, how: str) -> str:
         return self._refuse(f"the format {how!r}", hint=_RETURN) if how else repr(self)
 
-    def __setitem__(self, key: object, to: object) -> NoReturn:
-        raise TraceError(
-            f"trace: {self.type} cannot be assigned to, because values never change",
-            Fact("value", repr(self), self.node.origin.source),
-            hint="make a new one: rlx.where(mask, new, x), rlx.put_along_axis(x, indices, new, axis=0)",
-        )
-
     def item(self) -> NoReturn:
         """Refused: a value has no elements."""
         self._refuse("item()", hint=_RETURN)
@@ -247,6 +256,15 @@ class Value:
 
     def __array__(self, *args: object, **kwargs: object) -> np.ndarray:
         self._refuse("a NumPy array")
+
+    def __dlpack__(self, **kwargs: object) -> NoReturn:
+        self._refuse("DLPack")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._refuse("DLPack")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        operator("setitem")(self, key, value)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:

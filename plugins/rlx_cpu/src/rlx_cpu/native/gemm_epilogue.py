@@ -7,6 +7,7 @@ written where it is, and partial sums wait elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from attrs import frozen
@@ -52,7 +53,12 @@ def region_code(
     numbers = {
         1 + i: p.number for i, p in enumerate(others) if p is not None and isinstance(p.number, bool | int | float)
     }
-    return vector_function(op.region, read, numbers)
+    if numbers:  # of one constant each; what is asked about every node of a long program is asked without them
+        return vector_function(op.region, read, numbers)
+    return plain_function(op.region, read)
+
+
+plain_function = lru_cache(maxsize=256)(vector_function)
 
 
 def reason_against(node: Node) -> str | None:

@@ -135,7 +135,7 @@ def absolute(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.
     return b.select(b.icmp_signed("<", x, constant(x.type, 0)), b.neg(x), x)
 
 
-@code(arithmetic.sign.op)
+@code(arithmetic.real_sign.op)
 def sign(b: ir.IRBuilder, op: Op, dtypes: tuple[DType, ...], args: tuple[ir.Value, ...]) -> ir.Value:
     (x,) = args
     zero, one = constant(x.type, 0), constant(x.type, 1)

@@ -191,19 +191,19 @@ def _continued(mode: str, n: int, lo: int, total: int) -> list[Run]:
         return [Run.copy(0)]
     if mode == "edge" or n == 1:
         return _edges(n, lo, total)
-    # One piece is a walk through the axis: forward again and again, or forward and back without the ends twice.
-    length = n if mode == "wrap" else n - 1
-    is_mirrored = mode == "reflect"
+    # One piece is a walk through the axis: forward again and again, or forward and back, with the ends once or twice.
+    length = n - 1 if mode == "reflect" else n
+    is_mirrored = mode != "wrap"
     first, last = -lo // length, (total - lo - 1) // length
     ends = sorted({first, first + 1, first + 2, last - 1, last})
-    runs = [_piece(p, length, lo, total, is_mirrored) for p in ends if first <= p <= last]
+    runs = [_piece(p, length, n - 1, lo, total, is_mirrored) for p in ends if first <= p <= last]
     # What lies between the first three and the last two is whole and repeats with a period of one piece, or of two.
     period = 2 if is_mirrored else 1
     for offset in range(period):
         start = first + 3 + offset
         times = len(range(start, last - 1, period))
         if times:
-            runs.append(repeated(_piece(start, length, lo, total, is_mirrored), period * length, times))
+            runs.append(repeated(_piece(start, length, n - 1, lo, total, is_mirrored), period * length, times))
     return runs
 
 
@@ -221,10 +221,10 @@ def _edges(n: int, lo: int, total: int) -> list[Run]:
     return [run for run in runs if run.size]
 
 
-def _piece(number: int, length: int, lo: int, total: int, is_mirrored: bool) -> Run:
-    """Piece `number` of the walk, cut where the result begins and ends."""
+def _piece(number: int, length: int, last: int, lo: int, total: int, is_mirrored: bool) -> Run:
+    """Piece `number` of the walk, cut where the result begins and ends; the way back starts at the `last` element."""
     begin, end = max(number * length, -lo), min((number + 1) * length, total - lo)
     into = begin - number * length
     if is_mirrored and number % 2:
-        return Run.copy(end - begin, begin + lo, length - into, step=-1)
+        return Run.copy(end - begin, begin + lo, last - into, step=-1)
     return Run.copy(end - begin, begin + lo, into)

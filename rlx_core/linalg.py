@@ -1,0 +1,53 @@
+"""Linear algebra by the names of the Python Array API: `rlx.linalg.solve(a, b)`.
+
+Factorisations come from a package (rlx-custom-ops has them); the rest is rlx's own. What is defined where is in
+`rlx_core.ops.array_linalg` and its neighbours.
+"""
+
+from rlx_core.ops.array_linalg import (
+    cholesky,
+    cross,
+    det,
+    diagonal,
+    eigh,
+    eigvalsh,
+    inv,
+    matrix_power,
+    matrix_rank,
+    pinv,
+    qr,
+    slogdet,
+    solve,
+    svd,
+    svdvals,
+    trace,
+)
+from rlx_core.ops.array_norms import matrix_norm, vector_norm
+from rlx_core.ops.array_shapes import matrix_transpose
+from rlx_core.ops.linalg import matmul, outer, tensordot, vecdot
+
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]

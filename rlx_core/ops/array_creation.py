@@ -1,0 +1,189 @@
+"""The functions of the Python Array API that make arrays from something that is none: lines, grids, identities, NumPy's data.
+
+Constants of any shape (`full`, `zeros`, …) are in `creation.py`, beside the ops. In a trace all of these are values of the
+program, outside of one NumPy's arrays; `device` is for programs written for several libraries, and names the only one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from rlx_core.errors import DtypeError, ShapeError, TraceError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dtypes import DType, c64, dtype, f32, f64, i64
+from rlx_core.ir.graph import Value, ambient_builder
+from rlx_core.ops.array_info import result_type
+from rlx_core.ops.array_shapes import broadcast_arrays, copied, expand_dims, shape_of, stack
+from rlx_core.ops.complex import make_complex
+from rlx_core.ops.conversion import as_dtype, cast
+from rlx_core.ops.creation import dim_value, even_spacing, eye_matrix, full_like, iota, zeros
+from rlx_core.ops.device import expect_device
+
+_dtype = dtype
+
+
+def asarray(obj: Any, dtype: DType | str | None = None, *, device: str | None = None, copy: bool | None = None) -> Any:
+    """An array of `obj`: a value, an array, a number, a size, or nested sequences of these.
+
+    Python's floats are f32 and its complex numbers c64 unless a dtype is given; arrays keep theirs. With `copy=True` the
+    result can be assigned to without changing `obj`.
+
+    Raises:
+        DtypeError: `copy` is False, and the dtype asks for a copy.
+        TraceError: `obj` is none of these.
+    """
+    expect_device("asarray", device)
+    wanted = None if dtype is None else _dtype(dtype)
+    if isinstance(obj, Expr):
+        obj = dim_value(size=obj)
+    elif isinstance(obj, list | tuple) and any(isinstance(leaf, Value | Expr) for leaf in _leaves(obj)):
+        _expect_axes(obj)
+        common = result_type(*_leaves(obj)) if wanted is None else wanted
+        obj = stack([asarray(row, common) for row in obj])
+    if isinstance(obj, Value):
+        made = obj if wanted is None else as_dtype(obj, wanted)
+        return copied(made) if copy and made is obj else made
+    array: Any = as_array(obj)
+    kinds = {type(leaf) for leaf in _leaves(obj)}
+    if wanted is None and kinds and kinds <= {bool, int, float, complex}:
+        wanted = c64 if complex in kinds else f32 if float in kinds else None
+    if wanted is not None and wanted != array.dtype:
+        if copy is False:
+            raise DtypeError(f"asarray: {array.dtype} to {wanted} makes a copy, and copy=False forbids it")
+        array = cast(array, to=wanted)
+    elif copy and ambient_builder() is None:
+        array = array.copy()
+    builder = ambient_builder()
+    return array if builder is None or isinstance(array, Value) else builder.constant(array, shared=False)
+
+
+MOST_AXES = 64
+"""As many as NumPy's arrays have."""
+
+
+def _expect_axes(nested: Any) -> None:
+    """Require lists that are nested as deep as arrays have axes, at most."""
+    inside = [nested]
+    for _ in range(MOST_AXES + 1):
+        inside = [row for one in inside if isinstance(one, list | tuple) for row in one]
+    if inside:
+        raise TraceError(f"asarray: lists are nested more than {MOST_AXES} deep", hint="an array has no more axes")
+
+
+def _leaves(obj: Any) -> Iterator[Any]:
+    """The elements of nested lists and tuples; what is neither is its own only element."""
+    waiting = [obj]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list | tuple):
+            waiting.extend(one)
+        else:
+            yield one
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:
+    """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
+    return asarray(x, device=device, copy=copy)
+
+
+def empty(shape: Sequence[Dim] | Dim, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
+    """A tensor whose elements do not matter: zeros, because nothing that is uninitialised is shown."""
+    return zeros(shape, dtype, device=device)
+
+
+def empty_like(x: Any, /, *, dtype: DType | str | None = None, device: str | None = None) -> Any:
+    """As `empty`, with the dims of `x`, and its dtype unless another is given."""
+    return full_like(x, 0, dtype, device=device)
+
+
+def eye(
+    n_rows: Dim,
+    n_cols: Dim | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DType | str | None = None,
+    device: str | None = None,
+) -> Any:
+    """Ones on the k-th diagonal of a matrix, zeros elsewhere."""
+    expect_device("eye", device)
+    wanted = f32 if dtype is None else _dtype(dtype)
+    return eye_matrix(n=n_rows, m=n_rows if n_cols is None else n_cols, k=k, dtype=wanted)
+
+
+def linspace(
+    start: complex,
+    stop: complex,
+    /,
+    num: Dim,
+    *,
+    dtype: DType | str | None = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Any:
+    """`num` evenly spaced numbers from `start` to `stop`, which is the last one unless `endpoint` is false."""
+    expect_device("linspace", device)
+    has_parts = np.iscomplexobj(start) or np.iscomplexobj(stop)
+    target = (c64 if has_parts else f32) if dtype is None else _dtype(dtype)
+    if not target.is_complex:
+        if has_parts:
+            raise DtypeError(f"linspace: {start} and {stop} are complex, {target} is not")
+        return even_spacing(start=float(start), stop=float(stop), num=num, endpoint=endpoint, dtype=target)  # type: ignore[arg-type]
+    first, last = complex(start), complex(stop)
+    parts = [
+        even_spacing(start=a, stop=b, num=num, endpoint=endpoint, dtype=target.component)
+        for a, b in ((first.real, last.real), (first.imag, last.imag))
+    ]
+    return make_complex(*parts)
+
+
+def arange(
+    start: Any, stop: Any = None, step: float = 1, *, dtype: DType | str | None = None, device: str | None = None
+) -> Any:
+    """start, start + step, .. before `stop`; with one argument, 0 .. before it. Symbolic ends are possible with step 1.
+
+    The dtype is i64 where all three are integers, f32 otherwise.
+
+    Raises:
+        ShapeError: The step is 0, or a symbolic end meets another step than 1.
+    """
+    expect_device("arange", device)
+    first, end = (0, start) if stop is None else (start, stop)
+    whole = all(isinstance(v, int | np.integer | Expr) for v in (first, end, step))
+    target = (i64 if whole else f32) if dtype is None else _dtype(dtype)
+    if isinstance(first, Expr) or isinstance(end, Expr):
+        if step != 1:
+            raise ShapeError(f"arange: {first}..{end} in steps of {step} has no known length")
+        line = iota(axis=0, shape=(end - first,), dtype=target)
+        return line if first == 0 else line + cast(dim_value(size=first), to=target)
+    if step == 0:
+        raise ShapeError("arange: the step is 0, so it never reaches the end")
+    count = max(0, int(-((first - end) // step)) if whole else math.ceil((end - first) / step))
+    if whole:
+        line = iota(axis=0, shape=(count,))
+        line = line if step == 1 else line * int(step)
+        return cast(line if first == 0 else line + int(first), to=target)
+    return cast(iota(axis=0, shape=(count,), dtype=f64) * float(step) + float(first), to=target)
+
+
+def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
+    """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
+
+    Raises:
+        ShapeError: An array is no vector, or the indexing is neither.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    for i, x in enumerate(arrays):
+        if len(shape_of(x)) != 1:
+            raise ShapeError(f"meshgrid: array {i} has {len(shape_of(x))} axes, not 1")
+    places = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) > 1:
+        places[:2] = 1, 0
+    axes = [[i for i in range(len(arrays)) if i != place] for place in places]
+    return broadcast_arrays(*(expand_dims(x, along) if along else x for x, along in zip(arrays, axes, strict=True)))

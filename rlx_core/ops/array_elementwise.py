@@ -1,0 +1,84 @@
+"""The element-wise functions of the Python Array API that take more dtypes than the op they are named after.
+
+An integer is its own floor, and a real number its own real part and conjugate: no op is needed to say so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.errors import DtypeError
+from rlx_core.ir.apply import OpFunction
+from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.graph import Value
+from rlx_core.ops import complex, conversion, piecewise, selection
+from rlx_core.ops.array_shapes import copied
+from rlx_core.ops.creation import zeros_like
+from rlx_core.ops.linalg import operand
+
+__all__ = ["ceil", "clip", "conj", "conjugate", "floor", "imag", "positive", "real", "round", "trunc"]
+
+
+def dtype_of(x: Any) -> DType:
+    """The dtype of a value, an array or a number."""
+    return x.dtype if isinstance(x, Value) else dtype(operand(x).dtype)
+
+
+def _whole(x: Any, rounding: OpFunction[Any]) -> Any:
+    return copied(x) if dtype_of(x).is_integer else rounding(x)
+
+
+def floor(x: Any) -> Any:
+    """⌊x⌋; integers are whole already."""
+    return _whole(x, piecewise.floor)
+
+
+def ceil(x: Any) -> Any:
+    """⌈x⌉; integers are whole already."""
+    return _whole(x, piecewise.ceil)
+
+
+def trunc(x: Any) -> Any:
+    """x without its fraction; integers are whole already."""
+    return _whole(x, piecewise.trunc)
+
+
+def round(x: Any, *, ste: bool = False) -> Any:
+    """x to the nearest whole number, ties to the even one; of a complex value both parts, and integers are whole already.
+
+    With `ste` derivatives pass straight through, as if it were the identity; otherwise they are 0.
+    """
+    if dtype_of(x).is_complex:
+        parts = conversion.real(x), complex.imag(x)
+        return complex.make_complex(*(piecewise.round(part, ste=ste) for part in parts))
+    return copied(x) if dtype_of(x).is_integer else piecewise.round(x, ste=ste)
+
+
+def positive(x: Any) -> Any:
+    """x itself, of any numeric dtype."""
+    if not dtype_of(x).is_numeric:
+        raise DtypeError(f"positive: x must be a number, not {dtype_of(x)}")
+    return copied(x)
+
+
+def real(x: Any) -> Any:
+    """The real part; of a real x that is x."""
+    return conversion.real(x) if dtype_of(x).is_complex else positive(x)
+
+
+def imag(x: Any) -> Any:
+    """The imaginary part; of a real x that is 0."""
+    return complex.imag(x) if dtype_of(x).is_complex else zeros_like(positive(x))
+
+
+def conj(x: Any) -> Any:
+    """The complex conjugate; of a real x that is x."""
+    return conversion.conjugate(x) if dtype_of(x).is_complex else positive(x)
+
+
+conjugate = conj
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    """x held between `min` and `max`, either of which may be absent; bounds take the dtype of x, and NaN stays NaN."""
+    return selection.clip(x, min, max)

@@ -1,0 +1,213 @@
+"""What the Python Array API lets a program ask: about dtypes and their limits, and about the namespace itself.
+
+dtypes may be rlx's or NumPy's, and arrays stand for theirs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.errors import DtypeError, PromotionError, UnknownNameError, nearest
+from rlx_core.ir.dims import Expr
+from rlx_core.ir.dtypes import (
+    ALL,
+    COMPLEXES,
+    FLOATS,
+    INTEGERS,
+    DType,
+    bf16,
+    bool_,
+    c64,
+    dtype,
+    f32,
+    i64,
+    promote,
+    weak_dtype,
+)
+from rlx_core.ir.graph import Value
+from rlx_core.ops.device import device_here, expect_device
+
+__all__ = ["API_VERSION", "array_namespace", "can_cast", "finfo", "iinfo", "isdtype", "namespace_info", "result_type"]
+
+API_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12")
+API_VERSION: Final = API_VERSIONS[-1]
+
+e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
+
+KINDS: Final = {
+    "bool": (bool_,),
+    "signed integer": tuple(d for d in INTEGERS if d.kind == "int"),
+    "unsigned integer": tuple(d for d in INTEGERS if d.kind == "uint"),
+    "integral": INTEGERS,
+    "real floating": FLOATS,
+    "complex floating": COMPLEXES,
+    "numeric": tuple(d for d in ALL if d.is_numeric),
+}
+"""What the standard calls kinds of dtypes. f16 and bf16, which it does not know, are real floating here."""
+
+
+def dtype_meant(x: Any) -> DType:
+    """The dtype that is meant by a dtype, its name, a value or an array."""
+    own = x.dtype if isinstance(x, Value | np.ndarray | np.generic) else x
+    return dtype(own)
+
+
+def _kind(name: str) -> tuple[DType, ...]:
+    if name not in KINDS:
+        raise DtypeError(f"isdtype: {name!r} is not a kind of dtypes", hint=nearest(name, KINDS))
+    return KINDS[name]
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
+
+    Raises:
+        DtypeError: No kind has that name.
+
+    >>> isdtype(f32, "real floating"), isdtype(np.dtype("u1"), ("bool", "integral")), isdtype(i64, f32)
+    (True, True, False)
+    """
+    own = dtype_meant(dtype)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return any(own in _kind(k) if isinstance(k, str) else own is dtype_meant(k) for k in kinds)
+
+
+@frozen
+class FloatLimits:
+    """The limits of a float dtype, or of the parts of a complex one, as Python's floats."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@frozen
+class IntegerLimits:
+    """The limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def finfo(type: Any, /) -> FloatLimits:
+    """The limits of a float or complex dtype, given by itself or by an array.
+
+    Raises:
+        DtypeError: It is neither.
+    """
+    own = dtype_meant(type).component
+    if not own.is_float:
+        raise DtypeError(f"finfo: {own} is not a float dtype", hint="iinfo is for integers")
+    if own is bf16:
+        import ml_dtypes  # NumPy does not know bfloat16
+
+        limits: Any = ml_dtypes.finfo(own.numpy)  # type: ignore[no-untyped-call]
+    else:
+        limits = np.finfo(own.numpy)
+    return FloatLimits(
+        bits=8 * own.itemsize,
+        eps=float(limits.eps),
+        max=float(limits.max),
+        min=float(limits.min),
+        smallest_normal=float(limits.smallest_normal),
+        dtype=own,
+    )
+
+
+def iinfo(type: Any, /) -> IntegerLimits:
+    """The limits of an integer dtype, given by itself or by an array.
+
+    Raises:
+        DtypeError: It is no integer.
+    """
+    own = dtype_meant(type)
+    if not own.is_integer:
+        raise DtypeError(f"iinfo: {own} is not an integer dtype", hint="finfo is for floats")
+    limits = np.iinfo(own.numpy)
+    return IntegerLimits(8 * own.itemsize, int(limits.max), int(limits.min), own)
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether promotion turns the one dtype into the other, and so keeps what it says."""
+    target = dtype_meant(to)
+    try:
+        return promote(dtype_meant(from_), target) is target
+    except PromotionError:
+        return False
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that arrays, dtypes and Python's numbers meet in; a number has the least say.
+
+    Raises:
+        DtypeError: There is nothing, or something else.
+        PromotionError: They meet in none.
+
+    >>> result_type(f32, np.int64(2)), result_type(np.float16([1]), 2.5), result_type(i64, 1.0)
+    (f64, f16, f32)
+    """
+    if not arrays_and_dtypes:
+        raise DtypeError("result_type: takes at least one array or dtype")
+    numbers = [0 if isinstance(x, Expr) else type(x)() for x in arrays_and_dtypes if _is_number(x)]
+    present = [dtype_meant(x) for x in arrays_and_dtypes if not _is_number(x)]
+    return promote(*present, *(weak_dtype(n, present) for n in numbers))
+
+
+def _is_number(x: Any) -> bool:
+    return type(x) in (bool, int, float, complex, Expr)
+
+
+class NamespaceInfo:
+    """What `__array_namespace_info__` returns: the answers that the standard asks of a namespace."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What the namespace can do. Sizes never depend on data, so neither do shapes, and a mask selects by `where`."""
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """Where arrays are made if nothing is said: `target` in a trace, `cpu` outside of one."""
+        return device_here()
+
+    def devices(self) -> list[str]:
+        """The devices that can be asked for here: the default one alone."""
+        return [device_here()]
+
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
+        """The dtypes of what is made without one."""
+        expect_device("default_dtypes", device)
+        return {"real floating": f32, "complex floating": c64, "integral": i64, "indexing": i64}
+
+    def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
+        """The dtypes of a kind, or all, by the names that the standard gives them; f16 and bf16 are not among them."""
+        expect_device("dtypes", device)
+        kinds = tuple(KINDS) if kind is None else (kind,) if isinstance(kind, str) else kind
+        wanted = {d for k in kinds for d in _kind(k)}
+        return {d.numpy.name: d for d in ALL if d in wanted and not d.is_narrow}
+
+
+def array_namespace(api_version: str | None = None) -> Any:
+    """The namespace of the functions that take values: this package.
+
+    Raises:
+        UnknownNameError: It does not follow that version of the standard.
+    """
+    if api_version not in (None, *API_VERSIONS):
+        raise UnknownNameError(
+            f"array API: version {api_version!r} is not one of {', '.join(API_VERSIONS)}", hint="leave the version out"
+        )
+    return importlib.import_module(__name__.partition(".")[0])
+
+
+def namespace_info() -> NamespaceInfo:
+    """What the namespace can do, and its devices and dtypes."""
+    return NamespaceInfo()

@@ -1,0 +1,247 @@
+"""Linear algebra as the Python Array API names it; `rlx_core.linalg` is its namespace.
+
+Products, norms, `solve` and `inv` are made of rlx's own ops. Factorisations are ops of the domain `linalg`, which a package
+brings: they are looked up where every op is, and where the package is missing the error says which one it is.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.ir.dtypes import DType, i64
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.activation import exp
+from rlx_core.ops.arithmetic import multiply, subtract
+from rlx_core.ops.array_elementwise import conj, dtype_of
+from rlx_core.ops.array_shapes import (
+    broadcast_to,
+    expand_dims,
+    matrix_transpose,
+    roll,
+    shape_of,
+)
+from rlx_core.ops.array_statistics import max, sum
+from rlx_core.ops.comparison import greater
+from rlx_core.ops.creation import eye_matrix, zeros
+from rlx_core.ops.linalg import matmul, operand
+from rlx_core.ops.movement import concat
+from rlx_core.ops.rearrange import diagonal as _diagonal
+from rlx_core.ops.solve import solve as _solve
+from rlx_core.plugins import default_host
+
+DOMAIN: Final = "linalg"
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns: the eigenvalues in ascending order, and the eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    """What `qr` returns."""
+
+    Q: Any
+    R: Any
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` returns: the determinant's sign, and the logarithm of its modulus."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns: the singular values in descending order, between the vectors."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def factorisation(name: str) -> type[Op]:
+    """The op of that name in the domain of linear algebra.
+
+    Raises:
+        PluginError: No installed package brings it; the error names one that does.
+    """
+    found: type[Op] = default_host().load("ops", f"{DOMAIN}.{name}")
+    return found
+
+
+def sides(function: str, x: Any) -> tuple[Any, Any]:
+    """The last two dims."""
+    shape = shape_of(x)
+    if len(shape) < 2:
+        raise ShapeError(f"{function}: x must have 2 or more axes, not {len(shape)}")
+    return shape[-2], shape[-1]
+
+
+def _order(function: str, x: Any) -> Any:
+    """The number of rows of square matrices."""
+    rows, columns = sides(function, x)
+    if rows != columns:
+        raise ShapeError(f"{function}: x must hold square matrices, not {rows} × {columns}")
+    return rows
+
+
+def expect_floating(function: str, x: Any) -> DType:
+    own = dtype_of(x)
+    if not own.is_differentiable:
+        raise DtypeError(f"{function}: x must be float or complex, not {own}")
+    return own
+
+
+def _adjoint(x: Any) -> Any:
+    return conj(matrix_transpose(x))
+
+
+# ------------------------------------------------------------------------------ factorisations
+
+
+def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+    """The lower triangle L with L Lᴴ = x, or the upper one U with Uᴴ U = x."""
+    lower = factorisation("cholesky")()(x)
+    return _adjoint(lower) if upper else lower
+
+
+def eigh(x: Any, /) -> EighResult:
+    """The eigenvalues and eigenvectors of Hermitian matrices."""
+    return EighResult(*factorisation("eigh")()(x))
+
+
+def eigvalsh(x: Any, /) -> Any:
+    """The eigenvalues of Hermitian matrices, in ascending order."""
+    return eigh(x).eigenvalues
+
+
+def qr(x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
+    """Q with orthonormal columns and an upper triangle R, with Q R = x; `complete` makes Q square."""
+    if mode not in ("reduced", "complete"):
+        raise ShapeError(f"qr: mode is 'reduced' or 'complete', not {mode!r}")
+    q, r = factorisation("qr")()(x)
+    m, k = sides("qr", q)
+    if mode == "complete" and m != k:
+        below = zeros((*shape_of(r)[:-2], m - k, shape_of(r)[-1]), dtype_of(r))
+        q, r = _completed(q), concat([r, below], axis=-2)
+    return QRResult(q, r)
+
+
+def slogdet(x: Any, /) -> SlogdetResult:
+    """The sign of the determinant and the logarithm of its modulus."""
+    return SlogdetResult(*factorisation("slogdet")()(x))
+
+
+def det(x: Any, /) -> Any:
+    """The determinant; where it may overflow, `slogdet` does not."""
+    sign, logarithm = slogdet(x)
+    return multiply(sign, exp(logarithm))
+
+
+def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+    """The singular value decomposition; with `full_matrices` U and Vh are square."""
+    u, s, vh = factorisation("svd")()(x)
+    if full_matrices:
+        (m, k), (_, n) = sides("svd", u), sides("svd", vh)
+        u = u if m == k else _completed(u)
+        vh = vh if n == k else _adjoint(_completed(_adjoint(vh)))
+    return SVDResult(u, s, vh)
+
+
+def _completed(q: Any) -> Any:
+    """Orthonormal columns, and as many more as make the matrix square."""
+    m, k = sides("svd", q)
+    if not (isinstance(m, int) and isinstance(k, int)):
+        raise ShapeError(f"svd, qr: square factors need known sizes, not {m} × {k}", hint="ask for the reduced ones")
+    # I - Q Qᴴ projects on what is missing: its last eigenvalues are 1, and their vectors are orthonormal.
+    rest = subtract(eye_matrix(n=m, m=m, dtype=dtype_of(q)), matmul(q, _adjoint(q)))
+    return concat([q, operand(eigh(rest).eigenvectors)[..., k:]], axis=-1)
+
+
+def svdvals(x: Any, /) -> Any:
+    """The singular values, in descending order."""
+    return svd(x, full_matrices=False).S
+
+
+def pinv(x: Any, /, *, rtol: float | None = None) -> Any:
+    """The pseudoinverse; singular values up to `rtol` (a number; max(m, n) ε by default) times the largest count as 0."""
+    return factorisation("pinv")(rtol=None if rtol is None else _number("pinv", rtol))(x)  # type: ignore[call-arg]
+
+
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+    """How many singular values are larger than `rtol` (max(m, n) ε by default) times the largest."""
+    s = svdvals(x)
+    if rtol is None:
+        rtol = builtins.max(*sides("matrix_rank", x)) * float(np.finfo(dtype_of(s).numpy).eps)
+    if 0 in shape_of(s):
+        return zeros(shape_of(s)[:-1], i64)
+    limit = multiply(max(s, axis=-1, keepdims=True), expand_dims(rtol, -1) if shape_of(rtol) else rtol)
+    return sum(greater(s, limit), axis=-1)
+
+
+def _number(function: str, x: Any) -> float:
+    if shape_of(x) or not isinstance(x, int | float | np.generic | np.ndarray):
+        raise ShapeError(f"{function}: rtol is one known number for all matrices")
+    return float(x)
+
+
+# ------------------------------------------------------------------------- solutions and powers
+
+
+def solve(x1: Any, x2: Any, /) -> Any:
+    """The solution of `x1 x = x2`; `x2` with one axis is a vector. A singular matrix gives NaN or infinities."""
+    return _solve(x1, x2)
+
+
+def inv(x: Any, /) -> Any:
+    """The inverse; of a singular matrix NaN or infinities."""
+    n = _order("inv", x)
+    return _solve(x, eye_matrix(n=n, m=n, dtype=expect_floating("inv", x)))
+
+
+def matrix_power(x: Any, n: int, /) -> Any:
+    """The product of `n` square matrices, of the inverse where `n` is negative, by repeated squaring."""
+    order = _order("matrix_power", x)
+    base, times, result = (inv(x), -n, None) if n < 0 else (operand(x), n, None)
+    while times:
+        if times % 2:
+            result = base if result is None else matmul(result, base)
+        times //= 2
+        base = matmul(base, base) if times else base
+    one = eye_matrix(n=order, m=order, dtype=dtype_of(x))
+    return broadcast_to(one, shape_of(x)) if result is None else result
+
+
+# ----------------------------------------------------------------------------- products, traces
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
+    if axis >= 0 and len(shape_of(x1)) != len(shape_of(x2)):
+        raise ShapeError("cross: the axis of operands with unlike numbers of axes is counted from the end")
+    for name, x in (("x1", x1), ("x2", x2)):
+        size = shape_of(x)[normalize_axis(axis, len(shape_of(x)))]
+        if size != 3:
+            raise ShapeError(f"cross: {name} has {size} elements along axis {axis}, not 3")
+
+    def turned(x: Any, by: int) -> Any:
+        return roll(x, -by, axis)
+
+    return subtract(multiply(turned(x1, 1), turned(x2, 2)), multiply(turned(x1, 2), turned(x2, 1)))
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """A diagonal of each matrix."""
+    return _diagonal(x, offset=offset)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: DType | str | None = None) -> Any:
+    """The sum of a diagonal of each matrix, held in `dtype` as `rlx.sum` is."""
+    return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)

@@ -1,0 +1,75 @@
+"""Norms of vectors and matrices, as the Python Array API's extension for linear algebra names them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.dtypes import DType, i64
+from rlx_core.ops.activation import sqrt
+from rlx_core.ops.arithmetic import abs, pow, square
+from rlx_core.ops.array_elementwise import dtype_of
+from rlx_core.ops.array_linalg import expect_floating, sides, svdvals
+from rlx_core.ops.array_shapes import Axis, axes_of, expand_dims, shape_of
+from rlx_core.ops.array_statistics import max, min, sum
+from rlx_core.ops.comparison import not_equal
+from rlx_core.ops.complex import complex_norm_sq
+from rlx_core.ops.conversion import cast
+
+__all__ = ["matrix_norm", "vector_norm"]
+
+
+def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
+    """The norm of the vectors that lie along one axis or several; of all elements if none is said.
+
+    `ord` is 2, 1, 0 (how many are not 0), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p).
+    """
+    own = expect_floating("vector_norm", x).component
+    axes = axes_of(x, axis)
+
+    def over(reduce: Any, y: Any) -> Any:
+        return reduce(y, axis=axes, keepdims=keepdims)
+
+    if ord in (math.inf, -math.inf):
+        return over(max if ord > 0 else min, abs(x))
+    if ord == 0:
+        return cast(over(sum, cast(not_equal(x, 0), to=i64)), to=own)
+    wide = cast(x, to=own.accumulator) if own.is_narrow else x
+    if ord == 2:
+        squares = complex_norm_sq(wide) if dtype_of(x).is_complex else square(wide)
+        return _narrowed(_root(over(sum, squares), 2), own)
+    if ord == 1:
+        return _narrowed(over(sum, abs(wide)), own)
+    return _narrowed(_root(over(sum, pow(abs(wide), float(ord))), float(ord)), own)
+
+
+def _root(x: Any, degree: float) -> Any:
+    return sqrt(x) if degree == 2 else pow(x, 1.0 / degree)
+
+
+def _narrowed(x: Any, to: DType) -> Any:
+    return x if dtype_of(x) is to else cast(x, to=to)
+
+
+MatrixNorm = Literal["fro", "nuc"] | float
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -> Any:
+    """The norm of matrices: fro, nuc (the sum of the singular values), ±2 (an extreme one), ±1 or ±inf (an extreme sum of
+    the moduli of a column, or of a row).
+    """
+    expect_floating("matrix_norm", x)
+    sides("matrix_norm", x)
+    rank = len(shape_of(x))
+    if ord == "fro":
+        return vector_norm(x, axis=(rank - 2, rank - 1), keepdims=keepdims)
+    if ord in ("nuc", 2, -2):
+        s = svdvals(x)
+        y = sum(s, axis=-1) if ord == "nuc" else max(s, axis=-1) if ord == 2 else min(s, axis=-1)
+    elif ord in (1, -1, math.inf, -math.inf):
+        sums = sum(abs(x), axis=rank - 2 if ord in (1, -1) else rank - 1)
+        y = max(sums, axis=-1) if ord in (1, math.inf) else min(sums, axis=-1)
+    else:
+        raise ShapeError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
+    return expand_dims(y, (rank - 2, rank - 1)) if keepdims else y

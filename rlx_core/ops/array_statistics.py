@@ -1,0 +1,157 @@
+"""The reductions and running reductions of the Python Array API: what is done over axes, and in which dtype it is held.
+
+Integers are summed and multiplied in the default integer, as NumPy does, unless `dtype` says otherwise: a sum of u8 would wrap
+at 256. The ops (`sum`, `prod`, `cumsum`, `cumprod`) keep the dtype of their operand; the choice is made here.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import require
+from rlx_core.ir.dtypes import DType, bool_, dtype, i64, u64
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops import conversion, counting, cumulative, reduction, structural
+from rlx_core.ops.arithmetic import subtract
+from rlx_core.ops.array_shapes import Axis, axes_of, copied, shape_of
+from rlx_core.ops.comparison import not_equal
+from rlx_core.ops.creation import full
+from rlx_core.ops.device import expect_device
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.movement import concat, narrow
+
+_dtype = dtype
+
+
+def one_axis(name: str, x: Any, axis: int | None) -> int:
+    """The axis of a function that works along one; it may be left out where there is only one.
+
+    Raises:
+        ShapeError: It is left out and `x` has other than one axis.
+    """
+    rank = len(shape_of(x))
+    if axis is None and rank != 1:
+        raise ShapeError(f"{name}: x has {rank} axes, so the axis must be given")
+    return 0 if axis is None else normalize_axis(operator.index(axis), rank)
+
+
+def astype(x: Any, dtype: DType | str, *, copy: bool = True, device: str | None = None) -> Any:
+    """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
+
+    Complex to real is refused; `real`, `imag` and `abs` say which part is meant.
+    """
+    expect_device("astype", device)
+    array, target = operand(x), _dtype(dtype)
+    if target != array.dtype:
+        return conversion.cast(array, to=target)
+    return copied(array) if copy else array
+
+
+def _accumulated(x: Any, dtype: DType | str | None) -> Any:
+    """`x` in the dtype in which it is added up: the one that is asked for, or its own, integers and bool in a wide one."""
+    own = x.dtype if isinstance(x, Value) else _dtype(as_array(x).dtype)
+    default = u64 if own.kind == "uint" else i64 if own.kind in ("int", "bool") else own
+    wanted = default if dtype is None else _dtype(dtype)
+    return x if own is wanted else conversion.cast(x, to=wanted)
+
+
+def sum(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
+    """The sum over `axis`, held in `dtype`: that of a float `x`, and for integers and bool the default integer, i64 or u64."""
+    return structural.sum_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def prod(x: Any, axis: Axis = None, dtype: DType | str | None = None, keepdims: bool = False) -> Any:
+    """The product over `axis`, held in `dtype` as `sum` is."""
+    return reduction.prod_axes(_accumulated(x, dtype), axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
+    return reduction.mean_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def var(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The variance over `axis` in two passes, divided by n - correction."""
+    return reduction.var_axes(x, axes=axes_of(x, axis), keep_dim=keepdims, correction=float(correction))
+
+
+def std(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The standard deviation over `axis`: the root of the variance."""
+    return reduction.std_axes(x, axes=axes_of(x, axis), keep_dim=keepdims, correction=float(correction))
+
+
+def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest element over `axis`; NaN propagates."""
+    return reduction.max_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest element over `axis`; NaN propagates."""
+    return reduction.min_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """log Σ e^x over `axis`, without overflow."""
+    return reduction.log_sum_exp(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether any element over `axis` is not 0."""
+    return counting.any_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether all elements over `axis` are not 0."""
+    return counting.all_axes(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many elements over `axis` are not 0."""
+    return counting.count_nonzero(x, axes=axes_of(x, axis), keep_dim=keepdims)
+
+
+def cumulative_sum(
+    x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
+) -> Any:
+    """Running sums along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 0 that they start from in front."""
+    place = one_axis("cumulative_sum", x, axis)
+    return _after_initial(cumulative.cumsum(_accumulated(x, dtype), axis=place), place, 0 if include_initial else None)
+
+
+def cumulative_prod(
+    x: Any, axis: int | None = None, dtype: DType | str | None = None, include_initial: bool = False
+) -> Any:
+    """Running products along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 1 that they start from in front."""
+    place = one_axis("cumulative_prod", x, axis)
+    return _after_initial(cumulative.cumprod(_accumulated(x, dtype), axis=place), place, 1 if include_initial else None)
+
+
+def _after_initial(x: Any, axis: int, initial: int | None) -> Any:
+    if initial is None:
+        return x
+    shape = list(shape_of(x))
+    shape[axis] = 1
+    return concat([full(shape, initial, _dtype(x.dtype)), x], axis=axis)
+
+
+def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """The differences of neighbours along `axis`, taken `n` times, after what is to stand before and behind is put there.
+
+    Raises:
+        ShapeError: `n` is negative, or the axis is shorter than it.
+    """
+    place = normalize_axis(operator.index(axis), len(shape_of(x)))
+    joined = [part for part in (prepend, x, append) if part is not None]
+    y = concat(joined, axis=place) if len(joined) > 1 else operand(x)
+    times, size = operator.index(n), shape_of(y)[place]
+    if times < 0 or not require(">=", size, times):
+        raise ShapeError(f"diff: an axis of {size} elements has no differences of order {times}")
+    for _ in range(times):
+        size = shape_of(y)[place]
+        later, sooner = (narrow(y, axis=place, start=start, length=size - 1) for start in (1, 0))
+        y = not_equal(later, sooner) if y.dtype == bool_ else subtract(later, sooner)
+    return y

@@ -1,0 +1,106 @@
+"""`rlx.linalg` beyond what array-api-strict is compared with: factors, derivatives, and what is missing or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core.errors import DtypeError, PluginError, RlxError, ShapeError
+from rlx_core.plugins import PluginHost, default_host, set_default_host
+
+RNG = np.random.default_rng(7)
+TALL, WIDE = RNG.standard_normal((2, 5, 3)), RNG.standard_normal((3, 5))
+DEFICIENT = np.outer([1.0, 2, 3, 4], [1.0, 0, 2])
+
+
+@pytest.mark.parametrize("x", [TALL, WIDE, DEFICIENT, TALL + 1j * TALL[::-1]])
+def test_full_singular_vectors_are_orthonormal_and_give_the_matrix_back(x: np.ndarray) -> None:
+    u, s, vh = rlx.linalg.svd(x)
+    m, n = x.shape[-2:]
+    assert (u.shape[-2:], s.shape[-1], vh.shape[-2:]) == ((m, m), min(m, n), (n, n))
+    k = min(m, n)
+    np.testing.assert_allclose((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], x, atol=1e-12)
+    for q in (u, vh):
+        np.testing.assert_allclose(q @ np.conj(np.swapaxes(q, -1, -2)) - np.eye(q.shape[-1]), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("x", [TALL, WIDE])
+def test_a_complete_q_is_square(x: np.ndarray) -> None:
+    q, r = rlx.linalg.qr(x, mode="complete")
+    assert (q.shape[-2:], r.shape) == ((x.shape[-2], x.shape[-2]), x.shape)
+    np.testing.assert_allclose(q @ r, x, atol=1e-12)
+    np.testing.assert_allclose(q @ np.swapaxes(q, -1, -2) - np.eye(q.shape[-1]), 0, atol=1e-12)
+
+
+def test_results_have_the_names_of_the_standard() -> None:
+    square = TALL[:, :3]
+    assert rlx.linalg.eigh(square)._fields == ("eigenvalues", "eigenvectors")
+    assert rlx.linalg.qr(square)._fields == ("Q", "R")
+    assert rlx.linalg.slogdet(square)._fields == ("sign", "logabsdet")
+    assert rlx.linalg.svd(square)._fields == ("U", "S", "Vh")
+
+
+def test_ranks_are_counted_for_each_matrix() -> None:
+    x = np.stack([np.ones((3, 3)), np.eye(3), np.zeros((3, 3))])
+    assert rlx.linalg.matrix_rank(x).tolist() == [1, 3, 0]
+    assert rlx.linalg.matrix_rank(np.diag([1.0, 0.1, 0.01]), rtol=0.05).tolist() == 2
+    assert rlx.linalg.matrix_rank(x, rtol=np.array([0.5, 2.0, 0.5])).tolist() == [1, 0, 0]
+
+
+def test_norms_of_narrow_floats_are_summed_wide() -> None:
+    x = np.full(1000, 300, np.float16)
+    assert rlx.linalg.vector_norm(x).dtype == np.float16
+    np.testing.assert_allclose(rlx.linalg.vector_norm(x), np.sqrt(1000) * 300, rtol=1e-3)
+
+
+def test_a_determinant_has_its_gradient() -> None:
+    x = TALL[0, :3]
+    np.testing.assert_allclose(rlx.grad(rlx.linalg.det)(x), np.linalg.det(x) * np.linalg.inv(x).T, rtol=1e-10)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[RlxError], str]] = {
+    "a vector": (lambda: rlx.linalg.inv(np.ones(3)), ShapeError, "inv: x must have 2 or more axes"),
+    "no square": (lambda: rlx.linalg.matrix_power(np.ones((2, 3)), 2), ShapeError, "2 × 3"),
+    "integers": (lambda: rlx.linalg.vector_norm(np.ones(3, np.int32)), DtypeError, "must be float or complex, not i32"),
+    "a norm": (lambda: rlx.linalg.matrix_norm(np.ones((2, 2)), ord=3), ShapeError, "not 3"),
+    "a mode": (lambda: rlx.linalg.qr(np.ones((2, 2)), mode="r"), ShapeError, "'reduced' or 'complete', not 'r'"),
+    "two elements": (lambda: rlx.linalg.cross(np.ones(2), np.ones(3)), ShapeError, "x1 has 2 elements"),
+    "a tolerance for each": (lambda: rlx.linalg.pinv(TALL, rtol=np.ones(2)), ShapeError, "one known number"),
+    "unknown sizes": (
+        lambda: rlx.trace(rlx.linalg.svd, rlx.spec("f32[n, 3]")),
+        ShapeError,
+        "which one of n and 3 is smaller",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_says_why(name: str) -> None:
+    call, error, says = REFUSED[name]
+    with pytest.raises(error, match=says):
+        call()
+
+
+def test_a_missing_package_is_named() -> None:
+    before = default_host()
+    set_default_host(PluginHost([]))
+    try:
+        with pytest.raises(PluginError, match=r"linalg\.svd: no installed plugin provides this op") as caught:
+            rlx.linalg.svdvals(np.ones((2, 2)))
+    finally:
+        set_default_host(before)
+    assert "rlx-custom-ops" in str(caught.value)
+
+
+def test_norms_and_solutions_need_no_package() -> None:
+    before = default_host()
+    set_default_host(PluginHost([]))
+    try:
+        np.testing.assert_allclose(rlx.linalg.inv(2 * np.eye(3)), np.eye(3) / 2)
+        assert rlx.linalg.matrix_norm(np.eye(4)) == 2
+    finally:
+        set_default_host(before)
