@@ -25,7 +25,14 @@ class Author:
 
     def run(self, *words: str, cwd: Path | None = None) -> str:
         """What `python -m` some words prints; it must succeed."""
-        command = [sys.executable, "-m", *words]
+        return self.python("-m", *words, cwd=cwd)
+
+    def rlx(self, *words: str, cwd: Path | None = None) -> str:
+        """What the command `rlx` prints."""
+        return self.python("-c", "from rlx_core.cli.main import main; main()", *words, cwd=cwd)
+
+    def python(self, *words: str, cwd: Path | None = None) -> str:
+        command = [sys.executable, *words]
         done = subprocess.run(command, cwd=cwd or self.folder, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
@@ -39,14 +46,14 @@ class Author:
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_new_package_installs_and_passes_its_tests(tmp_path: Path, kind: str) -> None:
     author = Author(tmp_path)
-    made = json.loads(author.run("rlx_core.cli", "new", kind, NAMES[kind], "--json"))
+    made = json.loads(author.rlx("new", kind, NAMES[kind], "--json"))
     project = tmp_path / made["distribution"]
     author.install(project)
 
     author.run("pytest", "-p", "no:cacheprovider", cwd=project)
     author.run("mypy", "--strict", "--no-warn-return-any", "--cache-dir", os.devnull, "src", "tests", cwd=project)
-    rows = {row["name"]: row for row in json.loads(author.run("rlx_core.cli", "plugins", "--json"))["plugins"]}
+    rows = {row["name"]: row for row in json.loads(author.rlx("plugins", "--json"))["plugins"]}
     row = rows[NAMES[kind].partition(".")[0]]
     assert (row["state"], row["distribution"]) == ("active", made["distribution"])
-    checked = json.loads(author.run("rlx_core.cli", "check", "--quick", "--json", cwd=project))
+    checked = json.loads(author.rlx("check", "--quick", "--json", cwd=project))
     assert checked["ok"], checked
