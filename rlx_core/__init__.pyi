@@ -63,8 +63,10 @@ from rlx_core.runtime.api import trace as trace
 from rlx_core.runtime.api import value_and_grad as value_and_grad
 from rlx_core.runtime.api import vjp as vjp
 from rlx_core.runtime.api import vmap as vmap
+from rlx_core.runtime.files import from_bytes as from_bytes
 from rlx_core.runtime.files import load as load
 from rlx_core.runtime.files import save as save
+from rlx_core.runtime.files import to_bytes as to_bytes
 from rlx_core.runtime.function import compile as compile
 from rlx_core.runtime.function import jit as jit
 from rlx_core.runtime.session import Session as Session

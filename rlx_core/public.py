@@ -114,7 +114,7 @@ CORE = _table(
     {
         "rlx_core.runtime.function": "compile jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
-        "rlx_core.runtime.files": "load save",
+        "rlx_core.runtime.files": "from_bytes load save to_bytes",
         "rlx_core.runtime.session": "Session available_devices is_available",
         "rlx_core.builder": "GraphBuilder",
         "rlx_core.typing": "Array ArrayLike DTypeLike PyTree",

@@ -65,11 +65,12 @@ def usable_host(session: Session) -> tuple[PluginHost, Finding]:
         host = session.host
         if file is None:
             return host, Finding("configuration", "file", "ok", "none from here upwards; the defaults hold")
-        from rlx_core.pipeline.config_reading import load_config
+        from rlx_core.pipeline.config_reading import read_sources
         from rlx_core.pipeline.providers import activate_options
 
-        options = quietly(lambda: activate_options(host, file, None)).options.values()
-        load_config(file, options=options, environ={})
+        sources = read_sources(file)
+        options = quietly(lambda: activate_options(host, sources.option_names())).options
+        sources.configuration({}, options)
         return host, Finding("configuration", "file", "ok", str(file))
     except RlxError as error:
         facts = "; ".join(f"{fact.label}: {fact.found}" for fact in error.facts if fact.label != "file")

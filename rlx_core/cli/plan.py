@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from attrs import evolve
 from rlx_core.cli.session import Session
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.config import Configuration
-from rlx_core.pipeline.config_reading import load_config
+from rlx_core.pipeline.config_reading import read_sources
 from rlx_core.pipeline.plan import Plan, resolve_plan
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
@@ -54,8 +55,9 @@ def resolved(session: Session, target: str | None, pipeline: str | None) -> Plan
 def configuration_of(session: Session, target: str | None = None, pipeline: str | None = None) -> Configuration:
     """The session's configuration, with what the command line says on top."""
     said = {key: value for key, value in (("target", target), ("use", pipeline)) if value is not None}
-    options = activate_options(session.host, session.config_path, said).options.values()
-    return load_config(session.config_path, said, options=options)
+    sources = read_sources(session.config_path, said)
+    options = activate_options(session.host, sources.option_names()).options
+    return sources.configuration(os.environ, options)
 
 
 def target_of(session: Session, configuration: Configuration) -> tuple[Target, Registry]:

@@ -24,11 +24,12 @@ from rlx_core.errors import (
     WrongInputCountError,
     nearest,
 )
+from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.provenance import Source
-from rlx_core.ir.serialize import MAGIC, load
+from rlx_core.ir.serialize import MAGIC, Program, load
 from rlx_core.ir.text_lir import parse_lir
 from rlx_core.ir.types import spec
 from rlx_core.pipeline.op_table import HostOps
@@ -160,6 +161,8 @@ def from_file(host: PluginHost, file: Path) -> Module:
     return Module.of_lir(parse_lir(words, ops)) if is_plan(words) else module_of(parse_graph(words, ops))
 
 
-def module_of(program: Module | Graph) -> Module:
-    """A graph as a module: HIR, which is MIR where nothing in it is a block."""
+def module_of(program: Program) -> Module:
+    """A graph as a module: HIR, which is MIR where nothing in it is a block. Of a compiled function its graph."""
+    if isinstance(program, Bundle):
+        return Module.of_hir(program.graph)
     return program if isinstance(program, Module) else Module.of_hir(program)

@@ -10,10 +10,10 @@ from attrs import evolve
 
 from rlx_core.cli.session import Session
 from rlx_core.errors import FormatError
-from rlx_core.ir.graph import Graph
+from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.module import Module, Stage
 from rlx_core.ir.parse import parse_graph
-from rlx_core.ir.serialize import MAGIC, load
+from rlx_core.ir.serialize import MAGIC, Program, load
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import parse_lir
 from rlx_core.pipeline.op_table import HostOps
@@ -30,7 +30,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print a saved program as text: a graph, or a plan with its offsets and steps; the options that it was compiled
-    with are in the JSON alone."""
+    with are in the JSON alone. Of a compiled function's weights the text says how many there are."""
     session = Session.of(ctx)
     session.answer(
         lambda: read(session.host, file),
@@ -39,14 +39,14 @@ def show(
     )
 
 
-def brief(program: Module | Graph) -> Module | Graph:
+def brief(program: Program) -> Program:
     """The program without the options of its compilation: one line that is longer than the rest, and `rlx plan` has them."""
     if isinstance(program, Module) and program.stage is Stage.LIR:
         return Module.of_lir(evolve(program.lir, options={}))
     return program
 
 
-def read(host: PluginHost, file: Path) -> Module | Graph:
+def read(host: PluginHost, file: Path) -> Program:
     """The program in a file; text is parsed and printed again, so that what is shown is known to be well formed.
 
     Raises:
@@ -79,12 +79,20 @@ def is_plan(words: str) -> bool:
     return next((line.startswith("lir ") for line in lines if line and not line.startswith("#")), False)
 
 
-def text(program: Module | Graph, origins: bool) -> str:
+def text(program: Program, origins: bool) -> str:
     """The program in the form that parses back."""
+    if isinstance(program, Bundle):
+        return f"# {weights(program)}\n{print_graph(program.graph, origins=origins)}"
     return program.inspect(origins=origins) if isinstance(program, Module) else print_graph(program, origins=origins)
 
 
-def program_json(program: Module | Graph, origins: bool) -> dict[str, Any]:
+def weights(program: Bundle) -> str:
+    """What a file has besides the graph."""
+    count = len(program.params)
+    return f"a compiled function with {count} {'array' if count == 1 else 'arrays'} bound, {program.nbytes:,} bytes"
+
+
+def program_json(program: Program, origins: bool) -> dict[str, Any]:
     """What it is, and its text."""
-    stage = program.stage.name if isinstance(program, Module) else "graph"
+    stage = program.stage.name if isinstance(program, Module) else type(program).__name__.lower()
     return {"stage": stage, "text": text(program, origins)}

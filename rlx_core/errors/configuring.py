@@ -70,6 +70,14 @@ class FormatError(RlxError, ValueError):
     >>> rlx.save(path, rlx.trace(rlx.exp, rlx.spec("f32[n]")))
     >>> rlx.load(path).input_types
     {'x': f32[n]}
+
+    Pickles of programs hold the same bytes, and are checked alike. What cannot be
+    written, a function that no other process could import, is refused too.
+
+    >>> import pickle
+    >>> plus = rlx.compile(lambda x: x + 1, rlx.spec("f32[n]"))
+    >>> pickle.loads(pickle.dumps(plus))(np.zeros(2, np.float32))
+    array([1., 1.], dtype=float32)
     >>> place.cleanup()
     """
 

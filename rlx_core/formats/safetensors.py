@@ -14,7 +14,6 @@ Source:
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, nearest
+from rlx_core.formats.reading import mapped
 from rlx_core.formats.writing import Chunk, replace_file
 from rlx_core.ir import dtypes
 from rlx_core.ir.apply import as_array
@@ -98,10 +98,10 @@ def _array(data: np.ndarray, entry: Entry) -> np.ndarray:
 def _opened(path: Path) -> tuple[np.ndarray, list[Entry], dict[str, str]]:
     """The data as bytes, what lies in them, and the metadata; every fault names the file."""
     try:
-        mapped = _mapped(path)
-        header, start = _header(mapped)
+        whole = mapped(path)
+        header, start = _header(whole)
         metadata = _metadata(header.pop(METADATA, {}))
-        data = mapped[start:]
+        data = whole[start:]
         entries = [_entry(name, row, data.size) for name, row in header.items()]
         _expect_no_holes(entries, data.size)
     except RlxError as error:
@@ -109,29 +109,17 @@ def _opened(path: Path) -> tuple[np.ndarray, list[Entry], dict[str, str]]:
     return data, entries, metadata
 
 
-def _mapped(path: Path) -> np.ndarray:
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size < _LENGTH.size:
-            raise FormatError(f"safetensors: {size} bytes are fewer than the {_LENGTH.size} of the header's length")
-        try:
-            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # it became empty in between
-            raise FormatError(
-                f"safetensors: 0 bytes are fewer than the {_LENGTH.size} of the header's length"
-            ) from None
-    return np.frombuffer(mapping, np.uint8)
-
-
-def _header(mapped: np.ndarray) -> tuple[dict[str, Any], int]:
-    (length,) = _LENGTH.unpack(mapped[: _LENGTH.size].tobytes())
-    left = mapped.size - _LENGTH.size
+def _header(data: np.ndarray) -> tuple[dict[str, Any], int]:
+    left = data.size - _LENGTH.size
+    if left < 0:
+        raise FormatError(f"safetensors: {data.size} bytes are fewer than the {_LENGTH.size} of the header's length")
+    (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
     if length > left:
         raise FormatError(f"safetensors: the header has {length} bytes, and {left} are left in the file")
     if length > _MOST_HEADER:
         raise FormatError(f"safetensors: the header has {length} bytes, more than the {_MOST_HEADER} of the format")
     start = _LENGTH.size + length
-    return _parsed(mapped[_LENGTH.size : start].tobytes()), start
+    return _parsed(data[_LENGTH.size : start].tobytes()), start
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

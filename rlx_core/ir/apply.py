@@ -23,6 +23,7 @@ from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import current_origin
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import spec
 
 __all__ = ["OpFunction", "apply", "as_array", "op_function"]
@@ -171,7 +172,7 @@ _OpT = TypeVar("_OpT", bound=Op)
 _AFTER_THE_STAR: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
 
-class OpFunction(Generic[_OpT]):
+class OpFunction(Travels, Generic[_OpT]):
     """The function form of an op: operands first, attributes after them or by keyword.
 
     `layer_norm(x, weight, bias, eps=1e-5)` is `LayerNorm(eps=1e-5)(x, weight, bias)`.

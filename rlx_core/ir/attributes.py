@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.ir.decoding import Decoder, OpTable, find_op, make_op, make_record
-from rlx_core.ir.encoding import Encoder, exact_float, literal_bytes, literal_from, read_float
+from rlx_core.ir.encoding import Encoder, exact_float, flat_bytes, literal_bytes, literal_from, read_float
 from rlx_core.ir.forms import Json
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "encode",
     "exact_float",
     "find_op",
+    "flat_bytes",
     "literal_bytes",
     "literal_from",
     "make_op",

@@ -25,6 +25,8 @@ __all__ = ["Decoder", "OpTable", "find_op", "made_before", "make_op", "make_reco
 OpTable = Mapping[str, type[Op]]
 """Op name → op class, as a registry holds it."""
 
+OpClass = type[Op]
+
 LEAVES: OpTable = {op.name: op for op in (Input, Param, Constant)}
 
 _MAX_DEPTH = 2 * MOST_NESTED + 16
@@ -104,7 +106,7 @@ class Decoder:
         self.make = make
         self.depth = 0
         self.types: dict[str, TensorType] = {}
-        self.classes: dict[str, type[Op]] = {}
+        self.classes: dict[str, OpClass] = {}
 
     def value(self, form: Json, owner: type[Any] | None = None) -> Any:
         """One attribute value; records and enums are looked up in the annotations of `owner`.
@@ -202,13 +204,18 @@ class Decoder:
     def op(self, form: Json) -> Op:
         """An op; its version must be the one that is installed."""
         name, version, attributes = items(form, 3, "an op")
+        cls = self.op_class(name, version)
+        values = need(attributes, dict, "attributes")
+        return self.make(cls, {k: self.value(v, cls) for k, v in values.items()})
+
+    def op_class(self, name: Json, version: Json) -> OpClass:
+        """The class of an op, of this version."""
         cls = self.classes.get(need(name, str, "an op name"))
         if cls is None:
             cls = self.classes[name] = find_op(name, self.ops)
         if version != cls.version:
             raise FormatError(f"{name}: it was stored by version {version}, and version {cls.version} is installed")
-        values = need(attributes, dict, "attributes")
-        return self.make(cls, {k: self.value(v, cls) for k, v in values.items()})
+        return cls
 
     def graph(self, form: Json) -> Graph:
         """A graph, as it was stored; `verify` says whether it makes sense."""

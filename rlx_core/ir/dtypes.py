@@ -78,8 +78,8 @@ class DType:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> str:
-        raise DtypeError(f"{self.name}: dtypes travel by name, not by pickle", hint=f'use dtype("{self.name}")')
+    def __reduce__(self) -> tuple[object, ...]:
+        return dtype, (self.name,)
 
     def __copy__(self) -> DType:
         return self

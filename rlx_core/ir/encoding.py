@@ -20,12 +20,18 @@ from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Encoder", "exact_float", "literal_bytes", "literal_from", "read_float"]
+__all__ = ["Encoder", "exact_float", "flat_bytes", "literal_bytes", "literal_from", "read_float"]
 
 
 def literal_bytes(value: Literal) -> bytes:
     """The little-endian, row-major bytes of constant data."""
     return value.content[2]
+
+
+def flat_bytes(array: np.ndarray) -> memoryview:
+    """The little-endian, row-major bytes of an array; those it lies in where it lies so."""
+    little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+    return little.reshape(-1).view(np.uint8).data
 
 
 def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> Literal:
@@ -39,11 +45,12 @@ def literal_from(of: DType, shape: Sequence[int], data: bytes | memoryview) -> L
         count *= size
     if any(size < 0 for size in shape) or count * of.itemsize != len(data):
         raise FormatError(f"constant: {of}{list(shape)} needs {count * of.itemsize} bytes, not {len(data)}")
-    if of.kind == "bool" and bytes(data).strip(b"\0\1"):
-        raise FormatError(f"constant: a bool is stored as 0 or 1, not {max(data)}")
+    if of.kind == "bool" and len(data) and (most := int(np.frombuffer(data, np.uint8).max())) > 1:
+        raise FormatError(f"constant: a bool is stored as 0 or 1, not {most}")
     try:
         native = np.frombuffer(data, of.numpy.newbyteorder("<")) if count else np.empty(0, of.numpy)
         array = native.astype(of.numpy, copy=False).reshape(tuple(shape))
+        array = array if array.flags.aligned else array.copy()  # kernels rely on it
     except ValueError as error:
         raise FormatError(f"constant: NumPy has no array of {len(shape)} axes {list(shape)} ({error})") from None
     array.flags.writeable = False

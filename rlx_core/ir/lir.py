@@ -15,6 +15,7 @@ from attrs import field, frozen
 from rlx_core.ir.dims import Guard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
 from rlx_core.ir.strides import Strides
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Alias", "Delivery", "Entry", "Lir", "Manifest", "Phase", "Slot", "Step"]
@@ -107,7 +108,7 @@ class Manifest:
 
 
 @frozen(eq=False)
-class Lir:
+class Lir(Travels):
     """An optimised graph and its execution plan.
 
     Attributes:

@@ -29,6 +29,7 @@ from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
 from rlx_core.ir.rewrite import copy_node, inline
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ir.verify import Fault, Stage, check, raise_faults, verify
 from rlx_core.ir.verify_lir import check_lir, verify_lir
@@ -42,7 +43,7 @@ _STAGES = {stage.value: stage for stage in Stage}
 
 
 @frozen(repr=False)
-class Module:
+class Module(Travels):
     """A program at one stage. Made by `of_hir`, `of_mir`, `of_lir`, or `Module.builder`; equality is structural.
 
     Attributes:

@@ -22,6 +22,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
+from rlx_core.ir.travel import Travels
 from rlx_core.locks import lazy
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
@@ -61,7 +62,7 @@ def _derived() -> Rule:
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)
-class Op:
+class Op(Travels):
     """The base of every op; see the module's docstring. Subclasses are made with `define_op`.
 
     Rules, with `g` a cotangent, `t` a tangent, `x...` the operands as values (`None` for an absent optional one), `y`

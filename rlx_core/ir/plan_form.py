@@ -178,6 +178,8 @@ def _step(form: Json, graph: Graph, decoder: Decoder, depth: int) -> Step:
 
 
 def option_from(form: Json, decoder: Decoder, depth: int = 0) -> Any:
+    if isinstance(form, str):  # most of them, in hundreds
+        return form
     if depth >= _MAX_DEPTH:
         raise FormatError(f"plan: options are nested more than {_MAX_DEPTH} deep")
     if isinstance(form, dict) and form.keys() == {"map"}:

@@ -1,4 +1,4 @@
-"""Graphs and modules as bytes: a JSON header in canonical form, then constant data as it lies in memory.
+"""Programs, and parts of them, as bytes: a JSON header in canonical form, then constant data as it lies in memory.
 
     8 bytes   magic
     4         format version, little-endian, as all numbers
@@ -8,7 +8,8 @@
     ...       blobs, each at a multiple of 64
 
 Nothing is executed and nothing is believed: every length and offset is held against the file before it is used, the digest
-finds accidents, and the graph is verified before it is returned.
+finds accidents, and the graph is verified before it is returned. Constant data and weights are arrays of the bytes that are
+read, where those lie: of a mapped file nothing is copied. Pickles hold these bytes too (`rlx_core.from_bytes`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,43 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Final
+from typing import Any, Final
 
 from rlx_core.errors import FormatError
-from rlx_core.ir.attributes import Decoder, Encoder, OpTable, literal_bytes
+from rlx_core.ir.apply import OpFunction
+from rlx_core.ir.attributes import Decoder, Encoder, OpTable, flat_bytes
+from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.decoding import made_before
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.graph import Graph, Literal
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
-from rlx_core.ir.plan_form import decode_lir
+from rlx_core.ir.op import Op
+from rlx_core.ir.plan_form import decode_lir, encode_lir
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.verify import Stage, check
+from rlx_core.ir.verify_lir import check_lir
 
-__all__ = ["FORMAT_VERSION", "MAGIC", "load", "load_graph", "load_plan", "save"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MAGIC",
+    "Program",
+    "Stored",
+    "load",
+    "load_graph",
+    "load_plan",
+    "load_stored",
+    "save",
+    "save_chunks",
+]
+
+Program = Module | Graph | Bundle
+"""What a file holds."""
+
+Stored = Program | Lir | Op | OpFunction[Any] | Literal
+"""What the format can hold, which is what `Travels`; parts of programs do so in pickles."""
+
+Bytes = bytes | memoryview
 
 MAGIC: Final = b"\x89RLX\r\n\x1a\n"
 """Not text, and damaged by every transfer that rewrites line ends, so such a file is recognised at once."""
@@ -38,66 +63,125 @@ _PREFIX = struct.Struct("<8sIQ32s")
 _ALIGNMENT = 64
 
 
-def save(program: Module | Graph) -> bytes:
-    """A module or a bare graph as bytes, for `load`.
+def save(stored: Travels) -> bytes:
+    """A program, or a part of one, as bytes for `load`.
 
     Raises:
         FormatError: An attribute is of a kind that cannot be stored.
     """
+    return b"".join(save_chunks(stored))
+
+
+def save_chunks(stored: Travels) -> list[Bytes]:
+    """The bytes of `save` piece by piece: constant data and weights where they lie, without a copy of all of them."""
     blobs = _Blobs()
-    encoder = Encoder(blobs.add)
-    if isinstance(program, Graph):
-        content: Json = {"kind": "graph", "graph": encoder.graph(program)}
-    else:
-        content = {"kind": "module", **program.encoded(encoder)}
+    content = _content(stored, Encoder(blobs.add))
     header = json.dumps({**content, "blobs": blobs.places}, separators=(",", ":"), allow_nan=False).encode()
     start = _PREFIX.size + len(header)
-    body = header + bytes(-start % _ALIGNMENT) + bytes(blobs.data)
-    return _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header), hashlib.sha256(body).digest()) + body
+    body: list[Bytes] = [header, bytes(-start % _ALIGNMENT), *blobs.chunks]
+    digest = hashlib.sha256()
+    for chunk in body:
+        digest.update(chunk)
+    return [_PREFIX.pack(MAGIC, FORMAT_VERSION, len(header), digest.digest()), *body]
+
+
+def _content(stored: Travels, encoder: Encoder) -> dict[str, Json]:
+    match stored:
+        case Graph():
+            return {"kind": "graph", "graph": encoder.graph(stored)}
+        case Module():
+            return {"kind": "module", **stored.encoded(encoder)}
+        case Bundle():
+            return {"kind": "bundle", **stored.encoded(encoder)}
+        case Lir():
+            return {"kind": "plan", "plan": encode_lir(stored, encoder)}
+        case Op():
+            return {"kind": "op", "op": encoder.op(stored)}
+        case OpFunction():
+            return {"kind": "function", "op": [stored.op.name, stored.op.version]}
+        case Literal():
+            return {"kind": "literal", "literal": encoder.value(stored)}
+        case _:
+            raise AssertionError(f"{type(stored).__name__} travels, and has no form")
 
 
 class _Blobs:
     """Constant data laid out one after the other; equal data once."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.chunks: list[Bytes] = []
         self.places: list[list[int]] = []
+        self._nbytes = 0
         self._known: dict[bytes, int] = {}
 
     def add(self, value: Literal) -> Json:
-        data = literal_bytes(value)
-        if data not in self._known:
-            self._known[data] = len(self.places)
-            self.data += bytes(-len(self.data) % _ALIGNMENT)
-            self.places.append([len(self.data), len(data)])
-            self.data += data
-        return self._known[data]
+        data = flat_bytes(value.array)
+        digest = hashlib.sha256(data).digest()
+        if digest not in self._known:
+            self._known[digest] = len(self.places)
+            self._append(bytes(-self._nbytes % _ALIGNMENT))
+            self.places.append([self._nbytes, len(data)])
+            self._append(data)
+        return self._known[digest]
+
+    def _append(self, chunk: Bytes) -> None:
+        self.chunks.append(chunk)
+        self._nbytes += len(chunk)
 
 
-def load(data: bytes, ops: OpTable) -> Module | Graph:
-    """The module or graph that `save` wrote, verified.
+def load(data: Bytes, ops: OpTable) -> Program:
+    """The program that `save` wrote, verified.
 
     Args:
-        data: The whole file.
+        data: The whole file; arrays of the program lie in it.
         ops: Op name → class, as a registry has it.
 
     Raises:
-        FormatError: The bytes are not such a file, are damaged, or use an op of another version.
+        FormatError: The bytes are not such a file, are damaged, hold no program, or use an op of another version.
         UnknownNameError: An op is not installed.
         VerifyError: The program breaks the rules of its stage.
     """
+    found = load_stored(data, ops)
+    if not isinstance(found, Program):
+        raise FormatError(f"file: it holds a part of a program ({type(found).__name__}), not a program")
+    return found
+
+
+def load_stored(data: Bytes, ops: OpTable) -> Stored:
+    """What `save` wrote, verified; arguments and errors are those of `load`."""
     header, blobs = _opened(data)
     decoder = Decoder(ops, _reader(need(header.get("blobs"), list, "blobs"), blobs))
-    if header.get("kind") == "graph":
-        graph = decoder.graph(header.get("graph"))
-        check(graph, Stage.HIR)  # a bare graph may hold blocks; what is MIR is HIR as well
-        return graph
-    if header.get("kind") == "module":
-        return Module.decoded(header, decoder)
-    raise FormatError(f"file: there is no kind {header.get('kind')!r} of program")
+    match header.get("kind"):
+        case "graph":
+            graph = decoder.graph(header.get("graph"))
+            check(graph, Stage.HIR)  # a bare graph may hold blocks; what is MIR is HIR as well
+            return graph
+        case "module":
+            return Module.decoded(header, decoder)
+        case "bundle":
+            return Bundle.decoded(header, decoder)
+        case "plan":
+            lir = decode_lir(header.get("plan"), decoder)
+            check_lir(lir)
+            return lir
+        case "op":
+            return decoder.op(header.get("op"))
+        case "function":
+            return OpFunction(decoder.op_class(*items(header.get("op"), 2, "an op")))
+        case "literal":
+            return _literal(header.get("literal"), decoder)
+        case kind:
+            raise FormatError(f"file: there is no kind {kind!r} of program")
 
 
-def load_plan(data: bytes, ops: OpTable) -> Lir:
+def _literal(form: Json, decoder: Decoder) -> Literal:
+    found = decoder.value(form)
+    if not isinstance(found, Literal):
+        raise FormatError("file: what it calls a literal is none")
+    return found
+
+
+def load_plan(data: Bytes, ops: OpTable) -> Lir:
     """The plan in a module that `save` wrote, as it is there: for programs that were verified when they were stored.
 
     Raises:
@@ -111,7 +195,7 @@ def load_plan(data: bytes, ops: OpTable) -> Lir:
     return decode_lir(header.get("content"), Decoder(ops, reader, made_before))
 
 
-def load_graph(data: bytes, ops: OpTable) -> Graph:
+def load_graph(data: Bytes, ops: OpTable) -> Graph:
     """The graph that `save` wrote.
 
     Raises:
@@ -119,11 +203,11 @@ def load_graph(data: bytes, ops: OpTable) -> Graph:
     """
     program = load(data, ops)
     if not isinstance(program, Graph):
-        raise FormatError("file: it holds a module, not a graph", hint="use load")
+        raise FormatError(f"file: it holds a {type(program).__name__.lower()}, not a graph", hint="use load")
     return program
 
 
-def _opened(data: bytes) -> tuple[dict[str, Json], memoryview]:
+def _opened(data: Bytes) -> tuple[dict[str, Json], memoryview]:
     """The header, and the bytes after it."""
     if len(data) < _PREFIX.size:
         raise FormatError(f"file: {len(data)} bytes are fewer than the {_PREFIX.size} of the prefix")

@@ -120,6 +120,9 @@ class TensorType:
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return spec, (repr(self),)
+
 
 _AS_TEXT = 'write it as "f32[4, SEQ, 384]", a scalar as "f32[]"'
 _SPEC = re.compile(r"\s*([A-Za-z]\w*)\s*\[(.*)\]\s*", re.DOTALL)

@@ -230,6 +230,8 @@ def each_graph(graph: Graph, once: Callable[[Graph], Result]) -> Result:
         return inner[-1].graph
 
     ops = {node: with_bodies(node.op, change) for node in graph.nodes if nested_graphs(node.op)}
+    if not ops:
+        return once(graph)
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         op = ops.get(node, node.op)

@@ -129,8 +129,14 @@ class Program(ABC):
         return None
 
     @property
+    def code(self) -> object | None:
+        """What `Backend.another` makes programs of the same plan from, which share it; nothing in it changes. `None` if nothing
+        can be shared."""
+        return None
+
+    @property
     def code_origin(self) -> str | None:
-        """Where the machine code came from, "compiled" or "cached"; `None` if there is none."""
+        """Where the machine code came from when it was made or read, "compiled" or "cached"; `None` if there is none."""
         return None
 
     @abstractmethod
@@ -192,6 +198,18 @@ class Backend(ABC):
                 leaves this method as it is.
         """
         return self.compile(lir, target, options)
+
+    def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
+        """A program as `build` makes it, from the code of one that it made of the same plan.
+
+        Args:
+            lir, target, options: As for `compile`.
+            code: What that program had as `code`.
+
+        Returns:
+            `None` where it has to be built again, which is always right: what is built now would be something else.
+        """
+        return None
 
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
         """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.

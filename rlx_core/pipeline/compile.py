@@ -21,7 +21,7 @@ from rlx_core.locks import forks_wait
 from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
 from rlx_core.pipeline.config import Configuration, PluginConfig
-from rlx_core.pipeline.config_reading import load_config, load_plugin_config
+from rlx_core.pipeline.config_reading import read_sources
 from rlx_core.pipeline.job import Job
 from rlx_core.pipeline.progress import progress
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
@@ -143,9 +143,10 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
     if isinstance(config, Configuration):
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
-    plugins = host or host_for(load_plugin_config(path, overrides))
-    options = activate_options(plugins, path, overrides).options.values()
-    return plugins, load_config(path, overrides, options=options)
+    said = read_sources(path, overrides)
+    plugins = host or host_for(said.plugins())
+    options = activate_options(plugins, said.option_names()).options
+    return plugins, said.configuration(os.environ, options)
 
 
 def host_for(config: PluginConfig) -> PluginHost:

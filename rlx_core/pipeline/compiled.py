@@ -34,6 +34,7 @@ class Compiled:
         memory: How a template's memory is planned again.
         report: What the compilation came to.
         objects: Where its machine code is kept between processes, or `None`.
+        code: What the backend made of it, for the programs of whoever asks next; all copies of this share it.
         sources: Where the user made each input and parameter. A cached program may have been another function's.
     """
 
@@ -44,6 +45,7 @@ class Compiled:
     report: Report
     objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
+    code: list[object] = field(factory=list)
 
     @property
     def is_template(self) -> bool:
@@ -62,11 +64,25 @@ class Compiled:
         return made
 
     def program_for(self, lir: Lir) -> Program:
-        """What the backend makes of a planned program."""
+        """What the backend makes of a planned program: nothing is bound to it, and nothing that changes is anybody else's."""
         start = time.perf_counter()
-        with progress(f"building {self.report.name} for {self.target.name}"):
-            made = self.backend.build(lir, self.target, lir.options, self.objects)
+        made = self._another(lir)
+        if made is None:
+            with progress(f"building {self.report.name} for {self.target.name}"):
+                made = self._built(lir)
         self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
+        return made
+
+    def _another(self, lir: Lir) -> Program | None:
+        """A program of the code that was made before, if there is some."""
+        for code in self.code if lir is self.lir else ():
+            return self.backend.another(lir, self.target, lir.options, code)
+        return None
+
+    def _built(self, lir: Lir) -> Program:
+        made = self.backend.build(lir, self.target, lir.options, self.objects)
+        if lir is self.lir and made.code is not None:  # of a template there are as many programs as sizes
+            self.code[:] = [made.code]
         return made
 
     def _log(self, event: str, **facts: Any) -> None:

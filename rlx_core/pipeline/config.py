@@ -42,6 +42,28 @@ Entry = str | Mapping[str, Mapping[str, Any]]
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+class Plain:
+    """A record of frozen tables; pickles hold its fields as plain ones, and it is made of them again."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields: Any = attrs.fields(type(self))  # type: ignore[arg-type]
+        return made_of, (type(self), {a.name: thaw(getattr(self, a.name)) for a in fields})
+
+
+def made_of(cls: type[Any], fields: Mapping[str, Any]) -> Any:
+    """The record with these fields, checked as any."""
+    return cls(**fields)
+
+
+def thaw(value: Any) -> Any:
+    """Read-only mappings as tables of their own, all the way down."""
+    if isinstance(value, Mapping):
+        return {k: thaw(v) for k, v in value.items()}
+    return tuple(map(thaw, value)) if isinstance(value, tuple) else value
+
+
 def freeze(value: Any) -> Any:
     """Lists as tuples and tables as read-only mappings, all the way down."""
     if isinstance(value, Mapping):
@@ -88,7 +110,7 @@ def power_of_two(record: object, attribute: Any, value: int | None) -> None:
 
 
 @frozen
-class PluginConfig:
+class PluginConfig(Plain):
     """Which plugins take part.
 
     Attributes:
@@ -107,7 +129,7 @@ class PluginConfig:
 
 
 @frozen
-class PipelineConfig:
+class PipelineConfig(Plain):
     """A pipeline: what happens to a program, one ordered list a stage.
 
     Attributes:
@@ -222,7 +244,7 @@ class UnknownSetting:
 
 
 @frozen
-class Configuration:
+class Configuration(Plain):
     """Everything that was said about a compilation. A value: equal configurations compile equally.
 
     Attributes:

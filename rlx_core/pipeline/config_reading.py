@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_core.pipeline.config import Configuration, PluginConfig, UnknownSetting
 from rlx_core.pipeline.config_trust import anchored, expect_trusted, is_foreign
-from rlx_core.pipeline.settings import read_settings
+from rlx_core.pipeline.settings import heeded, read_settings
 
-__all__ = ["file_table", "find_config", "load_config", "load_plugin_config", "named_options", "read_table"]
+__all__ = ["Sources", "file_table", "find_config", "load_config", "read_sources", "read_table"]
 
 # -------------------------------------------------------------------------------------------- front
 
@@ -45,54 +45,90 @@ def load_config(
     Raises:
         ConfigError: Every fault, with its file or variable, its key, what was found, and the nearest right key.
     """
-    contributed = list(options)
-    layers, unknown = gather(path, overrides, os.environ if environ is None else environ, start, contributed)
-    return read_layers(layers, unknown, contributed)
-
-
-def load_plugin_config(
-    path: str | os.PathLike[str] | None = None, overrides: Mapping[str, Any] | None = None
-) -> PluginConfig:
-    """The `[plugins]` table alone, which must be known before the options are that plugins contribute.
-
-    What the environment says of plugins is not in it: the plugin layer reads that itself, with or without a configuration.
-
-    Raises:
-        ConfigError: As `load_config`, for this table.
-    """
-    layers, _ = gather(path, overrides, {}, None, [])
-    tables = [({"plugins": table["plugins"]}, source) for table, source in layers if "plugins" in table]
-    return read_layers(tables).plugins
-
-
-def named_options(
-    path: str | os.PathLike[str] | None = None, overrides: Mapping[str, Any] | None = None
-) -> frozenset[str]:
-    """The names in the `[options]` table, known or not."""
-    layers, _ = gather(path, overrides, {}, None, [])
-    tables = [table.get("options", {}) for table, _ in layers]
-    return frozenset(name for table in tables if isinstance(table, Mapping) for name in table)
+    said = read_sources(path, overrides, start)
+    return said.configuration(os.environ if environ is None else environ, {o.name: o for o in options})
 
 
 Layer = tuple[Mapping[str, Any], str]
 
 
-def gather(
-    path: str | os.PathLike[str] | None,
-    overrides: Mapping[str, Any] | None,
-    environ: Mapping[str, str],
-    start: str | os.PathLike[str] | None,
-    contributed: Iterable[Any],
-) -> tuple[list[Layer], tuple[UnknownSetting, ...]]:
-    """The tables that make up a configuration, lowest precedence first, each with its source; and unknown variables."""
+@frozen(eq=False)
+class Sources:
+    """What a file and the program say, as tables with their sources, the file's first: each compilation reads them once.
+
+    The plugins' options, which a configuration is read with, are known after its `[plugins]` table and the names in `[options]`.
+    """
+
+    layers: tuple[Layer, ...]
+
+    def plugins(self) -> PluginConfig:
+        """The `[plugins]` table alone.
+
+        What the environment says of plugins is not in it: the plugin layer reads that itself, with or without a configuration.
+
+        Raises:
+            ConfigError: As `load_config`, for this table.
+        """
+        tables = [({"plugins": table["plugins"]}, source) for table, source in self.layers if "plugins" in table]
+        return read_layers(tables).plugins if tables else PluginConfig()
+
+    def option_names(self) -> frozenset[str]:
+        """The names in the `[options]` table, known or not."""
+        tables = [table.get("options", {}) for table, _ in self.layers]
+        return frozenset(name for table in tables if isinstance(table, Mapping) for name in table)
+
+    def configuration(self, environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
+        """All of it, with what the environment says and the options that plugins contribute, by name.
+
+        Where the program says nothing, as mostly, it is the same object as long as everything else is the same text.
+
+        Raises:
+            ConfigError: As `load_config`.
+        """
+        tables = None if self.layers[-1][0] else written_out(self.layers)
+        if tables is None:
+            return self._read(environ, options)
+        said = tables, tuple((n, environ[n]) for n in heeded(environ, options.values()))
+        for known, known_options, found in _latest:
+            if known == said and known_options is options:
+                return found
+        made = self._read(environ, options)
+        _latest[:] = [(said, options, made)]
+        return made
+
+    def _read(self, environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
+        target = next((t["target"] for t, _ in reversed(self.layers) if t.get("target")), None)
+        settings, unknown = read_settings(environ, target if isinstance(target, str) else None, options.values())
+        *file, program = self.layers
+        said = [(unfold({key: value}), name) for key, (value, name) in settings.items()]
+        return read_layers([*file, *said, program], unknown, options.values())
+
+
+def written_out(layers: Sequence[Layer]) -> str | None:
+    """Tables as text, where 1 is not true; `None` if a number has more digits than Python writes."""
+    try:
+        return repr(layers)
+    except ValueError:
+        return None
+
+
+_latest: list[tuple[object, Mapping[str, Any], Configuration]] = []
+"""The configuration read last, and what it was read from: programs are many, and configurations few."""
+
+
+def read_sources(
+    path: str | os.PathLike[str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    start: str | os.PathLike[str] | None = None,
+) -> Sources:
+    """What the file and the program say; arguments and errors as of `load_config`."""
     file = Path(path) if path is not None else find_config(start)
-    layers: list[Layer] = [] if file is None else [(file_table(file, is_named=path is not None), str(file))]
-    said = unfold(overrides or {})
-    target = said.get("target") or next((t.get("target") for t, _ in layers), None)
-    settings, unknown = read_settings(environ, target if isinstance(target, str) else None, contributed)
-    layers += [(unfold({key: value}), name) for key, (value, name) in settings.items()]
-    layers.append((said, "the program"))
-    return layers, unknown
+    layers: list[Layer] = []
+    if file is not None:
+        table = file_table(file, is_named=path is not None)
+        expect_shallow(table, str(file))
+        layers.append((table, str(file)))
+    return Sources((*layers, (unfold(overrides or {}), "the program")))
 
 
 def read_table(table: Mapping[str, Any], source: str = "the program") -> Configuration:
@@ -106,13 +142,14 @@ def read_table(table: Mapping[str, Any], source: str = "the program") -> Configu
 
 def find_config(start: str | os.PathLike[str] | None = None) -> Path | None:
     """The nearest `rlx.toml`, or `pyproject.toml` that has `[tool.rlx]`, in `start` or above it."""
-    folder = Path(start) if start is not None else Path.cwd()
-    for each in (folder, *folder.parents):
-        if (each / "rlx.toml").is_file():
-            return each / "rlx.toml"
-        project = each / "pyproject.toml"
-        if project.is_file() and section_of(project) is not None and not is_foreign(project):
-            return project
+    folder, below = os.getcwd() if start is None else str(Path(start)), None
+    while folder != below:  # as strings: every compilation searches, and paths as objects take ten times as long
+        own, project = os.path.join(folder, "rlx.toml"), os.path.join(folder, "pyproject.toml")
+        if os.path.isfile(own):
+            return Path(own)
+        if os.path.isfile(project) and section_of(Path(project)) is not None and not is_foreign(Path(project)):
+            return Path(project)
+        folder, below = os.path.dirname(folder), folder
     return None
 
 
@@ -146,7 +183,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 def section_of(path: Path) -> Any:
     """What a `pyproject.toml` has as `tool.rlx`, or `None`."""
-    tool = parse(path).get("tool") if _MAY_HAVE_SECTION.search(text_of(path)) else None
+    tool = parse(path).get("tool") if may_have_section(text_of(path)) else None
     return tool.get("rlx") if isinstance(tool, Mapping) else None
 
 
@@ -159,6 +196,11 @@ _MAY_HAVE_SECTION: Final = re.compile(r"""^\s*\[{0,2}\s*["']?tool["']?\s*(\.\s*[
 Keys begin on a line of their own, as `tool.rlx`, or as `tool` with `rlx` below it, bare or quoted; quoted ones may have
 their letters as numbers. What looks like that in a comment or a string is parsed for nothing.
 """
+
+
+@lru_cache(maxsize=8)
+def may_have_section(text: str) -> bool:
+    return _MAY_HAVE_SECTION.search(text) is not None
 
 
 def parse(path: Path) -> Mapping[str, Any]:
@@ -181,7 +223,7 @@ def parsed(text: str) -> Mapping[str, Any]:
 
 
 def text_of(path: Path) -> str:
-    """The text of a TOML file, read anew when it changed: three looks are taken at it in each compilation."""
+    """The text of a TOML file, read anew when it changed: each compilation looks at it."""
     try:
         found = path.stat()
     except ValueError as error:  # a NUL, or what no file system's encoding has

@@ -11,7 +11,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.compile import Config, set_up
 from rlx_core.pipeline.config import Configuration
 from rlx_core.pipeline.providers import activate_pipeline
-from rlx_core.plugins import PluginHost
+from rlx_core.plugins import PluginHost, Registry
 from rlx_core.transforms.contributed import using
 from rlx_core.transforms.forward import Prepare, preparing
 
@@ -35,13 +35,11 @@ def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepa
 
     @cache
     def passes() -> tuple[Pass, ...]:
-        from rlx_core.pipeline.plan import forward_passes  # here, as below: few programs are differentiated
-
         plugins, configuration = found()
-        return forward_passes(configuration, activate_pipeline(plugins, configuration))
+        return resolved(configuration, activate_pipeline(plugins, configuration))
 
     def prepare(graph: Graph) -> Graph:
-        from rlx_core.passes.base import Context
+        from rlx_core.passes.base import Context  # here, as below: few programs are differentiated
         from rlx_core.passes.runner import run_one
 
         # No target: what is recognised is mathematics. A target without a kernel for it takes it apart again.
@@ -50,3 +48,18 @@ def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepa
         return graph
 
     return prepare
+
+
+def resolved(configuration: Configuration, registry: Registry) -> tuple[Pass, ...]:
+    """The passes, resolved again for another configuration, or other plugins, than the latest."""
+    for known, known_registry, passes in _latest:
+        if known_registry is registry and known is configuration:
+            return passes
+    from rlx_core.pipeline.plan import forward_passes
+
+    found = forward_passes(configuration, registry)
+    _latest[:] = [(configuration, registry, found)]
+    return found
+
+
+_latest: list[tuple[Configuration, Registry, tuple[Pass, ...]]] = []

@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from rlx_core.errors import FormatError
 from rlx_core.hooks import API_VERSION
-from rlx_core.ir.fingerprint import fingerprint
+from rlx_core.ir.fingerprint import canonical, digest_of, fingerprint
 from rlx_core.ir.graph import Graph, ops_inside
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
@@ -94,7 +94,10 @@ class Job:
         What the pipeline resolves to follows from the configuration and the plugins. Only where plugins have no stamp is
         it resolved to find out.
         """
-        resolved = {"plan": self.plan.hash} if self.stamp is None else {"plugins": self.stamp, **settled(self)}
+        if self.stamp is None:
+            resolved = {"plan": self.plan.hash}
+        else:
+            resolved = {"plugins": self.stamp, "settled": settled(self.configuration, self.target)}
         return fingerprint(
             self.graph,
             context={
@@ -206,12 +209,19 @@ SILENT = frozenset({"origins", "unknown_settings", "printing", "cache"})
 """What a configuration says that changes no program."""
 
 
-def settled(job: Job) -> dict[str, Any]:
-    """What decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
-    config, target = job.configuration, job.target
-    said = as_tables({k: v for k, v in attrs.asdict(config, recurse=False).items() if k not in SILENT})
-    device = [target.name, target.alignment, target.accepts_views, target.region_limits]
-    return {"configuration": said, "device": device, "properties": target.properties}
+def settled(configuration: Configuration, target: Target) -> str:
+    """The digest of what decides how a pipeline resolves, besides the plugins: the configuration, and the target's properties."""
+    device = [target.name, target.alignment, target.accepts_views, target.region_limits, dict(target.properties)]
+    for known, known_device, found in _latest:
+        if known is configuration and known_device == device:
+            return found
+    said = as_tables({k: v for k, v in attrs.asdict(configuration, recurse=False).items() if k not in SILENT})
+    made = digest_of(canonical({"configuration": said, "device": device}))
+    _latest[:] = [(configuration, device, made)]
+    return made
+
+
+_latest: list[tuple[Configuration, list[Any], str]] = []
 
 
 def as_tables(value: Any) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlx_core.contributions.records import option_variables
 from rlx_core.pipeline.config import STAGES, Configuration, split_entry
-from rlx_core.pipeline.config_reading import named_options
 from rlx_core.plugins import PluginHost
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.registry import Registry
@@ -19,13 +18,11 @@ CORE = "rlx"
 """The domain that a bare name is in: `dead-code` is `rlx.dead-code`."""
 
 
-def activate_options(
-    host: PluginHost, path: str | os.PathLike[str] | None, overrides: Mapping[str, Any] | None
-) -> Registry:
+def activate_options(host: PluginHost, named: frozenset[str]) -> Registry:
     """The registry once everyone is active whose options a configuration may name: who offers targets, whose variables are
     set, and everyone if an option that it does name is not theirs."""
     registry = host.activate_for(TARGET, *(f"domain.{each}" for each in named_by_variables(host, os.environ)))
-    return registry if named_options(path, overrides) <= registry.options.keys() else host.activate_all()
+    return registry if named <= registry.options.keys() else host.activate_all()
 
 
 def named_by_variables(host: PluginHost, environ: Iterable[str]) -> Iterator[str]:
@@ -41,9 +38,13 @@ def activate_pipeline(host: PluginHost, configuration: Configuration) -> Registr
     """The registry once everyone is active who provides the configured pipeline or something that it lists."""
     if configuration.use not in configuration.pipeline:
         activate_provider(host, ("pipelines",), full_name(configuration.use))
-    for entry in entries_of(configuration, host.registry()):
-        activate_provider(host, ("passes", "rulesets"), full_name(split_entry(entry, "pipeline")[0]))
-    return host.registry()
+    registry = host.registry()
+    for entry in entries_of(configuration, registry):
+        name = full_name(split_entry(entry, "pipeline")[0])
+        if name not in registry.passes and name not in registry.rulesets:
+            activate_provider(host, ("passes", "rulesets"), name)
+            registry = host.registry()
+    return registry
 
 
 def entries_of(configuration: Configuration, registry: Registry) -> list[Any]:

@@ -84,19 +84,23 @@ def read_settings(
     Raises:
         ConfigError: A variable's text cannot be read as what it sets.
     """
+    options = list(options)
     table = [*SETTINGS, *(Setting(o.env, f"options.{o.name}", READERS[o.type], o.doc) for o in options if o.env)]
     found: dict[str, tuple[Any, str]] = {}
     unknown: list[UnknownSetting] = []
-    contributed = {setting.name for setting in table[len(SETTINGS) :]}
-    for name in sorted(environ):
-        if not name.startswith("RLX_") and name not in contributed:
-            continue
+    for name in sorted(heeded(environ, options)):
         setting, meant_for = match_setting(table, name)
         if setting is None:
             unknown.append(UnknownSetting(name, nearest(name, [s.name for s in table])))
         elif meant_for is None or target is None or meant_for == target.upper().replace("-", "_"):
             found[setting.key] = (read_one(setting, name, environ[name]), name)
     return found, tuple(unknown)
+
+
+def heeded(environ: Mapping[str, str], options: Iterable[Any]) -> list[str]:
+    """The variables that are looked at: those that begin with `RLX_`, and those that contributed options name."""
+    contributed = {o.env for o in options if o.env}
+    return [name for name in environ if name.startswith("RLX_") or name in contributed]
 
 
 def match_setting(table: Iterable[Setting], name: str) -> tuple[Setting | None, str | None]:

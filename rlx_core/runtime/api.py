@@ -32,9 +32,11 @@ Aux = TypeVar("Aux")
 Ts = TypeVarTuple("Ts")
 
 
-def _staged(function: Function, transformed: Function, prefix: str) -> Any:
+def _staged(transform: Function, function: Function, transformed: Function, *settings: Any) -> Any:
+    prefix = transform.__name__
     expect_function(prefix, function)
-    return Jitted(_named(function, transformed, prefix), {}, ())
+    made = functools.partial(transform, function, *settings)
+    return Jitted(_named(function, transformed, prefix), {}, (), made)
 
 
 def _named(function: Function, transformed: Function, prefix: str) -> Function:
@@ -47,8 +49,8 @@ def _named(function: Function, transformed: Function, prefix: str) -> Function:
 class _Gradient(Jitted[..., Any]):
     """A compiled gradient: a Python float that it differentiates by is an array, or every value of it would be compiled."""
 
-    def __init__(self, function: Function, argnums: int | Sequence[int]) -> None:
-        super().__init__(function, {}, ())
+    def __init__(self, function: Function, argnums: int | Sequence[int], made: functools.partial[Any]) -> None:
+        super().__init__(function, {}, (), made)
         self._argnums = argnums
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +121,8 @@ def value_and_grad(
     """
     inner = functional.value_and_grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("value_and_grad", function)
-    return _Gradient(_named(function, inner, "value_and_grad"), argnums)
+    made = functools.partial(value_and_grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
+    return _Gradient(_named(function, inner, "value_and_grad"), argnums, made)
 
 
 @overload
@@ -163,7 +166,8 @@ def grad(
     """
     inner = functional.grad(function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
     expect_function("grad", function)
-    return _Gradient(_named(function, inner, "grad"), argnums)
+    made = functools.partial(grad, function, argnums, has_aux=has_aux, allow_unreached=allow_unreached)
+    return _Gradient(_named(function, inner, "grad"), argnums, made)
 
 
 def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitted[P, R]:
@@ -174,22 +178,22 @@ def vmap(function: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Jitte
         in_axes: The mapped axis of each argument (`None`: shared), one for all, or a pytree like the argument.
         out_axes: Where the axis goes in the results; `None` requires a result that is the same for all.
     """
-    return _staged(function, functional.vmap(function, in_axes, out_axes), "vmap")
+    return _staged(vmap, function, functional.vmap(function, in_axes, out_axes), in_axes, out_axes)
 
 
 def jacfwd(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array by forward mode, for more results than arguments."""
-    return _staged(function, functional.jacfwd(function), "jacfwd")
+    return _staged(jacfwd, function, functional.jacfwd(function))
 
 
 def jacrev(function: Callable[P, R]) -> Jitted[P, R]:
     """The Jacobian of a function of one array to one array by reverse mode, for more arguments than results."""
-    return _staged(function, functional.jacrev(function), "jacrev")
+    return _staged(jacrev, function, functional.jacrev(function))
 
 
 def hessian(function: Callable[P, R]) -> Jitted[P, R]:
     """The Hessian of a scalar function of one array."""
-    return _staged(function, functional.hessian(function), "hessian")
+    return _staged(hessian, function, functional.hessian(function))
 
 
 @overload

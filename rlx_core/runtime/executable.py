@@ -6,14 +6,15 @@ meets; the programs of the last bindings are kept. Parameters are bound once and
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.errors import Fact, MissingInputError, OutOfMemoryError, UnknownNameError, nearest
+from rlx_core.errors import Fact, FormatError, MissingInputError, OutOfMemoryError, UnknownNameError, nearest
 from rlx_core.errors.memory import lacking
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
@@ -168,6 +169,11 @@ class Executable:
 
         return program_svg(self.lir.graph, list(self.outputs))
 
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The arrays that are bound to parameters now, by name."""
+        return dict(self._shared.weights.arrays)
+
     # ------------------------------------------------------------------------------- parameters
 
     def set_param(self, name: str, array: Any) -> None:
@@ -298,6 +304,30 @@ class Executable:
     def clone(self) -> Executable:
         """An executable that shares this one's weights and programs and has handles of its own."""
         return Executable(self._compiled, self._shared)
+
+    def __copy__(self) -> Executable:
+        """An executable with programs and handles of its own. Weights are shared as long as no run writes to them."""
+        known = self._shared.weights.arrays
+        own = {name: array.copy(order="K") if name in self._donated else array for name, array in known.items()}
+        return self._with(own, {name: array.copy(order="K") for name, array in self._handles.copy().items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
+        """An executable with programs, handles and weights of its own."""
+        return self._with(
+            copy.deepcopy(dict(self._shared.weights.arrays), memo), copy.deepcopy(self._handles.copy(), memo)
+        )
+
+    def _with(self, weights: Mapping[str, np.ndarray], handles: Mapping[str, np.ndarray]) -> Executable:
+        made = Executable(self._compiled)
+        made.set_params(weights)
+        made._handles.update(handles)
+        return made
+
+    def __reduce__(self) -> NoReturn:
+        raise FormatError(
+            f"pickle: {self!r} is machine code of this process, and does not travel",
+            hint="pickle what rlx.compile returns, or the graph, and compile it there",
+        )
 
     # --------------------------------------------------------------------------------- details
 

@@ -4,39 +4,121 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.contributions import Contribution
-from rlx_core.errors import FileError, PluginError, nearest
+from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 
-__all__ = ["load", "reading", "save", "writing"]
+if TYPE_CHECKING:
+    from rlx_core.pipeline.compile import Config
+
+__all__ = ["from_bytes", "load", "reading", "save", "to_bytes", "writing"]
 
 
-def load(path: str | os.PathLike[str], *, host: PluginHost | None = None) -> Any:
-    """What is in a file: arrays by name (`.safetensors`), a graph or a module (`.rlx`), or what a plugin's reader returns.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    config: Config = None,
+    classes: Iterable[type[Any]] = (),
+    host: PluginHost | None = None,
+) -> Any:
+    """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), or what a
+    plugin's reader returns.
+
+    A compiled function is compiled here, for whatever target; its weights stay in the mapped file. The file must not be
+    changed while they are in use; replacing it (as `rlx.save` does) is safe.
 
     Args:
         path: The file; its suffix, in any case, chooses the reader.
+        target, config: For a compiled function, as for `rlx.compile`.
+        classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         host: The plugins to use; everything installed by default.
 
     Raises:
         UnknownNameError: No plugin reads files with that suffix.
         FormatError: The file is not what its suffix says, or is damaged.
         FileError: It cannot be read: it is not there, say (an OSError).
+        ConfigError: A target, a configuration or classes for something that is not compiled.
     """
     found, at = host or default_host(), path_of("load", path)
     read = usable(found, "importers", found.importers_for(at.suffix.lower()))
     with reading("load", at):
-        return read(at, found)
+        stored = read(at, found)
+    try:
+        return opened(stored, target, config, classes, host)
+    except RlxError as error:
+        raise error.with_fact(Fact("file", at)) from None
+
+
+def opened(
+    stored: Any, target: str | None, config: Config, classes: Iterable[type[Any]], host: PluginHost | None
+) -> Any:
+    """A program with its weights as the function that it is; anything else as it is.
+
+    Raises:
+        ConfigError: It is something else, which nothing is said about.
+    """
+    from rlx_core.ir.bundle import Bundle  # here, because a file of arrays is read without the compiler
+
+    if isinstance(stored, Bundle):
+        from rlx_core.runtime.function import compile_bundle
+
+        return compile_bundle(stored, target=target, config=config, host=host, classes=classes)
+    for name, given in (("target", target), ("config", config), ("classes", tuple(classes) or None)):
+        if given is not None:
+            raise ConfigError(
+                f"load: {name} is for a compiled function, not a {type(stored).__name__}",
+                hint="load it without, and compile it: rlx.Session(...).compile(...)",
+            )
+    return stored
+
+
+def to_bytes(value: Any) -> bytes:
+    """The bytes of a `.rlx` file with a compiled function, a graph, a module, or a part of one; pickles hold these bytes.
+
+    Raises:
+        FormatError: It is none of these, or holds something that cannot be stored.
+    """
+    from rlx_core.ir.bundle import Bundled
+    from rlx_core.ir.serialize import save
+    from rlx_core.ir.travel import Travels
+
+    ready = value.bundle() if isinstance(value, Bundled) else value
+    if not isinstance(ready, Travels):
+        raise FormatError(
+            f"bytes: a {type(value).__name__} is no program",
+            hint="rlx.compile(function, ...) makes a function with its weights, rlx.trace(function, ...) its graph",
+        )
+    return save(ready)
+
+
+def from_bytes(
+    data: bytes,
+    *,
+    target: str | None = None,
+    config: Config = None,
+    classes: Iterable[type[Any]] = (),
+    host: PluginHost | None = None,
+) -> Any:
+    """What `to_bytes` was given, checked as a file is; nothing in the bytes is executed, and arrays lie in them.
+
+    Arguments and errors are those of `load`.
+    """
+    from rlx_core.ir.serialize import load_stored
+    from rlx_core.pipeline.op_table import HostOps
+
+    return opened(load_stored(data, HostOps(host or default_host())), target, config, classes, host)
 
 
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
-    """Write a file: arrays by name (`.safetensors`), a graph or a module (`.rlx`), or what a plugin's writer takes.
+    """Write a file: arrays by name (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`), or
+    what a plugin's writer takes.
 
     The file appears as a whole, or on an error stays as it was.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import types
 import warnings
@@ -15,7 +16,8 @@ from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, Wro
 from rlx_core.errors.memory import enough_memory
 from rlx_core.floating import in_standard_modes
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.graph import ambient_builder
+from rlx_core.ir.bundle import Bundle, Bundled
+from rlx_core.ir.graph import Graph, Literal, ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.locks import Lock, forks_wait
@@ -26,11 +28,13 @@ from rlx_core.pipeline.report import Report
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.references import expect_default_host, made_again
+from rlx_core.runtime.signature import Signature
 from rlx_core.runtime.straight import StraightCall
 from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
 from rlx_core.transforms.tree import bind_arguments, expect_function, flatten_arguments, function_name, same_structure
 
-__all__ = ["CompiledFunction", "Jitted", "compile", "compile_function", "jit"]
+__all__ = ["CompiledFunction", "Jitted", "compile", "compile_bundle", "compile_function", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,14 +65,28 @@ class Variant:
 
 
 class Jitted(Generic[P, R_co]):
-    """A function that is compiled on its first call with each combination of types; see `rlx.jit`."""
+    """A function that is compiled on its first call with each combination of types; see `rlx.jit`.
 
-    def __init__(self, function: Callable[P, R_co], options: Mapping[str, Any], donate: Sequence[str]) -> None:
+    Args:
+        function: What is traced.
+        options: Of the compilation.
+        donate: Names of donated arguments.
+        made: How to make it again, for pickles; nothing for what no user gets hold of.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R_co],
+        options: Mapping[str, Any],
+        donate: Sequence[str],
+        made: functools.partial[Any] | None = None,
+    ) -> None:
         expect_function("jit", function)
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
         self._donate = _donated_names(donate)
+        self._made = made
         self._variants: dict[Any, Variant] = {}
         self._lock = Lock(f"the compiling of {function_name(function)}")
         self._straight: tuple[StraightCall, ...] = ()
@@ -107,6 +125,16 @@ class Jitted(Generic[P, R_co]):
         """A compiled function in a class is a method, like any function."""
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> Any:
+        return made_again(self, self._made)
+
+    def __copy__(self) -> Jitted[P, R_co]:
+        """The same function made again, with nothing compiled yet."""
+        return self if self._made is None else self._made()
+
+    def __deepcopy__(self, memo: object) -> Jitted[P, R_co]:
+        return self.__copy__()
+
     @property
     def executables(self) -> list[Executable]:
         """Every variant compiled so far, in the order of compilation."""
@@ -140,7 +168,8 @@ class Jitted(Generic[P, R_co]):
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
             traced = trace(self._function, args, kwargs)
-        self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
+        if self._donate:
+            self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
         donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
         donations = next_values(donated, traced)
         executable = Executable(
@@ -264,24 +293,34 @@ def jit(
     """
     options = {"target": target, "config": config, "host": host}
     if function is None:
-        return lambda f: Jitted(f, options, donate)
-    return Jitted(function, options, donate)
+        return functools.partial(jit, donate=donate, **options)
+    return Jitted(function, options, donate, functools.partial(jit, function, donate=donate, **options))
 
 
-class CompiledFunction(Generic[P, R_co]):
-    """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`."""
+class CompiledFunction(Bundled, Generic[P, R_co]):
+    """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`.
 
-    def __init__(
-        self, executable: Executable, traced: Trace, arguments: Mapping[str, Any], free: Sequence[str]
-    ) -> None:
+    `rlx.save` writes it to a file, with its weights; pickles hold the same. A copy has programs and state of its own, and a
+    deep one weights of its own too.
+
+    Args:
+        executable: What was compiled.
+        graph: The program that it was compiled from.
+        signature: How it is called.
+        options: Of the compilation: target, config, host.
+    """
+
+    def __init__(self, executable: Executable, graph: Graph, signature: Signature, options: Mapping[str, Any]) -> None:
         self.executable = executable
-        self._traced = traced
-        self._arguments = {n: flatten_arguments({n: a})[1] for n, a in arguments.items() if n not in free}
-        self._free = tuple(free)
-        self._wanted = flatten_arguments({n: arguments[n] for n in free})[1]
-        roles = {leaf.name: leaf for leaf in traced.leaves}
-        self._leaves = [roles[name] for name in self._wanted.names]
-        self._straight = StraightCall.of(executable.door, self._wanted, self._leaves, traced.results)
+        self._graph = graph
+        self._signature = signature
+        self._options = options
+        self._arguments = signature.bound
+        self._free = signature.free
+        self._wanted = signature.wanted
+        self._leaves = signature.leaves
+        self._results = signature.results
+        self._straight = StraightCall.of(executable.door, self._wanted, self._leaves, self._results)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
@@ -292,17 +331,17 @@ class CompiledFunction(Generic[P, R_co]):
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         leaves, tree = flatten_arguments(self._named(args, kwargs))
-        same_structure(self._traced.graph.name, self._wanted, tree)
+        same_structure(self._graph.name, self._wanted, tree)
         arrays = []
         for leaf, given in zip(self._leaves, leaves, strict=True):
             if leaf.role == "input":
                 arrays.append(given)
             elif not is_static_leaf(given) or exact(given) != exact(leaf.static):
                 raise ConfigError(
-                    f"{self._traced.graph.name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
+                    f"{self._graph.name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
                     hint="compile again, or declare it with rlx.spec and pass an array",
                 )
-        return self._traced.results.unflatten(self.executable.run_slots(arrays))
+        return self._results.unflatten(self.executable.run_slots(arrays))
 
     @property
     def report(self) -> Report:
@@ -313,6 +352,31 @@ class CompiledFunction(Generic[P, R_co]):
         """What was compiled, as text at a level: `mir`, `lir`, `loops`, then the target's own; see `Executable.emit`."""
         return self.executable.emit(level, step)
 
+    def bundle(self) -> Bundle:
+        """The program with the weights of now, as files hold it: for any target, because it is compiled where it is read.
+
+        Raises:
+            FormatError: A container among arguments or results is of a kind that a file cannot hold.
+        """
+        weights = self.executable.weights
+        return Bundle(self._graph, {name: Literal(array) for name, array in weights.items()}, self._signature.form())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import rlx_core  # whose function is the public one: pickles name it
+
+        expect_default_host(self._graph.name, self._options["host"])
+        given = {name: self._options[name] for name in ("target", "config") if self._options[name] is not None}
+        if self._signature.classes:
+            given["classes"] = self._signature.classes
+        read = functools.partial(rlx_core.from_bytes, **given) if given else rlx_core.from_bytes
+        return read, (rlx_core.to_bytes(self),)
+
+    def __copy__(self) -> CompiledFunction[P, R_co]:
+        return CompiledFunction(copy.copy(self.executable), self._graph, self._signature, self._options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction[P, R_co]:
+        return CompiledFunction(copy.deepcopy(self.executable, memo), self._graph, self._signature, self._options)
+
     def rebind(self, **parameters: Any) -> None:
         """Bind other arrays to the function's parameters, argument by argument, with the same structure and types.
 
@@ -320,7 +384,7 @@ class CompiledFunction(Generic[P, R_co]):
             UnknownNameError: The function has no such parameter.
             ShapeError, DtypeError: The structure, or an array's type, is another; then nothing was bound.
         """
-        name = self._traced.graph.name
+        name = self._graph.name
         for argument in parameters:
             if argument not in self._arguments:
                 problem = "is an input" if argument in self._free else "is unknown"
@@ -348,7 +412,7 @@ class CompiledFunction(Generic[P, R_co]):
             unknown = [n for n in kwargs if n not in self._free]
             found = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self._arguments)}
             raise WrongInputCountError(
-                f"{self._traced.graph.name}: takes ({', '.join(self._free)}), not {len(args) + len(kwargs)} arguments",
+                f"{self._graph.name}: takes ({', '.join(self._free)}), not {len(args) + len(kwargs)} arguments",
                 *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
             )
         return {n: named[n] for n in self._free}
@@ -356,15 +420,15 @@ class CompiledFunction(Generic[P, R_co]):
     def _repr_html_(self) -> str:
         from rlx_core.runtime.display import executable_html
 
-        return executable_html(self.executable, self._traced.results.names)
+        return executable_html(self.executable, self._results.names)
 
     def _repr_svg_(self) -> str:
         from rlx_core.ir.display import program_svg
 
-        return program_svg(self.executable.lir.graph, self._traced.results.names)
+        return program_svg(self.executable.lir.graph, self._results.names)
 
     def __repr__(self) -> str:
-        return f"<compiled {self._traced.graph.name}({', '.join(self._free)}): {self.executable!r}>"
+        return f"<compiled {self._graph.name}({', '.join(self._free)}): {self.executable!r}>"
 
 
 # Which arguments stay is known to a type checker where specs are written as such: all of them, or all after the parameters.
@@ -433,7 +497,33 @@ def compile_function(
     executable = Executable(compiled)
     params = executable.params
     executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in params})
-    return CompiledFunction(executable, traced, named, free)
+    signature = Signature.of(named, free, traced)
+    return CompiledFunction(executable, traced.graph, signature, {"target": target, "config": config, "host": host})
+
+
+def compile_bundle(
+    bundle: Bundle,
+    *,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    classes: Iterable[type[Any]] = (),
+) -> CompiledFunction[..., Any]:
+    """The compiled function that was made a bundle, on this target.
+
+    Args:
+        bundle: The program with its weights; these are used where they lie.
+        target, config, host: As for `rlx.compile`.
+        classes: The named tuples among its arguments and results.
+
+    Raises:
+        FormatError: It cannot be called as it says, or has a named tuple that is not among `classes`.
+    """
+    signature = Signature.read(bundle.call, bundle.graph, classes)
+    compiled = compile_graph(bundle.graph, target=target, config=config, host=host, cache=default_cache)
+    executable = Executable(compiled)
+    executable.set_params({name: each.array for name, each in bundle.params.items()})
+    return CompiledFunction(executable, bundle.graph, signature, {"target": target, "config": config, "host": host})
 
 
 def _is_input(name: str, argument: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from rlx_core.plugins import PluginHost, default_host
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.function import compile_function
+from rlx_core.runtime.references import expect_default_host
 
 __all__ = ["Session", "available_devices", "is_available"]
 
@@ -54,6 +56,7 @@ class Session:
         if precision not in PRECISIONS:
             raise ConfigError(f"session: precision {precision!r} is none of {', '.join(PRECISIONS)}")
         self._host = host or default_host()
+        self._given = dict(config or {})
         self._config = {**(config or {}), "precision.policy": PRECISIONS[precision]}
         self.device, self._backend, _ = find_target(self._host, device)
         self.precision = precision
@@ -106,6 +109,16 @@ class Session:
     def devices(self) -> list[str]:
         """What there is behind the session's target, in words."""
         return self._backend.devices()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        expect_default_host(repr(self), self._host)
+        return functools.partial(Session, self.device, precision=self.precision, config=self._given), ()
+
+    def __copy__(self) -> Session:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Session:
+        return self  # it has no state of its own
 
     def __repr__(self) -> str:
         return f"Session({self.device!r}, precision={self.precision!r})"

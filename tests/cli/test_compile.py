@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
+import numpy as np
 import pytest
 
 from rlx_core.codegen import parse_kernel
@@ -11,7 +12,10 @@ from rlx_core.ir.module import Module
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import load
 from rlx_core.ir.text_lir import parse_lir
+from rlx_core.ir.types import spec
 from rlx_core.ops import standard_ops
+from rlx_core.runtime.files import save
+from rlx_core.runtime.function import compile_function
 
 OPS = {op.name: op for op in standard_ops()}
 SOFTMAX = ("--op", "softmax f32[64,128]")
@@ -115,6 +119,12 @@ def test_a_plan_in_a_file_is_printed_as_it_is(rlx, compiling) -> None:
     again = compiling("plan.rlx")
     assert "plan.rlx is compiled already" in again.err
     assert "levels  mir, lir, loops" in compiling("plan.rlx", "--emit", "hir").err
+
+
+def test_a_compiled_function_in_a_file_is_its_program(rlx, compiling) -> None:
+    save(rlx.place / "f.rlx", compile_function(lambda w, x: x * w, np.ones(3, np.float32), spec("f32[n, 3]")))
+    graph = parse_graph(compiling("f.rlx", "--emit", "mir").out, OPS)
+    assert (list(graph.param_types), list(graph.input_types)) == (["w"], ["x"])
 
 
 def test_text_goes_to_a_file_or_into_json(rlx, compiling) -> None:

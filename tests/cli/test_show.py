@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from attrs import evolve
 
@@ -15,6 +16,8 @@ from rlx_core.ops.activation import exp
 from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.lower import make_lir
+from rlx_core.runtime.files import save as save_file
+from rlx_core.runtime.function import compile_function
 
 
 @pytest.fixture
@@ -41,6 +44,16 @@ def test_a_saved_module_says_its_stage(rlx, graph) -> None:
     assert rlx("show", "m.rlx").out.startswith("# MIR\ngraph main")
     assert rlx("show", "m.rlx", "--json").json["stage"] == "MIR"
     assert "main" in rlx("show", "m.rlx", "--origins").out
+
+
+def test_a_compiled_function_is_shown_with_its_weights_counted(rlx) -> None:
+    function = compile_function(lambda w, x: x * w, np.ones((1000,), np.float32), spec("f32[n, 1000]"))
+    save_file(rlx.place / "f.rlx", function)
+    ran = rlx("show", "f.rlx")
+    assert ran.out.startswith("# a compiled function with 1 array bound, 4,000 bytes\ngraph ")
+    (rlx.place / "f.txt").write_text(ran.out)
+    assert rlx("show", "f.txt").out == ran.out.partition("\n")[2]
+    assert rlx("show", "f.rlx", "--json").json == {"stage": "bundle", "text": ran.out}
 
 
 def test_a_plan_is_shown_with_its_arena_and_steps(rlx, graph) -> None:

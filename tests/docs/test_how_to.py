@@ -76,3 +76,8 @@ def test_the_backend_of_the_page_obeys_the_law_on_every_op(run_page: Callable[[s
     page = run_page("how-to/add-a-backend.md")
     assert obeys(page, standard_ops(), "one") > 150
     assert obeys(page, (MatMul, Concat, Softmax), "all") > 60
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="the page shows a program on the CPU")
+def test_a_program_is_saved_and_sent_as_the_page_says(run_page: Callable[[str], Any]) -> None:
+    run_page("how-to/save-and-send.md")

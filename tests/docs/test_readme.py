@@ -26,6 +26,15 @@ def test_the_first_program_compiles_runs_and_differentiates(capsys) -> None:
     assert "graph predict {" in out, "printing the graph shows the program"
 
 
+def test_what_is_saved_is_called_as_before(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for section in ("Compile, differentiate, run", "Save and send"):
+        (program,) = BLOCK.findall(SECTIONS[section])
+        exec(compile(program, "README.md", "exec"), names)
+    assert (names["again"](names["x"]) == names["fast"](names["x"])).all()
+
+
 def test_every_command_exists() -> None:
     (block,) = BLOCK.findall(SECTIONS["On the command line"])
     asked = set(re.findall(r"\brlx (\w+)", block))

@@ -13,6 +13,8 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.module import Module
 from rlx_core.ir.serialize import load, load_graph, save
 from rlx_core.ir.types import spec
+from rlx_core.ops import standard_ops
+from rlx_core.testing.cases import programs
 
 PREFIX = 52  # magic, version, length of the header, digest
 
@@ -23,6 +25,13 @@ def test_a_graph_comes_back_with_names_origins_and_bytes(rich, ops):
     assert again.name == rich.name
     assert [(n.name, n.origin) for n in again.nodes] == [(n.name, n.origin) for n in rich.nodes]
     assert [(g.node, g.source) for g in again.guards] == [(g.node, g.source) for g in rich.guards]
+
+
+@pytest.mark.parametrize("program", programs(tuple(standard_ops())), ids=repr)
+def test_the_program_of_every_sample_comes_back(program, ops):
+    again = load_graph(save(program.graph), ops)
+    assert again == program.graph
+    assert save(again) == save(program.graph)
 
 
 def test_it_computes_the_same(ops):

@@ -10,7 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import ConfigError
-from rlx_core.pipeline.config_reading import find_config, load_config, load_plugin_config
+from rlx_core.pipeline.config_reading import find_config, load_config, read_sources
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="Windows has no owners and modes of this kind")
 ROOT = pytest.mark.skipif(
@@ -42,11 +42,11 @@ def project(tmp_path, monkeypatch):
 
 
 def test_a_plugin_file_is_relative_to_the_configuration_that_names_it(project):
-    found = load_plugin_config()
+    found = read_sources().plugins()
 
     assert found.files == (str(project / "plugins" / "extra.py"),)
     (project / "rlx.toml").write_text('[plugins]\nenable = ["more=./plugins/extra.py"]\n')
-    assert load_plugin_config().enable == (f"more={project / 'plugins' / 'extra.py'}",)
+    assert read_sources().plugins().enable == (f"more={project / 'plugins' / 'extra.py'}",)
 
 
 def test_its_code_runs_wherever_the_program_is_started(project):
@@ -71,7 +71,7 @@ def test_code_that_others_can_write_is_not_run(project, where, who):
     place.chmod(place.stat().st_mode | who)
 
     with pytest.raises(ConfigError, match=f"is not run, because {place} can be written by others") as refused:
-        load_plugin_config()
+        read_sources().plugins()
     assert f"chmod go-w {place}" in refused.value.hint
     assert "--config" in refused.value.hint
     with pytest.raises(ConfigError, match="is not run"):
@@ -84,7 +84,7 @@ def test_code_of_another_user_is_not_run(project, where):
     os.chown(SPOILT[where](project), 12345, 12345)
 
     with pytest.raises(ConfigError, match="belongs to user 12345"):
-        load_plugin_config()
+        read_sources().plugins()
 
 
 @pytest.mark.parametrize("how", ["a path", "a link", "above"])
@@ -97,7 +97,7 @@ def test_code_outside_of_the_project_is_not_run(project, tmp_path, how):
     (project / "rlx.toml").write_text(f"[plugins]\nfiles = ['{named}']\n")
 
     with pytest.raises(ConfigError, match="is outside of the project") as refused:
-        load_plugin_config()
+        read_sources().plugins()
     assert "move it there" in refused.value.hint
 
 
@@ -107,7 +107,7 @@ def test_a_configuration_that_the_program_names_may_name_what_it_likes(project, 
     (project / "rlx.toml").write_text("[plugins]\nfiles = ['../outside.py']\n")
     (project / "rlx.toml").chmod(0o666)
 
-    assert [Path(f).name for f in load_plugin_config(project / "rlx.toml").files] == ["outside.py"]
+    assert [Path(f).name for f in read_sources(project / "rlx.toml").plugins().files] == ["outside.py"]
 
 
 @POSIX

@@ -27,6 +27,7 @@ __all__ = [
     "is_static",
     "product",
     "symbol",
+    "symbol_from",
     "symbol_numbered",
 ]
 
@@ -40,6 +41,10 @@ class Symbol:
 
     def __repr__(self) -> str:
         return self.name
+
+    # Numbers are given out as names come up, so they differ from process to process: sizes travel by their text.
+    def __reduce__(self) -> tuple[object, ...]:
+        return symbol_from, (repr(self),)
 
 
 MOST_NESTED = 32
@@ -72,6 +77,9 @@ class Quotient:
 
     def __repr__(self) -> str:
         return f"({self.dividend})/({self.divisor})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Quotient, (self.dividend, self.divisor)
 
 
 Atom: TypeAlias = Symbol | Quotient
@@ -199,6 +207,11 @@ class Expr:
     def __repr__(self) -> str:
         return " + ".join(_print_term(m, c) for m, c in self.terms).replace("+ -", "- ")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        from rlx_core.ir.dims.text import parse_dim  # reading sizes is about them; they only know that they can be read
+
+        return parse_dim, (repr(self),)
+
 
 Dim: TypeAlias = int | Expr
 
@@ -274,6 +287,14 @@ def symbol(name: str) -> Expr:
 
 BATCH, SEQ, ROWS, PAST_SEQ = (Expr.of(s) for s in _WELL_KNOWN.values())
 """Well-known sizes: batch, sequence, product of the leading axes, and the length of a decode cache."""
+
+
+def symbol_from(text: str) -> Symbol:
+    """The symbol that is printed so; `?17` is one without a name."""
+    named = symbol_numbered(int(text[1:])) if text.startswith("?") else symbol(text)
+    atom = named.terms[0][0][0][0]
+    assert isinstance(atom, Symbol), "a fresh expression holds its own symbol"
+    return atom
 
 
 def symbol_numbered(number: int) -> Expr:

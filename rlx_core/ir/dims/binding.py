@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from rlx_core.errors import BindingError, ShapeError
-from rlx_core.ir.dims.algebra import Atom, Dim, Expr, Symbol, exact_quotient, product, symbol
+from rlx_core.ir.dims.algebra import Atom, Dim, Expr, Symbol, exact_quotient, product, symbol_from
 
 __all__ = ["DimBinding", "batch_past_seq", "batch_seq", "substitute"]
 
@@ -26,7 +26,7 @@ class DimBinding:
     @staticmethod
     def of(**sizes: int) -> DimBinding:
         """A binding from names."""
-        return DimBinding({_symbol_of(name): _checked_size(name, size) for name, size in sizes.items()})
+        return binding_of(sizes)
 
     def bind(self, size: Dim) -> Dim:
         return substitute(size, self.sizes)
@@ -34,11 +34,17 @@ class DimBinding:
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{s}={n}" for s, n in sorted(self.sizes.items())) + "}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return binding_of, ({repr(s): n for s, n in self.sizes.items()},)
 
-def _symbol_of(name: str) -> Symbol:
-    atom = symbol(name).terms[0][0][0][0]
-    assert isinstance(atom, Symbol), "a fresh expression holds its own symbol"
-    return atom
+
+def binding_of(sizes: Mapping[str, int]) -> DimBinding:
+    """A binding from a table of names.
+
+    Raises:
+        ShapeError, BindingError: One is no name, or no size.
+    """
+    return DimBinding({symbol_from(name): _checked_size(name, size) for name, size in sizes.items()})
 
 
 def _checked_size(name: str, size: int) -> int:

@@ -10,13 +10,14 @@ from attrs import frozen
 
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Argument", "Constant", "Input", "Literal", "Param", "literal"]
 
 
 @frozen(eq=False, repr=False)
-class Literal:
+class Literal(Travels):
     """Constant data: little-endian bytes in the declared dtype, compared and hashed by content."""
 
     array: np.ndarray

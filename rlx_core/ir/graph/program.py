@@ -14,6 +14,7 @@ from rlx_core.ir.dims import Guard, free_symbols
 from rlx_core.ir.graph.leaves import Argument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
+from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside"]
@@ -25,7 +26,7 @@ ValueMap = Mapping[Value, Value]
 
 
 @frozen(eq=False, repr=False)
-class Graph:
+class Graph(Travels):
     """A finished program: nodes in topological order, and which values are its outputs.
 
     Equality is structural: ops with all attributes, types, operands, outputs, names of inputs and params; where a node

@@ -20,6 +20,7 @@ from rlx_core.ir.graph.elements import needs_elements
 from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
+from rlx_core.ir.travel import Stays
 from rlx_core.ir.types import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ __all__ = ["OPERATORS", "Node", "Value", "operator"]
 
 
 @frozen(eq=False, repr=False)
-class Node:
+class Node(Stays):
     """One op applied to values. `index` is its place in the graph that `owner` builds."""
 
     op: Op
@@ -99,7 +100,7 @@ OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
 """The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
-class Value:
+class Value(Stays):
     """One result of a node: what operands refer to, and what a traced function computes with.
 
     A value never changes. `x[key] = y` makes another one, which the Python object `x` refers to from then on (see

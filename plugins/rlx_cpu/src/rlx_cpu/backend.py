@@ -55,6 +55,9 @@ class CpuBackend(Backend):
         with tier.keeping(objects, options.get("options", {})):
             return self.compile(lir, target, options)
 
+    def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
+        return tier.another(lir, target.kernels, options.get("options", {}), code)
+
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
         with tier.keeping(objects, options):
             pass

@@ -18,12 +18,14 @@ from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Targ
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
+    from rlx_cpu.native.isa import Isa
     from rlx_cpu.native.steps import Settings
     from rlx_cpu.poison import Guard
 
 __all__ = [
     "TIERS",
     "adopt",
+    "another",
     "is_native",
     "keeping",
     "kernel_table",
@@ -107,9 +109,9 @@ def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def properties(options: Mapping[str, Any]) -> dict[str, str]:
     """What reports say of the tier, and what a compiled program depends on."""
-    chosen = settings(options)
-    if chosen is not None:
-        return {"tier": "native", "isa": chosen.isa.name}
+    isa = isa_of(options)
+    if isa is not None:
+        return {"tier": "native", "isa": isa.name}
     return {"tier": "numpy", "why": reason_without() or "cpu.tier is numpy"}
 
 
@@ -128,6 +130,21 @@ def native_program(
     from rlx_cpu.native.table import WithGuests, native
 
     return NativeProgram(lir, table, WithGuests(native, table), chosen, guard=guard)
+
+
+def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: object) -> Program | None:
+    """A native program from code; `None` if it would have more or fewer threads now, and on the other tier."""
+    if not is_native(options):
+        return None
+    from rlx_cpu.native.program import NativeProgram
+    from rlx_cpu.native.steps import Compiled
+    from rlx_cpu.native.table import WithGuests, native
+
+    assert isinstance(code, Compiled), "it is what a native program had"
+    # CPUs are counted only for who can use several: it takes longer than all the rest.
+    if code.uses_threads and code.settings != settings(options):
+        return None
+    return NativeProgram(lir, table, WithGuests(native, table), code.settings, compiled=code.unused())
 
 
 @contextmanager
@@ -168,10 +185,26 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     """The options of this backend, checked; `None` on the NumPy tier.
 
     Raises:
+        ConfigError: As `isa_of`.
+    """
+    isa, threads = isa_of(options), options.get("cpu.threads")
+    if isa is None:
+        return None
+    from rlx_cpu.native.contract import MOST_PARTS
+    from rlx_cpu.native.steps import Settings
+    from rlx_cpu.native.threads import usable_cpus
+
+    return Settings(isa, min(usable_cpus(), MOST_PARTS) if threads is None else threads, spin_of(options))
+
+
+def isa_of(options: Mapping[str, Any]) -> Isa | None:
+    """What native code is made for, all options checked; `None` on the NumPy tier. Nobody is asked about CPUs and quotas.
+
+    Raises:
         ConfigError: A number of threads below 1 or above what a step can be cut for, a negative spin, a tier or an
             instruction set that this machine lacks.
     """
-    threads, spin = options.get("cpu.threads"), options.get("cpu.spin", 200)
+    threads, spin = options.get("cpu.threads"), spin_of(options)
     if threads is not None and threads < 1:
         raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
     if spin < 0:
@@ -184,9 +217,12 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
         return None
     from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.isa import named
-    from rlx_cpu.native.steps import Settings
-    from rlx_cpu.native.threads import usable_cpus
 
     if threads is not None and threads > MOST_PARTS:
         raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")
-    return Settings(named(wanted), min(usable_cpus(), MOST_PARTS) if threads is None else threads, spin)
+    return named(wanted)
+
+
+def spin_of(options: Mapping[str, Any]) -> int:
+    found: int = options.get("cpu.spin", 200)
+    return found

@@ -21,7 +21,7 @@ from llvmlite.binding import ffi
 
 from rlx_core.locks import forks_wait
 from rlx_cpu.native import ir
-from rlx_cpu.native.isa import Isa, host_features
+from rlx_cpu.native.isa import Isa, host_features, host_name
 from rlx_cpu.native.library import make_known
 
 __all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple"]
@@ -50,19 +50,21 @@ def new_module(name: str) -> ir.Module:
 
 
 @cache
+def features(isa: Isa) -> str:
+    """The feature string of an instruction set on this machine; every program that is linked needs it."""
+    return isa.features(host_features())
+
+
+@cache
 def machine_words(isa: Isa) -> str:
     """Everything about the machine and the compiler that changes the code of a text."""
-    return repr(
-        (VERSION, isa.name, isa.features(host_features()), llvm.get_host_cpu_name(), llvm.llvm_version_info, llvmlite)
-    )
+    return repr((VERSION, isa.name, features(isa), host_name(), llvm.llvm_version_info, llvmlite))
 
 
 def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
     """LLVM's target for an instruction set."""
     _initialise()
-    return _target().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=isa.features(host_features()), opt=3, jit=is_jit
-    )
+    return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=3, jit=is_jit)
 
 
 @cache

@@ -89,6 +89,13 @@ def _machine() -> str:
 
 
 @cache
+def host_name() -> str:
+    """What LLVM calls this machine's processor."""
+    found: str = llvm.get_host_cpu_name()
+    return found
+
+
+@cache
 def host_features() -> Mapping[str, bool]:
     """LLVM's feature names for this machine, each with whether it has it."""
     try:
@@ -108,7 +115,7 @@ def available() -> tuple[Isa, ...]:
 
 def host_isa() -> Isa | None:
     """The instruction set that is best on this machine, or `None` if it has none of those known."""
-    is_slow = llvm.get_host_cpu_name() in SLOW_PAIRS
+    is_slow = host_name() in SLOW_PAIRS
     return next((i for i in available() if not (is_slow and i.multiplies_bf16)), None)
 
 
@@ -126,6 +133,6 @@ def named(name: str) -> Isa:
     if found not in there:
         raise ConfigError(
             f"cpu.isa: this machine has {', '.join(i.name for i in there) or 'none of them'}, not {name}",
-            Fact("machine", f"{llvm.get_host_cpu_name()} ({platform.machine()})"),
+            Fact("machine", f"{host_name()} ({platform.machine()})"),
         )
     return found

@@ -144,6 +144,10 @@ class NativeProgram(Program):
         )
 
     @property
+    def code(self) -> Compiled | None:
+        return self.compiled.unused() if self._guard is None else None
+
+    @property
     def code_origin(self) -> str | None:
         code = self.compiled.code
         return None if code is None else "cached" if code.is_cached else "compiled"

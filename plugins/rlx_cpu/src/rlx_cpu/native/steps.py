@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
@@ -74,6 +74,15 @@ class Compiled:
         """Wait until the code is in the cache, if that is where it goes."""
         if self.code is not None:
             self.code.settle()
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether threads can share a step, be it worth it or not."""
+        return any(each.emitted.uses_threads for each in self.steps.values())
+
+    def unused(self) -> Compiled:
+        """The same code, with nothing that a program made for itself."""
+        return evolve(self, packed_constants={})
 
     def scratch_of(self, number: int) -> int:
         """The bytes of scratch memory that a step by its number may use: all threads' together."""

@@ -1,0 +1,89 @@
+"""A program with its weights: what a file holds that can be called when it is read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.errors import FormatError
+from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.forms import Json, need
+from rlx_core.ir.graph import Graph, Literal
+from rlx_core.ir.travel import Travels
+from rlx_core.ir.types import TensorType
+from rlx_core.ir.verify import Stage, check
+
+__all__ = ["Bundle", "Bundled"]
+
+
+@frozen(eq=False)
+class Bundle(Travels):
+    """A graph, arrays for its params, and how it is called.
+
+    Attributes:
+        graph: HIR or MIR, for no target yet.
+        params: An array for each of the graph's params, by name.
+        call: The structure of arguments and results, in the form that who calls the program wrote it; this layer stores it.
+    """
+
+    graph: Graph
+    params: Mapping[str, Literal]
+    call: Mapping[str, Json]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all params."""
+        return sum(each.array.nbytes for each in self.params.values())
+
+    def encoded(self, encoder: Encoder) -> dict[str, Json]:
+        """The program in canonical form; see `serialize.py`."""
+        params = {name: encoder.value(each) for name, each in self.params.items()}
+        return {"graph": encoder.graph(self.graph), "params": params, "call": dict(self.call)}
+
+    @classmethod
+    def decoded(cls, form: Mapping[str, Json], decoder: Decoder) -> Bundle:
+        """The program that was encoded, verified; its arrays are those that its graph asks for.
+
+        Raises:
+            FormatError: The form is another, or an array is missing, unknown or of another type.
+            VerifyError: The graph is broken.
+        """
+        graph = decoder.graph(form.get("graph"))
+        check(graph, Stage.HIR)
+        stored = need(form.get("params"), dict, "params")
+        params = {name: _array(name, each, decoder) for name, each in stored.items()}
+        wanted = graph.param_types
+        if params.keys() != wanted.keys():
+            differing = sorted(params.keys() ^ wanted.keys())
+            raise FormatError(f"params: {', '.join(differing[:5])} are not in both, the graph and the file")
+        for name, each in params.items():
+            if not _fits(each.type, wanted[name]):
+                raise FormatError(f"params: {name} is {each.type}, and the graph has {wanted[name]}")
+        return cls(graph, params, need(form.get("call"), dict, "the call"))
+
+
+class Bundled(ABC):
+    """What is more than a bundle and can be made one: a compiled function, say."""
+
+    @abstractmethod
+    def bundle(self) -> Bundle:
+        """The program with its weights, as files hold it."""
+
+
+def _array(name: str, form: Json, decoder: Decoder) -> Literal:
+    found: Any = decoder.value(form)
+    if not isinstance(found, Literal):
+        raise FormatError(f"params: {name} is no array")
+    return found
+
+
+def _fits(found: TensorType, wanted: TensorType) -> bool:
+    dims = zip(found.shape, wanted.shape, strict=False)
+    return (
+        found.dtype is wanted.dtype
+        and found.rank == wanted.rank
+        and all(not isinstance(size, int) or size == have for have, size in dims)
+    )

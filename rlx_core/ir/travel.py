@@ -1,0 +1,58 @@
+"""What travels: values that pickles and copies take along, and those that belong to something and stay with it.
+
+A pickle of a graph holds the bytes of a `.rlx` file and the name of one public function that reads them, so unpickling
+believes as little as loading does. Types and sizes travel by their text, in which files have them too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from rlx_core.errors import FormatError
+
+__all__ = ["Stays", "Travels"]
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Travels:
+    """Something immutable that the format can hold: pickled as its bytes; a copy of it is itself."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import rlx_core  # whose functions know the plugins that ops come from; this layer does not
+
+        return rlx_core.from_bytes, (rlx_core.to_bytes(self),)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Stays:
+    """A part of something else: no pickle, and a copy of it is itself, because another would belong to nothing.
+
+    Attributes:
+        travels_with: What to pickle instead.
+    """
+
+    __slots__ = ()
+
+    travels_with: ClassVar[str] = "the graph"
+
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__.lower()
+        raise FormatError(
+            f"pickle: a {kind} ({self!r}) belongs to a program and does not travel alone",
+            hint=f"pickle {self.travels_with} that it belongs to",
+        )
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self

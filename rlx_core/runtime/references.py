@@ -1,0 +1,68 @@
+"""Functions in pickles: Python code does not travel, its name does, so it must be found under its name."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+from rlx_core.errors import Fact, FormatError
+from rlx_core.plugins import PluginHost, default_host
+from rlx_core.transforms.tree import function_name
+
+__all__ = ["expect_default_host", "expect_importable", "is_found", "made_again"]
+
+
+def is_found(found: Any) -> bool:
+    """Whether an object is what its module and its qualified name lead to."""
+    place: Any = sys.modules.get(found.__module__ or "")
+    for name in getattr(found, "__qualname__", "").split("."):  # some things that can be called have no name
+        place = getattr(place, name, None)
+    return place is found
+
+
+def expect_importable(function: Any) -> None:
+    """Require that a plain function can be found by another process.
+
+    Raises:
+        FormatError: It is a lambda, is defined inside another function, or its name means something else by now.
+    """
+    while isinstance(function, functools.partial | types.MethodType):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if isinstance(function, types.FunctionType) and not is_found(function):
+        code = function.__code__
+        raise FormatError(
+            f"pickle: {function.__qualname__} cannot be found in {function.__module__}, so no other process can import it",
+            Fact("defined", f"{code.co_filename}:{code.co_firstlineno}"),
+            hint="define it with def at the top of a module; or compile it, rlx.compile(f, ...), which takes its program along",
+        )
+
+
+def made_again(staged: Any, made: functools.partial[Any] | None) -> Any:
+    """What `__reduce__` of a staged function returns: its name where that is enough (a decorated one), else how it is made.
+
+    Raises:
+        FormatError: Its function cannot be imported, or it has plugins of its own.
+    """
+    if is_found(staged):
+        return staged.__qualname__
+    name = function_name(staged)
+    if made is None:
+        raise FormatError(f"pickle: {name} was made for one call, and does not travel")
+    expect_importable(made.args[0])
+    expect_default_host(name, made.keywords.get("host"))
+    return made, ()
+
+
+def expect_default_host(what: str, host: PluginHost | None) -> None:
+    """Require the plugins that every process finds.
+
+    Raises:
+        FormatError: It is another host.
+    """
+    if host is not None and host is not default_host():
+        raise FormatError(
+            f"pickle: {what} was made with a plugin host of its own, and plugins do not travel",
+            hint="install the plugins and leave host out; or save it, and load it with the host of that process",
+        )

@@ -1,0 +1,150 @@
+"""How a compiled function is called: the structure of its arguments and results, and what was fixed when it was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import optree
+from attrs import frozen
+
+from rlx_core.errors import ConfigError, FormatError
+from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.forms import Json, items, need
+from rlx_core.ir.graph import Graph, leaf_name
+from rlx_core.transforms.trace import Leaf, Trace, is_static_leaf
+from rlx_core.transforms.tree import Tree, flatten, flatten_arguments, single
+from rlx_core.transforms.tree_form import class_name, named_tuples, tree_form, tree_from
+
+__all__ = ["Signature"]
+
+
+@frozen(eq=False)
+class Signature:
+    """How a compiled function is called.
+
+    Attributes:
+        arguments: The structure of each argument, a tree over the tuple of it alone, in the order of the function's.
+        free: Those that are given on each call; the others were bound.
+        statics: Leaves that are constants of the program, and their values.
+        results: The structure of what the function returns.
+    """
+
+    arguments: Mapping[str, Tree]
+    free: tuple[str, ...]
+    statics: Mapping[str, Any]
+    results: Tree
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any], free: Iterable[str], traced: Trace) -> Signature:
+        """The signature of a function that was traced on `arguments`."""
+        trees = {name: flatten_arguments({name: argument})[1] for name, argument in arguments.items()}
+        statics = {leaf.name: leaf.static for leaf in traced.leaves if leaf.role == "static"}
+        return cls(trees, tuple(free), statics, traced.results)
+
+    @property
+    def bound(self) -> dict[str, Tree]:
+        """The structure of each bound argument."""
+        return {name: tree for name, tree in self.arguments.items() if name not in self.free}
+
+    @property
+    def wanted(self) -> Tree:
+        """The structure of the arguments of a call."""
+        trees = [self.arguments[name] for name in self.free]
+        names = tuple(name for tree in trees for name in tree.names)
+        return Tree(optree.treespec_tuple(list(map(single, trees))), names)
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """The leaves of a call."""
+        return [
+            Leaf(name, "static", static=self.statics[name]) if name in self.statics else Leaf(name, "input")
+            for name in self.wanted.names
+        ]
+
+    @property
+    def classes(self) -> tuple[type[Any], ...]:
+        """The named tuples among arguments and results."""
+        return named_tuples(tree.structure for tree in (*self.arguments.values(), self.results))
+
+    # ---------------------------------------------------------------------------------- storing it
+
+    def form(self) -> dict[str, Json]:
+        """The signature in canonical form.
+
+        Raises:
+            FormatError: A container among arguments or results is of a kind that a file cannot hold.
+            ConfigError: Two named tuples among them have one name.
+        """
+        _by_name(self.classes)
+        encode = Encoder().value
+        arguments = [[name, name in self.free, tree_form(single(tree))] for name, tree in self.arguments.items()]
+        statics = {name: encode(value) for name, value in self.statics.items()}
+        return {"arguments": arguments, "statics": statics, "results": tree_form(self.results.structure)}
+
+    @classmethod
+    def read(cls, form: Mapping[str, Json], graph: Graph, classes: Iterable[type[Any]] = ()) -> Signature:
+        """The signature that was stored beside `graph`.
+
+        Args:
+            form: What `Signature.form` gave.
+            graph: What the names and the number of results are held against.
+            classes: The named tuples that may occur.
+
+        Raises:
+            FormatError: The form is another, or does not fit the graph.
+            ConfigError: One of `classes` is no named tuple.
+        """
+        known = _by_name(classes)
+        trees: dict[str, Tree] = {}
+        free = []
+        for row in need(form.get("arguments"), list, "arguments"):
+            name, is_free, structure = items(row, 3, "an argument")
+            if need(name, str, "a name") in trees:
+                raise FormatError(f"call: there are two arguments {name}")
+            trees[name] = _named(name, tree_from(structure, known))
+            free += [name] if need(is_free, bool, "whether an argument is free") else []
+        decode = Decoder({}).value
+        statics = {name: decode(value) for name, value in need(form.get("statics"), dict, "statics").items()}
+        results = _numbered(tree_from(form.get("results"), known))
+        found = cls(trees, tuple(free), statics, flatten(results, "result")[1])
+        found._expect_fits(graph)
+        return found
+
+    def _expect_fits(self, graph: Graph) -> None:
+        names = [name for tree in self.arguments.values() for name in tree.names]
+        if not all(is_static_leaf(value) for value in self.statics.values()) or not set(names) >= self.statics.keys():
+            raise FormatError(
+                f"call: constants {', '.join(self.statics)} are no leaves of the arguments, or no scalars"
+            )
+        given = [name for name in self.wanted.names if name not in self.statics]
+        bound = [name for tree in self.bound.values() for name in tree.names if name not in self.statics]
+        for what, said, values in (("inputs", given, graph.inputs), ("params", bound, graph.params)):
+            has = [leaf_name(value) for value in values]
+            if sorted(said) != sorted(has) or (what == "inputs" and said != has):
+                raise FormatError(f"call: the {what} are {', '.join(said)}, and those of the graph {', '.join(has)}")
+        if len(self.results.names) != len(graph.outputs):
+            raise FormatError(f"call: {len(self.results.names)} results, and the graph has {len(graph.outputs)}")
+
+
+def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:
+    """Named tuples by the names that files call them.
+
+    Raises:
+        ConfigError: One is none, or two have one name.
+    """
+    found: dict[str, type[Any]] = {}
+    for each in classes:
+        if not (isinstance(each, type) and optree.is_namedtuple_class(each)):
+            raise ConfigError(f"load: classes takes named tuples, not {each!r}")
+        if found.setdefault(class_name(each), each) is not each:
+            raise ConfigError(f"load: two named tuples are called {class_name(each)}", hint="rename one of them")
+    return found
+
+
+def _numbered(structure: optree.PyTreeSpec) -> Any:
+    return optree.tree_unflatten(structure, range(structure.num_leaves))
+
+
+def _named(name: str, structure: optree.PyTreeSpec) -> Tree:
+    return flatten_arguments({name: _numbered(structure)})[1]
