@@ -164,6 +164,7 @@ class GraphBuilder:
 
 
 def _by_short_name(host: PluginHost) -> Mapping[str, str]:
-    """Short name → full name; where two domains share a short name, `rlx`'s own comes first."""
-    names = sorted(host.registry().ops, key=lambda name: name.startswith("rlx."))
+    """Short name → full name, of ops and of blocks; where two domains share a short name, `rlx`'s own comes first."""
+    registry = host.activate_all()
+    names = sorted([*registry.ops, *registry.blocks], key=lambda name: name.startswith("rlx."))
     return {name.partition(".")[2]: name for name in names}

@@ -61,7 +61,7 @@ class LinearBlock(Block):
         return activated(y if b is None else y + b, self.activation)
 
     def direct(self, x: Value, w: Value, b: Value | None = None) -> Value:
-        if b is None or x.ndim < 2:
+        if b is None or x.ndim < 2 or b.shape != w.shape[-1:]:  # a bias that broadcasts is not the fused op's
             return self.fusable(x, w, b)
         return fused_matmul_bias_act(x, w, b, activation=self.activation)
 

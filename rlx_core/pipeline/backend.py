@@ -29,6 +29,8 @@ class Target:
         tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
             nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
             last one, which is what programs fall back to. One between is the best place for the rows that name it.
+        adopt: What a row that another plugin brings is here: itself, another row, or `None` where it is of no use. Without it
+            no such row is on the best of several tiers, which is what the target's own compiler makes.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Target:
     region_limits: tuple[int | None, int | None] = (None, None)
     properties: Mapping[str, str] = field(factory=dict)
     tiers: tuple[str, ...] = ()
+    adopt: Callable[[Kernel], Kernel | None] | None = field(default=None, eq=False)
 
     def tier(self, kernel: Kernel) -> str | None:
         """Where a kernel runs; `None` for a target that has no tiers."""

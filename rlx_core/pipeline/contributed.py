@@ -23,6 +23,7 @@ from rlx_core.pipeline.backend import Backend
 from rlx_core.pipeline.dispatch import LegalizationTable
 from rlx_core.pipeline.kernels import Kernel
 from rlx_core.plugins import Fault, PluginHost, Registry
+from rlx_core.plugins.conditions import conditions_of
 from rlx_core.plugins.faults import fault_of
 from rlx_core.transforms.contributed import rule_fault
 
@@ -38,14 +39,16 @@ def expectation(kind: str, spec: Contribution, registry: Registry) -> Callable[[
 
 
 def load_op(host: PluginHost, name: str) -> type[Op]:
-    """The op of a name.
+    """The op of a name, or the block: a program holds both.
 
     Raises:
         PluginError: It does not load, or is no op that can be used; and see `Registry.require`.
     """
-    spec = host.require("ops", name)
+    registry = host.activate_for(*conditions_of("ops", name))
+    kind = "blocks" if name in registry.blocks and name not in registry.ops else "ops"
+    spec = host.require(kind, name)
     registry = host.registry()
-    found: type[Op] = registry.load("ops", name, expectation("ops", spec, registry))
+    found: type[Op] = registry.load(kind, name, expectation(kind, spec, registry))
     return found
 
 

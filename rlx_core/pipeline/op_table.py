@@ -15,7 +15,7 @@ __all__ = ["HostOps"]
 
 @frozen
 class HostOps(Mapping[str, type[Op]]):
-    """The ops of a host: one is imported, and its plugin activated, when a program names it."""
+    """The ops and blocks of a host: one is imported, and its plugin activated, when a program names it."""
 
     host: PluginHost
 
@@ -23,7 +23,8 @@ class HostOps(Mapping[str, type[Op]]):
         return load_op(self.host, name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.host.activate_all().ops)
+        registry = self.host.activate_all()
+        return iter({**registry.ops, **registry.blocks})
 
     def __len__(self) -> int:
-        return len(self.host.activate_all().ops)
+        return len(list(iter(self)))

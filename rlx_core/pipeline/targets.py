@@ -123,18 +123,21 @@ def fill(target: Target, registry: Registry, table: KernelTable) -> None:
         claim = registry.claims["kernels", spec.name]
         if rows is not None:
             try:
-                table.merge(as_guest(row, target, claim.entry.name) for row in rows)
+                guests = (as_guest(row, target, claim.entry.name) for row in rows)
+                table.merge(row for row in guests if row is not None)
                 continue
             except ConfigError as error:
                 registry.leave_out(fault_of(claim, error))
         table.leave_out(registry.left_out["kernels", spec.name])
 
 
-def as_guest(row: Kernel, target: Target, plugin: str) -> Kernel:
-    """A row as another plugin brings it: it is that plugin's, whatever table it was made in.
+def as_guest(row: Kernel, target: Target, plugin: str) -> Kernel | None:
+    """A row as another plugin brings it: it is that plugin's, whatever table it was made in, and what the target makes of it.
 
-    The best tier of several is what the target's own compiler makes. It knows nothing of a guest's row, which is called as a
-    function, on the last tier.
+    A target that does not say it knows nothing of a guest's row, which is then called as a function, on the last tier.
     """
+    its = evolve(row, plugin=plugin)
+    if target.adopt is not None:
+        return target.adopt(its)
     is_best = len(target.tiers) > 1 and row.tier == target.tiers[0]
-    return evolve(row, plugin=plugin, tier=None if is_best else row.tier)
+    return evolve(its, tier=None) if is_best else its

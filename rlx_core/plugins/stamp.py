@@ -61,9 +61,9 @@ def files_in(folder: str) -> Iterator[tuple[str, int, int]]:
                 yield entry.path, found.st_size, found.st_mtime_ns
 
 
-def package_of(defined: type) -> str:
-    """The top-level package that a class is defined in."""
-    return defined.__module__.partition(".")[0]
+def package_of(defined: object) -> str:
+    """The top-level package that a class or a function is defined in."""
+    return str(getattr(defined, "__module__", "")).partition(".")[0]
 
 
 def packages_of(entries: Iterable[PluginEntry]) -> Iterator[str]:

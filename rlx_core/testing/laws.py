@@ -7,22 +7,16 @@ a plugin contributes are found as users find them, and kernels that it contribut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import Any
 
 from rlx_core.errors import RlxError
-from rlx_core.ir.dtypes import dtype
-from rlx_core.ir.graph import Graph
 from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.samples import Case, Sample
 from rlx_core.ir.text import print_graph
-from rlx_core.ir.types import TensorType
-from rlx_core.testing.about import EVERY, about, runs
-from rlx_core.testing.cases import Program, cases_of, programs, refusal, wide
-from rlx_core.testing.judges import near_oracle
+from rlx_core.testing.about import about
+from rlx_core.testing.cases import Program, cases_of, programs, refusal
+from rlx_core.testing.laws_of_backends import EveryBackend, Run
 from rlx_core.testing.laws_of_declarations import Declarations
 from rlx_core.testing.laws_of_derivatives import Derivatives
 from rlx_core.testing.laws_of_kernels import Kernels
@@ -30,16 +24,11 @@ from rlx_core.testing.laws_of_meaning import Meaning
 from rlx_core.testing.subjects import Contribution
 from rlx_core.testing.variants import bases, variants
 
-__all__ = ["EveryOp", "Run", "about"]
-
-Run = Callable[[Graph, Sequence[np.ndarray]], Sequence[np.ndarray]]
-"""A backend under test: the outputs of a graph on arrays in the order of its inputs."""
+__all__ = ["EveryBackend", "EveryOp", "Run", "about"]
 
 
-class EveryOp(Meaning, Derivatives, Declarations, Kernels):
+class EveryOp(Meaning, Derivatives, Declarations, Kernels, EveryBackend):
     """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose what it is about."""
-
-    ops: ClassVar[Sequence[type[Op]] | None] = None
 
     def test_contribution_can_be_used(self, contribution: Contribution) -> None:
         assert contribution.fault is None, f"{contribution.name}: {contribution.fault}"
@@ -69,15 +58,6 @@ class EveryOp(Meaning, Derivatives, Declarations, Kernels):
         sample: Any = rejected.sample
         assert isinstance(error, sample.error), f"{rejected} raises {type(error).__name__}: {error.message}"
         assert sample.says in str(error), f"{rejected} says {str(error)!r}, not {sample.says!r}"
-
-    @about(runs, variants=EVERY)
-    def test_backend_agrees_with_the_interpreter(self, program: Program, backend: Run) -> None:
-        arrays = program.draw()
-        found = [np.asarray(a) for a in backend(program.graph, arrays)]
-        for array, output in zip(found, program.graph.outputs, strict=True):
-            computed = TensorType(dtype(array.dtype), array.shape)
-            assert computed == output.type, f"the backend gives {computed}, declared is {output.type}"
-        near_oracle(program.graph, found, wide(program.graph, arrays), arrays)
 
 
 def assert_typed_refusal(program: Program) -> None:

@@ -1,6 +1,7 @@
 """The pytest plugin: options that choose what is tried, and the cases that each law is asked of.
 
-It is loaded through the `pytest11` entry point of rlx-core and does nothing until a test class derives from `EveryOp`.
+It is loaded through the `pytest11` entry point of rlx-core and does nothing until a test class derives from `EveryOp` or from
+`EveryBackend`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,22 @@ __all__ = [
     "pytest_terminal_summary",
 ]
 
-for _module in ("laws", "laws_of_declarations", "laws_of_derivatives", "laws_of_kernels", "laws_of_meaning", "judges"):
+_LAWS = (
+    "laws",
+    "laws_of_backends",
+    "laws_of_declarations",
+    "laws_of_derivatives",
+    "laws_of_kernels",
+    "laws_of_meaning",
+)
+for _module in (*_LAWS, "judges"):
     pytest.register_assert_rewrite(f"rlx_core.testing.{_module}")
 
 FIXTURES = {"contribution", "op", "program", "rejected", "kernel", "kernel_case"}
 """What a law is asked of; a law has one of these."""
+
+SUMMARY = pytest.StashKey[list[str]]()
+"""The lines of the summary, for a program that runs pytest."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,7 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     from rlx_core.testing import laws  # imports every op, which runs without laws must not pay for
 
-    if not issubclass(metafunc.cls, laws.EveryOp):
+    if not issubclass(metafunc.cls, laws.EveryBackend):
         return
     try:
         parametrize(metafunc)
@@ -96,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if laws := laws_in_use():
         from rlx_core.testing.summary import describe
 
-        describe(item for item in items if issubclass(getattr(item, "cls", None) or object, laws.EveryOp))
+        describe(item for item in items if issubclass(getattr(item, "cls", None) or object, laws.EveryBackend))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -116,6 +128,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     from rlx_core.testing.summary import lines
 
     if found := lines(reports):
+        terminalreporter.config.stash[SUMMARY] = found
         terminalreporter.section("the laws of rlx")
         for line in found:
             terminalreporter.line(line)

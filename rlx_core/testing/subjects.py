@@ -13,7 +13,8 @@ from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction
 from rlx_core.ir.op import Op
 from rlx_core.ops import standard_ops
-from rlx_core.pipeline.kernels import Kernel, KernelTable
+from rlx_core.pipeline.contributed import kernels_fault
+from rlx_core.pipeline.kernels import Kernel
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.entry import PluginEntry, named_entry
@@ -155,10 +156,8 @@ def subject_of(host: PluginHost, claim: Claim) -> Subjects:
             raise PluginError(f"{record.load} is no function, but {type(loaded).__name__}")
         return Subjects(rules=((record.kind, host.load("ops", record.op)),), contributions=here)
     assert isinstance(record, KernelSpec)
-    if not isinstance(loaded, KernelTable):
-        raise PluginError(f"{record.load} is no KernelTable, but {type(loaded).__name__}")
-    if loaded.target != record.target:
-        raise PluginError(f"{record.load} holds kernels for {loaded.target}, and is offered for {record.target}")
+    if (fault := kernels_fault(loaded, record, host.registry())) is not None:
+        raise PluginError(f"{record.load}: {fault}")
     rows = tuple(KernelRow(record.target, kernel, claim.entry.name) for kernel in loaded)
     return Subjects(kernels=rows, contributions=here)
 

@@ -34,6 +34,8 @@ Commands:
   doctor   Check this installation and say what mends it.
   explain  Explain a kind of error.
   show     Print a saved program as text.
+  new      Write a package of your own: an op, a pass, a backend or a plugin.
+  check    Say what a user of a package would meet: its faults, laws, plans.
   demo     Embed sentences, train a classifier, draw both programs.
   bench    Time rlx, and with --peers what a user would pick instead.
 """

@@ -37,7 +37,7 @@ class Page:
     def _run(self) -> None:
         fences = list(FENCE.finditer(self.text))
         # A page runs as `__main__` does: what it defines knows where it was defined.
-        names: dict[str, Any] = {"__name__": f"page_{self.path.stem.replace('-', '_')}"}
+        self.names: dict[str, Any] = {"__name__": f"page_{self.path.stem.replace('-', '_')}"}
         pieces: list[str] = []
         end = 0
         for fence, after in zip(fences, [*fences[1:], None], strict=True):
@@ -49,7 +49,7 @@ class Page:
                 continue
             if language == "toml":
                 continue
-            printed = self._execute(body, names, line=self.text.count("\n", 0, fence.start(2)))
+            printed = self._execute(body, self.names, line=self.text.count("\n", 0, fence.start(2)))
             output = after if after is not None and after[1] == "text" else None
             if output is None:
                 assert not printed, f"{self.path.name}: a block prints what the page does not show:\n{body}\n{printed}"
@@ -76,21 +76,22 @@ class Page:
 @pytest.fixture
 def run_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[Callable[[str], Page]]:
     """Run a page of `docs/` in an empty folder; what it prints must be what it shows, or becomes so with `--update`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     before = set(sys.modules)
 
-    def run(name: str) -> None:
+    def run(name: str) -> Page:
         page = Page(DOCS / name, tmp_path)
         if pytestconfig.getoption("--update"):
             page.path.write_text(page.updated, encoding="utf-8")
-            return
+            return page
         assert page.shown, f"{name} shows nothing of what it prints"
         for shown, printed in zip(page.shown, page.printed, strict=True):
             assert printed == shown
+        return page
 
     yield run
     for module in set(sys.modules) - before:

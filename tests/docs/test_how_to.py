@@ -3,25 +3,81 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlx_core.contributions import KINDS
+from rlx_core.contributions.records import RULE_KINDS
+from rlx_core.ops import Op, standard_ops
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.linalg import MatMul
+from rlx_core.ops.movement import Concat
+from rlx_core.ops.softmax import Softmax
+from rlx_core.ops.structural import Sum
+from rlx_core.plugins import set_default_host
+from rlx_core.testing.about import asked_of
+from rlx_core.testing.cases import programs
+from rlx_core.testing.choice import Amount, tried
+from rlx_core.testing.laws import EveryBackend
+from rlx_core.testing.plugin import on_target
+
 pytestmark = pytest.mark.every_case
 
+DOCS = Path(__file__).parents[2] / "docs"
 HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("rlx_cpu", "llvmlite"))
 
 
-@pytest.mark.parametrize("page", ["how-to/add-an-op", "how-to/add-a-pass", "how-to/add-a-backend", "types"])
-def test_the_page_prints_what_it_shows(run_page: Callable[[str], None], page: str) -> None:
+PAGES = ["how-to/add-an-op", "how-to/add-a-pass", "how-to/add-a-backend", "how-to/what-a-plugin-has", "types"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_prints_what_it_shows(run_page: Callable[[str], Any], page: str) -> None:
     run_page(f"{page}.md")
 
 
 @pytest.mark.skipif(not HAS_NATIVE_CODE, reason="the page is about native code")
-def test_a_native_kernel_is_added_as_the_page_says(run_page: Callable[[str], None]) -> None:
+def test_a_native_kernel_is_added_as_the_page_says(run_page: Callable[[str], Any]) -> None:
     run_page("how-to/add-a-native-kernel.md")
 
 
+def test_every_kind_of_record_and_of_rule_has_an_example() -> None:
+    page = (DOCS / "how-to" / "what-a-plugin-has.md").read_text(encoding="utf-8")
+    headings = set(re.findall(r"^## (.*)$", page, re.MULTILINE))
+    assert set(KINDS) <= {kind for heading in headings for kind in heading.split(" and ")}
+    assert [spec.__name__ for spec in KINDS.values() if f"{spec.__name__}(" not in page] == []
+    assert set(re.findall(r"^\| `(\w+)` \| `\(op", page, re.MULTILINE)) == set(RULE_KINDS)
+
+
+def obeys(page: Any, ops: tuple[type[Op], ...], amount: Amount) -> int:
+    """Try the page's backend on ops, by the law of backends; returns on how many programs."""
+    law = EveryBackend().test_backend_agrees_with_the_interpreter
+    chosen = tried(programs(ops), asked_of(law), law.__name__, amount)
+    before = set_default_host(page.names["host"])
+    try:
+        for program in chosen:
+            law(program, on_target("chalk"))
+    finally:
+        set_default_host(before)
+    return len(chosen)
+
+
+def test_the_backend_of_the_page_obeys_the_law_at_every_size_and_rank(run_page: Callable[[str], Any]) -> None:
+    """Sizes of 0 have no place in the arena, and arrays of rank 0 keep it."""
+    page = run_page("how-to/add-a-backend.md")
+    assert obeys(page, (add.op, Sum), "all") > 30
+
+
+@pytest.mark.slow
+def test_the_backend_of_the_page_obeys_the_law_on_every_op(run_page: Callable[[str], Any]) -> None:
+    page = run_page("how-to/add-a-backend.md")
+    assert obeys(page, standard_ops(), "one") > 150
+    assert obeys(page, (MatMul, Concat, Softmax), "all") > 60
+
+
 @pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="the page shows a program on the CPU")
-def test_a_program_is_saved_and_sent_as_the_page_says(run_page: Callable[[str], None]) -> None:
+def test_a_program_is_saved_and_sent_as_the_page_says(run_page: Callable[[str], Any]) -> None:
     run_page("how-to/save-and-send.md")

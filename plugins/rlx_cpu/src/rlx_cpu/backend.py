@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rlx_core.ir.lir import Lir
@@ -36,6 +37,7 @@ class CpuBackend(Backend):
             region_limits=(LONGEST_KERNEL, None),
             properties=tier.properties(options),
             tiers=tier.tiers(options),
+            adopt=partial(tier.adopt, is_native=tier.is_native(options)),
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
@@ -66,7 +68,7 @@ class CpuBackend(Backend):
     def emit(
         self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
     ) -> Sequence[Listing]:
-        return tier.listings(lir, options.get("options", {}), level, steps)
+        return tier.listings(lir, target.kernels, options.get("options", {}), level, steps)
 
     def devices(self) -> list[str]:
         found = tier.properties({})

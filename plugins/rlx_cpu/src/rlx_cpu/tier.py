@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.errors import ConfigError, Fact, OutOfMemoryError, nearest
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
     from rlx_cpu.native.isa import Isa
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TIERS",
+    "adopt",
     "another",
     "is_native",
     "keeping",
@@ -92,6 +93,15 @@ def kernel_table(is_native: bool) -> KernelTable:
     return KernelTable("cpu", plugin="cpu", fill=fill)
 
 
+def adopt(row: Kernel, is_native: bool) -> Kernel | None:
+    """What a row that another package brings is on a tier; `None` where it is of no use."""
+    if row.tier != "native":
+        return row
+    from rlx_cpu.native.table import adopted
+
+    return adopted(row, is_native)
+
+
 def tiers(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The tiers that programs under these options use, best first."""
     return ("native", "library", "numpy") if is_native(options) else ("numpy",)
@@ -117,9 +127,9 @@ def native_program(
     if chosen is None:
         return None
     from rlx_cpu.native.program import NativeProgram
-    from rlx_cpu.native.table import native
+    from rlx_cpu.native.table import WithGuests, native
 
-    return NativeProgram(lir, table, native, chosen, guard=guard)
+    return NativeProgram(lir, table, WithGuests(native, table), chosen, guard=guard)
 
 
 def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: object) -> Program | None:
@@ -128,13 +138,13 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
         return None
     from rlx_cpu.native.program import NativeProgram
     from rlx_cpu.native.steps import Compiled
-    from rlx_cpu.native.table import native
+    from rlx_cpu.native.table import WithGuests, native
 
     assert isinstance(code, Compiled), "it is what a native program had"
     # CPUs are counted only for who can use several: it takes longer than all the rest.
     if code.uses_threads and code.settings != settings(options):
         return None
-    return NativeProgram(lir, table, native, code.settings, compiled=code.unused())
+    return NativeProgram(lir, table, WithGuests(native, table), code.settings, compiled=code.unused())
 
 
 @contextmanager
@@ -159,14 +169,16 @@ def levels(target: Target) -> tuple[Level, ...]:
     return LEVELS
 
 
-def listings(lir: Lir, options: Mapping[str, Any], level: str, steps: Sequence[int]) -> list[Listing]:
+def listings(
+    lir: Lir, table: KernelTable, options: Mapping[str, Any], level: str, steps: Sequence[int]
+) -> list[Listing]:
     """The code of some steps at one of `levels`."""
     chosen = settings(options)
     assert chosen is not None, "only the native tier has levels of its own"
     from rlx_cpu.native import listing
-    from rlx_cpu.native.kernels import native
+    from rlx_cpu.native.table import WithGuests, native
 
-    return listing.listings(lir, native, chosen, level, steps)
+    return listing.listings(lir, WithGuests(native, table), chosen, level, steps)
 
 
 def settings(options: Mapping[str, Any]) -> Settings | None:

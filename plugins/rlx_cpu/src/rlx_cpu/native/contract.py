@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rlx_cpu.native import ir
     from rlx_cpu.native.isa import Isa
 
-__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Fault", "Layout", "Pack", "Place", "aligned"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Emitters", "Fault", "Layout", "Pack", "Place", "aligned"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
@@ -199,3 +199,10 @@ class Emit(Protocol):
     """An emitter: adds the function `name` (and private helpers whose names start with it) to `module`."""
 
     def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted: ...
+
+
+class Emitters(Protocol):
+    """Who knows the emitters of a program's kernels."""
+
+    def emitter(self, kernel: str) -> Emit | None:
+        """The emitter of a kernel by its full name; `None` for a kernel that is not native."""

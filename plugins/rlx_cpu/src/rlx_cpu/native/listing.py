@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
 from rlx_cpu.native.codegen import assembly, new_module
-from rlx_cpu.native.contract import Layout
+from rlx_cpu.native.contract import Emitters, Layout
 from rlx_cpu.native.steps import Settings, layouts
-from rlx_cpu.native.table import NativeTable
 
 __all__ = ["LEVELS", "listings"]
 
@@ -19,7 +18,7 @@ LEVELS = (
 )
 
 
-def listings(lir: Lir, table: NativeTable, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
+def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
     """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
     wanted = frozenset(steps)
     native = {number: layout for number, layout in layouts(lir) if number in wanted}
@@ -36,7 +35,7 @@ def listings(lir: Lir, table: NativeTable, settings: Settings, level: str, steps
     return found
 
 
-def code(lir: Lir, table: NativeTable, settings: Settings, level: str, number: int, layout: Layout) -> str:
+def code(lir: Lir, table: Emitters, settings: Settings, level: str, number: int, layout: Layout) -> str:
     """The function of one step."""
     step = lir.steps[number]
     title = step.node.op.name.rpartition(".")[2]

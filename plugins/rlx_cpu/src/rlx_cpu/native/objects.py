@@ -57,11 +57,15 @@ Emitting = Callable[[int], tuple[str, Emitted] | None]
 """Emits the function of a number in a module of its own: its text, and what was said of it; `None` without an emitter."""
 
 
-def library(functions: Sequence[Function], isa: Isa, emit: Emitting) -> Library:
-    """The functions as code: from the cache, or emitted now and kept."""
+def library(functions: Sequence[Function], isa: Isa, emit: Emitting, packages: frozenset[str] = frozenset()) -> Library:
+    """The functions as code: from the cache, or emitted now and kept.
+
+    Args:
+        packages: Whose emitters take part besides this package's own.
+    """
     if not functions:
         return Library((), None)
-    key, store = key_of(functions, isa), object_cache()
+    key, store = key_of(functions, isa, packages), object_cache()
     if key is not None and store is not None:
         found = _read(store, key, len(functions), isa)
         if found is not None:
@@ -88,9 +92,11 @@ def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | 
     return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
 
 
-def key_of(functions: Sequence[Function], isa: Isa) -> str | None:
-    """The name of some functions together; `None` if an op is not from a package, so that its code has no stamp."""
-    stamp = stamp_of({*CORE, *(package_of(type(op)) for each in functions for op in ops_inside(each.node.op))})
+def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = frozenset()) -> str | None:
+    """The name of some functions together; `None` if an op or an emitter is not from a package, so that its code has no stamp."""
+    stamp = stamp_of(
+        {*CORE, *packages, *(package_of(type(op)) for each in functions for op in ops_inside(each.node.op))}
+    )
     if stamp is None:
         return None
     encoder = Encoder(literal_digest, keeps_names=False)

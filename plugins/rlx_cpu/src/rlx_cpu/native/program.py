@@ -24,7 +24,7 @@ from rlx_cpu.arena import allocate, empty
 from rlx_cpu.frames import Frame, Frames, Shared
 from rlx_cpu.native import entry_plan, interpreter
 from rlx_cpu.native.background import share_out
-from rlx_cpu.native.contract import ALIGNMENT, Pack
+from rlx_cpu.native.contract import ALIGNMENT, Emitters, Pack
 from rlx_cpu.native.entry import Entry, Team, build
 from rlx_cpu.native.entry_words import Mode
 from rlx_cpu.native.pool import (
@@ -38,7 +38,6 @@ from rlx_cpu.native.pool import (
     state_words,
 )
 from rlx_cpu.native.steps import Compiled, NativeStep, Settings, compile_steps
-from rlx_cpu.native.table import NativeTable
 from rlx_cpu.native.work import ALONE_US, AWAKE_US, HELD_US, takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
 from rlx_cpu.profile import Profile, active
@@ -83,7 +82,7 @@ class NativeProgram(Program):
         self,
         lir: Lir,
         kernels: KernelTable,
-        table: NativeTable,
+        table: Emitters,
         settings: Settings,
         shared: Shared | None = None,
         compiled: Compiled | None = None,

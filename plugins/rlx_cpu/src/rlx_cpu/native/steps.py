@@ -14,12 +14,13 @@ from attrs import evolve, field, frozen
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.alias import placement
+from rlx_core.plugins import package_of
 from rlx_cpu.native.codegen import new_module
-from rlx_cpu.native.contract import Emitted, Layout, Place
+from rlx_cpu.native.contract import Emitted, Emitters, Layout, Place
 from rlx_cpu.native.isa import Isa
 from rlx_cpu.native.jit import Code
 from rlx_cpu.native.objects import Function, library
-from rlx_cpu.native.table import PREFIX, NativeTable
+from rlx_cpu.native.table import is_guest, is_native
 
 if TYPE_CHECKING:
     from rlx_cpu.native import ir
@@ -104,7 +105,7 @@ def place_of(value: Value, lir: Lir) -> Place:
 def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
     for number, step in enumerate(lir.steps):
-        if step.kernel.startswith(PREFIX) and not step.nested:
+        if is_native(step.kernel) and not step.nested:
             operands = tuple(None if v is None else place_of(v, lir) for v in step.node.operands)
             yield number, Layout(operands, tuple(place_of(v, lir) for v in step.node.results))
 
@@ -123,7 +124,7 @@ def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
     return functions, calls
 
 
-def emit_function(module: ir.Module, number: int, function: Function, table: NativeTable, isa: Isa) -> Emitted | None:
+def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """Add a function to a module; `None` for a kernel without an emitter."""
     emit = table.emitter(function.kernel)
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
@@ -136,7 +137,13 @@ def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[
     return {number: made for number, made in pairs if made is not None}
 
 
-def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
+def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
+    """The packages besides this one whose emitters some functions come from; only of those is anything imported."""
+    emitters = (table.emitter(each.kernel) for each in functions if is_guest(each.kernel))
+    return frozenset(package_of(emit) for emit in emitters if emit is not None)
+
+
+def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
     """The native half of a program."""
 
     def emit(number: int) -> tuple[str, Emitted] | None:
@@ -145,7 +152,7 @@ def compile_steps(lir: Lir, table: NativeTable, settings: Settings) -> Compiled:
         return None if emitted is None else (str(module), emitted)
 
     functions, calls = functions_of(lir)
-    made = library(functions, settings.isa, emit)
+    made = library(functions, settings.isa, emit, guests(functions, table))
     native = called(calls, made.emitted)
     steps: dict[int, NativeStep] = {}
     words = 0

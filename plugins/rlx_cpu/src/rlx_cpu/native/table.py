@@ -2,27 +2,33 @@
 
 A row here becomes a row of the target's one `KernelTable`, with a name that begins with `native_`, and the NumPy rows of that
 table step back behind it: selection, `rlx why kernel` and the report treat it like any other. The function of such a row is
-the op's own NumPy meaning, for whoever runs a step outside a native program.
+the op's own NumPy meaning, for whoever runs a step outside a native program, and carries the emitter.
+
+A package brings rows in a `NativeTable` of its own (decision 0021). They are called `acme.native_…`, so that the name of a
+kernel tells, without importing anything, whose code it is.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import evolve
+from attrs import define, evolve, field, frozen
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
 from rlx_cpu.native.contract import Emit
+from rlx_cpu.tier import reason_without
 
-__all__ = ["PREFIX", "NativeTable", "native"]
+__all__ = ["PREFIX", "Meaning", "NativeTable", "WithGuests", "adopted", "is_guest", "is_native", "native"]
 
 PREFIX = "native_"
+_NATIVE = re.compile(rf"([a-z][a-z0-9_-]*\.)?{PREFIX}")
 STEP_BACK = 100
 """How far the NumPy rows step back. Native rows stay at 0, so that a plugin's row that asks to come first still does."""
 
@@ -34,7 +40,7 @@ class NativeTable:
 
     Args:
         filled_by: The module that registers them all, imported when one is first asked for: a program whose code is
-            cached asks for none.
+            cached asks for none. With it the table can be imported where llvmlite is not; it then has no rows.
     """
 
     def __init__(self, filled_by: str | None = None) -> None:
@@ -68,7 +74,8 @@ class NativeTable:
             base = f"{PREFIX}{name or getattr(emit, '__name__', 'kernel')}"
             for op in ops:
                 unique = base if len(ops) == 1 else f"{base}[{op.name}]"
-                run = _meaning(doc)
+                run = Meaning(emit)
+                run.__doc__ = doc
                 self._rows.register(
                     op,
                     dtypes=dtypes,
@@ -81,6 +88,7 @@ class NativeTable:
                     is_generated=is_generated,
                     is_each_in_place=is_each_in_place,
                     writes_strides=writes_strides,
+                    tier="native",
                 )(run)
                 self._emitters[unique] = emit
             return emit
@@ -99,7 +107,7 @@ class NativeTable:
 
     def before(self, others: Iterable[Kernel]) -> Iterator[Kernel]:
         """The native rows, and those of another table that step back behind them."""
-        yield from (evolve(kernel, tier="native") for kernel in self)
+        yield from self
         yield from (evolve(kernel, priority=kernel.priority - STEP_BACK) for kernel in others)
 
     def __iter__(self) -> Iterator[Kernel]:
@@ -111,7 +119,7 @@ class NativeTable:
         return len(self._rows)
 
     def _fill(self) -> None:
-        if self._filled_by is not None:
+        if self._filled_by is not None and reason_without() is None:
             importlib.import_module(self._filled_by)
 
 
@@ -119,13 +127,52 @@ native = NativeTable(filled_by="rlx_cpu.native.kernels")
 """The rows of this package, filled by its modules of kernels."""
 
 
-def _meaning(doc: str) -> Callable[..., None]:
-    """A kernel function that computes what a native step does, by the op's own NumPy meaning."""
+@define(eq=False, slots=False)
+class Meaning:
+    """The function of a native row: computes what the step does by the op's own NumPy meaning, and carries its emitter."""
 
-    def run(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
+    emit: Emit = field(repr=False)
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.emit, "__name__", "kernel")
+
+    def __call__(self, op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
         results = as_results(op(*operands))
         for place, result in zip(as_results(out), results, strict=True):
             np.copyto(place, result, casting="unsafe")
 
-    run.__doc__ = doc
-    return run
+
+def is_native(kernel: str) -> bool:
+    """Whether a kernel's name is that of a native row, this package's or a guest's."""
+    return _NATIVE.match(kernel) is not None
+
+
+def is_guest(kernel: str) -> bool:
+    """Whether the name of a native row is that of another package's."""
+    return not kernel.startswith(PREFIX)
+
+
+def adopted(row: Kernel, is_native_here: bool) -> Kernel | None:
+    """What a row that another package brings is on this target: native code if it is a native row, else a NumPy function.
+
+    Without a native tier a native row is left to the other rows for its op: its function is no better than they are.
+    """
+    if isinstance(row.run, Meaning):
+        return evolve(row, name=f"{row.plugin}.{row.name}", tier="native") if is_native_here else None
+    return evolve(row, tier=None) if row.tier == "native" else row
+
+
+@frozen
+class WithGuests:
+    """The emitters of a program: this package's by name, those of others from the rows of the target."""
+
+    own: NativeTable
+    kernels: KernelTable
+
+    def emitter(self, kernel: str) -> Emit | None:
+        """See `NativeTable.emitter`."""
+        if not is_guest(kernel):
+            return self.own.emitter(kernel)
+        run = self.kernels.get(kernel).run
+        return run.emit if isinstance(run, Meaning) else None

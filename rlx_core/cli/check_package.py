@@ -1,0 +1,292 @@
+"""The checks of `rlx check`, in the order in which one rests on another.
+
+They are about the plugin and what it contributes, whether that is there when a program needs it, the laws, and whether its
+programs are compiled alike everywhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+from rlx_core.cli import checks
+from rlx_core.cli.checks import Finding
+from rlx_core.cli.session import Session
+from rlx_core.contributions import EventSpec, KernelSpec, LegalizationSpec, RuleSpec
+from rlx_core.errors import Fact, UnknownNameError, nearest
+from rlx_core.plugins import Claim, PluginEntry, PluginHost
+from rlx_core.plugins.conditions import COMPILE
+from rlx_core.plugins.entry import Origin, named_entry
+from rlx_core.plugins.states import attempt
+
+__all__ = ["Package", "findings"]
+
+SEEDS: Final = (0, 1, 2)
+"""The hash seeds under which programs are compiled."""
+
+
+@frozen(eq=False)
+class Package:
+    """A plugin under test.
+
+    Attributes:
+        entry: What its packaging says of it.
+        entries: Everything that is there beside it.
+        session: The policy, and how it becomes a host.
+    """
+
+    entry: PluginEntry
+    entries: tuple[PluginEntry, ...]
+    session: Session
+
+    @classmethod
+    def named(cls, session: Session, word: str | None) -> Package:
+        """The plugin that a word means, or the one of the project in this folder.
+
+        Raises:
+            UnknownNameError: There is none.
+        """
+        entries = session.host.entries
+        if word is None:
+            word = project_here()
+        address = word.rpartition("=")[2]
+        there = next((e for e in entries if e.matches(word) or address in (e.module, e.file)), None)
+        if there is None and (word.endswith(".py") or importable(address)):
+            there = named_entry(word)
+            entries = (*entries, there)
+        if there is None:
+            known = [e.name for e in entries if e.origin is not Origin.BUILTIN]
+            raise UnknownNameError(
+                f"check: there is no plugin, package, module or file {word}",
+                Fact("plugins", ", ".join(known) or "none"),
+                hint=nearest(word, known) or "python -m pip install -e . installs the project that lies here",
+            )
+        return cls(there, entries, session)
+
+    @property
+    def word(self) -> str:
+        """What names it on the command line of another process."""
+        entry = self.entry
+        return entry.name if entry.origin is Origin.INSTALLED else f"{entry.name}={entry.module}"
+
+    def host(self) -> PluginHost:
+        """A host in which nothing has been asked for yet."""
+        if self.entry in self.session.host.entries:
+            return self.session.make_host(self.session.policy)
+        return PluginHost(self.entries, policy=self.session.policy)
+
+
+def project_here() -> str:
+    """The name of the project in the working directory.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    try:
+        table = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+        name = table["project"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        name = None
+    if isinstance(name, str) and name:
+        return name
+    raise UnknownNameError(
+        "check: there is no project in this folder",
+        Fact("looked for", Path("pyproject.toml").absolute()),
+        hint="rlx check PACKAGE names one that is installed",
+    )
+
+
+def importable(address: str) -> bool:
+    """Whether a module of this name is there."""
+    module = address.partition(":")[0]
+    return bool(attempt(lambda: importlib.util.find_spec(module)).value)
+
+
+# ------------------------------------------------------------------------------------------------ gathering
+
+
+def findings(package: Package, *, is_quick: bool) -> list[Finding]:
+    """Everything that was looked at; of a plugin that cannot be used, no more than that."""
+    found = list(plugin(package))
+    if any(each.verdict == "wrong" for each in found):
+        return found
+    parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("contributions", lambda: contributions(package)),
+        ("laws", lambda: laws(package, is_quick)),
+        ("plans", lambda: plans(package, SEEDS[:1] if is_quick else SEEDS)),
+    )
+    for section, part in parts:
+        outcome = attempt(lambda part=part: list(part()))  # type: ignore[misc]
+        if outcome.failure is not None:
+            summary = f"could not be finished: {outcome.failure.summary}"
+            found.append(Finding(section, "(check)", "wrong", summary))
+        found += outcome.value or []
+    return found
+
+
+def plugin(package: Package) -> Iterator[Finding]:
+    """Its state, and whether its names are its own."""
+    host = package.host()
+    for row in host.survey():
+        if (row.name, row.distribution) == (package.entry.name, package.entry.distribution):
+            verdict: checks.Verdict = "wrong" if row.contested else checks.VERDICTS[row.state]
+            said = f"{row.label}, {row.distribution} {row.version}" + (f": {row.reason}" if row.reason else "")
+            yield Finding("plugin", row.name, verdict, said, checks.mending(row))
+            listed = [f"{kind}: {', '.join(names)}" for kind, names in row.provides.items()]
+            none = "nothing; its hooks are functions with @hookimpl, in the module that the entry point names"
+            yield Finding("plugin", "provides", "ok" if listed else "wrong", "; ".join(listed) or none)
+
+
+def contributions(package: Package) -> Iterator[Finding]:
+    """Each address imported, and each thing there when it is needed."""
+    from rlx_core.pipeline.contributed import contribution_faults
+
+    host = package.host()
+    wrong = 0
+    for fault in contribution_faults(host):
+        if (fault.owner.plugin, fault.owner.distribution) == (package.entry.name, package.entry.distribution):
+            where = f" ({fault.where})" if fault.where else ""
+            verdict: checks.Verdict = "wrong" if fault.is_wrong else "note"
+            yield Finding("contributions", fault.what, verdict, f"{fault.reason}{where}", fault.mend)
+            wrong += fault.is_wrong
+    claims = own_claims(package, host)
+    yield Finding("contributions", "(all)", "ok", f"{len(claims)} imported, {wrong or 'none'} of them no use")
+    for claim in claims:
+        yield from absence(package, claim)
+
+
+def own_claims(package: Package, host: PluginHost) -> list[Claim]:
+    return [claim for claim in host.activate_all().claims.values() if claim.entry.key == package.entry.key]
+
+
+def absence(package: Package, claim: Claim) -> Iterator[Finding]:
+    """Complain about what takes part without being asked for, and would not be there: nothing activates its plugin.
+
+    A plugin is activated by what its distribution declares, so one that is not installed is there from the beginning.
+    """
+    wanted = needed_when(claim)
+    if not wanted or package.entry.origin is not Origin.INSTALLED:
+        return
+    if claim.name in package.host().activate_for(*wanted).table(claim.kind):
+        return
+    said = f"it is not there when a program needs it: nothing activates {package.entry.name} then"
+    condition = next(each for each in wanted if each == COMPILE or "." in each)
+    mend = f'pyproject.toml: [project.entry-points."rlx.when"] "{condition}" = "{package.entry.module}"'
+    yield Finding("contributions", f"{claim.kind} {claim.name}", "wrong", said, mend)
+
+
+def needed_when(claim: Claim) -> tuple[str, ...]:
+    """What has become true when a program needs a record that nobody asks for by name; nothing for other records.
+
+    The domains of the ops that it is for come last: of one's own domain one's plugin is there already.
+    """
+    record: Any = claim.record
+    if isinstance(record, EventSpec):
+        return (COMPILE,)
+    if isinstance(record, LegalizationSpec):
+        return (f"target.{record.target}", COMPILE)
+    if isinstance(record, RuleSpec):
+        return (f"domain.{record.op.partition('.')[0]}",)
+    if isinstance(record, KernelSpec):
+        rows = attempt(lambda: list(record.load.resolve())).value or []
+        domains = dict.fromkeys(row.op.name.partition(".")[0] for row in rows if row.op.name)
+        return (f"target.{record.target}", COMPILE, *(f"domain.{each}" for each in domains))
+    return ()
+
+
+# ---------------------------------------------------------------------------------------- processes of their own
+
+
+def laws(package: Package, is_quick: bool) -> Iterator[Finding]:
+    """The laws over its ops, rules and kernels, and over what its backends compute of the standard ops."""
+    if importlib.util.find_spec("pytest") is None:
+        yield Finding(
+            "laws", "pytest", "wrong", "it is not installed, and runs the laws", "python -m pip install pytest"
+        )
+        return
+    claims = own_claims(package, package.host())
+    samples = f"--rlx-samples={'one' if is_quick else 'all'}"
+    if any(claim.kind in ("ops", "rules", "kernels") for claim in claims):
+        yield from lawful("contributions", [f"--rlx-plugin={package.word}", samples])
+    for claim in claims:
+        if claim.kind == "backends":
+            options = [f"--rlx-backend={claim.name}", "--rlx-samples=one", "-k", "backend_agrees"]
+            if package.entry.origin is not Origin.INSTALLED:
+                yield Finding("laws", f"target {claim.name}", "note", "tried of installed plugins only", None)
+                continue
+            yield from lawful(f"target {claim.name}", options)
+    if not any(claim.kind in ("ops", "rules", "kernels", "backends") for claim in claims):
+        yield Finding(
+            "laws", "(none)", "note", "they are about ops, rules, kernels and backends; this has tests of its own"
+        )
+
+
+def lawful(name: str, options: list[str]) -> Iterator[Finding]:
+    """What one run of the laws comes to: a finding for all of them, and one for each that failed."""
+    again = f"python -m pytest --pyargs rlx_core.testing {' '.join(options)}"
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        done = in_a_process("rlx_core.testing.verdict", str(answer), "-q", *options)
+        if not answer.exists():
+            yield Finding("laws", name, "wrong", f"the run broke off: {last_line(done)}", again)
+            return
+        found = json.loads(answer.read_text(encoding="utf-8"))
+    lines = found["lines"] or [last_line(done)]
+    yield Finding("laws", name, "wrong" if found["ended"] else "ok", lines[-1], again if found["ended"] else None)
+    for line in lines[:-1]:
+        subject, _, said = line.strip().partition(": ")
+        failed = " failed, on " in line or " (" in subject
+        yield Finding("laws", subject, "wrong" if failed else "ok", said or line)
+
+
+def plans(package: Package, seeds: Iterable[int]) -> Iterator[Finding]:
+    """Whether its programs are compiled alike, in whatever order plugins are met and under any hash seed."""
+    became: dict[str, list[dict[str, str]]] = {}
+    for seed in seeds:
+        done = in_a_process("rlx_core.testing.orders", package.word, str(seed), PYTHONHASHSEED=str(seed))
+        if done.returncode != 0:
+            yield Finding("plans", "(check)", "wrong", f"the run broke off: {last_line(done)}")
+            return
+        for name, those in json.loads(done.stdout.splitlines()[-1]).items():
+            became.setdefault(name, []).extend(those)
+    alike = 0
+    for name, those in became.items():
+        first, *others = those
+        parts = [part for part in ("plan", "program", "error") if any(each[part] != first[part] for each in others)]
+        if parts:
+            said = f"its {' and its '.join(parts)} depend on the order of plugins or on the hash seed"
+            yield Finding("plans", name, "wrong", said)
+        elif first["error"]:
+            yield Finding("plans", name, "wrong", f"it does not compile: {first['error']}")
+        else:
+            alike += 1
+    times = max(map(len, became.values()), default=0)
+    all_are: checks.Verdict = "ok" if alike == len(became) else "note"
+    yield Finding(
+        "plans", "(all)", all_are, f"{alike} of {len(became)} programs, each compiled {times} times, are alike"
+    )
+
+
+def in_a_process(module: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of rlx's in a process of its own, which finds what this one finds."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    command = [sys.executable, "-W", "ignore", "-m", module, *words]
+    variables = {**os.environ, "PYTHONPATH": path, **environment}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """What a process said last: the line of an exception that has facts and hints below it, if there is one."""
+    said = [line.strip() for line in (done.stderr.strip() or done.stdout.strip()).splitlines() if line.strip()]
+    raised = [line for line in said if line.partition(":")[0].endswith(("Error", "ERROR"))]
+    return [*said, *raised][-1] if said else f"exit status {done.returncode}"

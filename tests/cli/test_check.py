@@ -1,0 +1,149 @@
+"""`rlx check`: what it says of a package that works, and of those that do not."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from rlx_core.cli import check_package
+from rlx_core.cli.check_package import Package, absence, own_claims
+from rlx_core.cli.session import Session
+from rlx_core.plugins import Origin, PluginHost
+
+WORKS = """
+    from rlx_core.ops import define_op, Op, Sample
+
+    @define_op(domain="kit")
+    class Halve(Op):
+        def decompose(self, x):
+            return x - x * 0.5
+
+        @classmethod
+        def samples(cls):
+            yield Sample("f32[4]")
+
+    @hookimpl
+    def rlx_ops():
+        return [OpSpec("kit.halve", Halve)]
+"""
+FOR_OTHERS = """
+    from rlx_core.ops.activation import exp
+    from rlx_core.pipeline.kernels import KernelTable
+
+    table = KernelTable("cpu")
+
+    @table.register(exp.op, dtypes="f32")
+    def exponentials(op, x, *, out, workspace):
+        out[...] = op.reference(x)
+
+    def exp_vjp(op, g, x, *, y):
+        return (g * y,)
+
+    @hookimpl
+    def rlx_kernels():
+        return [KernelSpec("cpu", table)]
+
+    @hookimpl
+    def rlx_rules():
+        return [RuleSpec("rlx.exp", "vjp", exp_vjp)]
+"""
+BY_ORDER = """
+    from rlx_core.passes.base import define_pass, Pass, Result
+    from rlx_core.ir.rewrite import rebuild
+    from rlx_core.ops.activation import exp
+    from rlx_core.ops.arithmetic import multiply
+
+    @define_pass("shuffle", domain="kit")
+    class Shuffle(Pass):
+        '''What it does depends on the hash seed.'''
+
+        def run(self, graph, context):
+            scale = float(hash("shuffle") % 1000)
+
+            def replace(node, operands):
+                return multiply(node.op(operands[0]), scale) if isinstance(node.op, exp.op) else None
+
+            made, values = rebuild(graph, replace, by=self.name)
+            return Result(made, values)
+
+    @hookimpl
+    def rlx_passes():
+        return [PassSpec("kit.shuffle", Shuffle)]
+"""
+
+
+def not_installed(rlx, source: str) -> str:
+    """The plugin `kit` in a file, as a command line names it; other processes find it there too."""
+    file = rlx.install("kit", source)
+    rlx.entries.clear()
+    return f"kit={file}"
+
+
+@pytest.mark.slow
+def test_a_package_that_works_has_nothing_wrong(rlx) -> None:
+    ran = rlx("check", not_installed(rlx, WORKS), "--quick", "--json")
+    assert ran.code == 0, ran.out
+    assert ran.json["ok"]
+    sections = {row["section"] for row in ran.json["checks"]}
+    assert sections == {"plugin", "contributions", "laws", "plans"}
+    (law,) = [row for row in ran.json["checks"] if row["name"] == "kit.halve"]
+    assert "laws, on 1 sample" in law["found"]
+
+
+@pytest.mark.slow
+def test_a_wrong_rule_is_found_by_the_laws(rlx) -> None:
+    rule = "        def vjp(self, g, x, *, y):\n            return (g,)\n\n"
+    wrong = WORKS.replace("        @classmethod", f"{rule}        @classmethod")
+    ran = rlx("check", not_installed(rlx, wrong), "--quick", "--json")
+    assert ran.code == 1
+    assert next(row["section"] for row in ran.json["checks"] if row["verdict"] == "wrong") == "laws"
+    assert any("finite_differences" in row["name"] for row in ran.json["checks"])
+
+
+@pytest.mark.slow
+def test_a_pass_that_depends_on_the_hash_seed_is_found(rlx) -> None:
+    ran = rlx("check", not_installed(rlx, BY_ORDER), "--json")
+    assert ran.code == 1
+    (row,) = [row for row in ran.json["checks"] if row["verdict"] == "wrong"]
+    assert row["section"] == "plans"
+    assert "its program depend" in row["found"]
+
+
+def package_of(rlx, *, when: tuple[str, ...]) -> Package:
+    """The plugin `kit` as if it were installed, waiting for some conditions."""
+    (entry,) = [evolve(each, when=when, origin=Origin.INSTALLED) for each in rlx.entries if each.name == "kit"]
+    session = Session(make_host=lambda policy: PluginHost([entry], policy=policy))
+    return Package(entry, session.host.entries, session)
+
+
+def test_what_is_for_others_must_be_there_when_they_need_it(rlx) -> None:
+    rlx.install("kit", FOR_OTHERS)
+    package = package_of(rlx, when=())
+    claims = own_claims(package, package.host())
+    found = {claim.kind: list(absence(package, claim)) for claim in claims}
+    assert {kind: len(rows) for kind, rows in found.items()} == {"kernels": 1, "rules": 1}
+    assert '"target.cpu" = ' in found["kernels"][0].mend
+    assert '"domain.rlx" = ' in found["rules"][0].mend
+
+    package = package_of(rlx, when=("target.cpu", "domain.rlx"))
+    assert [row for claim in own_claims(package, package.host()) for row in absence(package, claim)] == []
+
+
+def test_a_plugin_that_cannot_be_used_is_all_there_is_to_say(rlx, monkeypatch) -> None:
+    monkeypatch.setattr(check_package, "laws", None)
+    rlx.install("kit", "raise ValueError('half installed')")
+    ran = rlx("check", "kit", "--json")
+    assert ran.code == 1
+    (row,) = [row for row in ran.json["checks"] if row["verdict"] == "wrong"][:1]
+    assert "half installed" in row["found"]
+    assert {row["section"] for row in ran.json["checks"]} == {"plugin"}
+
+
+def test_a_package_that_is_not_there_is_refused(rlx) -> None:
+    rlx.install("kit", WORKS)
+    ran = rlx("check", "kitt")
+    assert ran.code == 2
+    assert "did you mean `kit`?" in ran.err
+    ran = rlx("check")
+    assert ran.code == 2
+    assert "there is no project in this folder" in ran.err
