@@ -110,10 +110,16 @@ def from_bytes(
 
     Arguments and errors are those of `load`.
     """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise FormatError(f"from_bytes: takes what to_bytes returned, not {type(data).__name__}", hint=_hint_for(data))
     from rlx_core.ir.serialize import load_stored
     from rlx_core.pipeline.op_table import HostOps
 
     return opened(load_stored(data, HostOps(host or default_host())), target, config, classes, host)
+
+
+def _hint_for(data: object) -> str | None:
+    return "rlx.load reads a file" if isinstance(data, str | os.PathLike) else None
 
 
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:

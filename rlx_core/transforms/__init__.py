@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlx_core.transforms.batch import batch_into, vmap_graph, vmap_with_values
     from rlx_core.transforms.engine import STANDARD, Engine
     from rlx_core.transforms.jvp import jvp_graph, jvp_with_values
-    from rlx_core.transforms.linearize import Linearized, linearize
+    from rlx_core.transforms.linearization import Linearized, linearize
     from rlx_core.transforms.prepare import copy_prepared, inline_calls, prepare
     from rlx_core.transforms.sweeps import backward, pushforward
     from rlx_core.transforms.vjp import grad_with_loss, vjp_graph, vjp_with_values
@@ -51,8 +51,8 @@ if not TYPE_CHECKING:
             "Engine": "rlx_core.transforms.engine",
             "jvp_graph": "rlx_core.transforms.jvp",
             "jvp_with_values": "rlx_core.transforms.jvp",
-            "Linearized": "rlx_core.transforms.linearize",
-            "linearize": "rlx_core.transforms.linearize",
+            "Linearized": "rlx_core.transforms.linearization",
+            "linearize": "rlx_core.transforms.linearization",
             "copy_prepared": "rlx_core.transforms.prepare",
             "inline_calls": "rlx_core.transforms.prepare",
             "prepare": "rlx_core.transforms.prepare",

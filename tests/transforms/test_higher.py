@@ -9,7 +9,7 @@ from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.structural import sum_axes
 from rlx_core.transforms.higher import hessian, hvp, jacfwd, jacrev
 from rlx_core.transforms.jvp import jvp_graph
-from rlx_core.transforms.linearize import linearize
+from rlx_core.transforms.linearization import linearize
 
 
 def test_the_hessian_of_a_sum_of_squares_times_v_is_2v(graph_of, run, rng):
