@@ -123,7 +123,11 @@ def test_what_does_not_travel_says_what_to_do(make, says):
         pickle.dumps(make())
 
 
-@pytest.mark.parametrize("value", [3, None, {"x": X}, squares, STAGED["jit"], rlx.spec("f32[]")], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [3, None, {"x": X}, squares, STAGED["jit"], rlx.spec("f32[]")],
+    ids=["number", "nothing", "arrays", "function", "jit", "type"],
+)
 def test_what_is_no_program_has_no_bytes(value):
     with pytest.raises(FormatError, match="is no program"):
         rlx.to_bytes(value)
