@@ -8,6 +8,7 @@ this table, and a test compares the two.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -180,9 +181,16 @@ def lazy_names(
     return get, lambda: sorted(places), sorted(places)
 
 
+def is_submodule(module: str, name: str) -> bool:
+    """Whether a package has a module of this name, which `from package import name` asks for before it imports that."""
+    folders: Iterable[str] = getattr(sys.modules[module], "__path__", ())
+    return any(os.path.exists(os.path.join(folder, each)) for folder in folders for each in (f"{name}.py", name))
+
+
 def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for a name that a module has not: it says what rlx calls it, and why there is none if there is none."""
-    if name.startswith("__"):  # Python's own probes, of which some come with every import
+    # Python's own probes, of which some come with every import; what to write instead takes milliseconds to find.
+    if name.startswith("__") or is_submodule(module, name):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     # Both are only read by those who meet this error.
     expected = importlib.import_module("rlx_core.expected")
