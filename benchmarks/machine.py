@@ -8,18 +8,23 @@ means something on a machine that others use.
 from __future__ import annotations
 
 import ctypes
+import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from attrs import frozen
 
 from benchmarks.case import Program
+from rlx_core.pipeline.compile import set_up
+from rlx_core.pipeline.targets import find_target
 
-__all__ = ["Limit", "LimitKind", "limit"]
+__all__ = ["Limit", "LimitKind", "description", "limit"]
 
 LimitKind = Literal["peak", "copy"]
 
@@ -42,6 +47,26 @@ class Limit:
     def rate(self) -> float:
         """Its best of a few runs, for the line above the table."""
         return self.amount / fastest(self.program.run)
+
+
+@cache
+def description() -> dict[str, str]:
+    """What a number cannot be read without: the processor, and the instruction set that rlx's code is made for."""
+    plugins, configuration = set_up(None, None)
+    _, backend, _ = find_target(plugins, configuration.target)
+    properties = backend.target_for(configuration.options).properties
+    return {"processor": processor(), "isa": str(properties.get("isa", "none"))}
+
+
+def processor() -> str:
+    """The processor's name as the system says it, with family and model, because clouds hide the rest."""
+    said: dict[str, str] = {}
+    with suppress(OSError):  # there is no such file outside Linux
+        for row in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = row.partition(":")
+            said.setdefault(name.strip(), value.strip())
+    named = said.get("model name") or platform.processor() or platform.machine()
+    return named + (f", family {said['cpu family']} model {said['model']}" if "cpu family" in said else "")
 
 
 def limit(kind: LimitKind, threads: int) -> Limit | None:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.case import Case
+from benchmarks.machine import description
 from benchmarks.measure import Timing
 
 __all__ = ["Outcome", "bars", "rows_of", "shown", "table", "write_json"]
@@ -68,13 +69,14 @@ class Outcome:
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """The outcomes as plain data, a row a case."""
+    """The outcomes as plain data, a row a case, each with the machine that it was measured on."""
     return [
         {
             "case": o.case.name,
             "rlx_ms": o.rlx.median,
             "peers": {name: t.median for name, t in o.peers.items()},
             "ratio_to_best_peer": o.ratio,
+            **description(),
         }
         for o in outcomes
     ]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.case import Case, Program
 from benchmarks.cases import chosen
-from benchmarks.machine import Limit, limit
+from benchmarks.machine import Limit, description, limit
 from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
 from benchmarks.report import Outcome, bars, shown, table, write_json
@@ -129,6 +129,7 @@ def machine(console: Console, threads: int) -> None:
     copied = limit("copy", threads)
     assert copied is not None, "NumPy copies everywhere"
     said = [*(said or ["no llvmlite, so no peak is measured"]), f"copy {copied.rate:.1f} {copied.unit}"]
+    console.print(", ".join(f"{name} {value}" for name, value in description().items()), highlight=False)
     console.print(f"{threads} {'thread' if threads == 1 else 'threads'}; {', '.join(said)}", highlight=False)
 
 

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, no
 from benchmarks import runner  # noqa: E402
 from benchmarks.case import Case, Program  # noqa: E402
 from benchmarks.cases import CASES, GROUPS, chosen  # noqa: E402
+from benchmarks.machine import description  # noqa: E402
 from benchmarks.measure import Timing, disagreement, measure, sampled, verify_threads  # noqa: E402
 from benchmarks.peers import Peer, plain_numpy  # noqa: E402
 from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
@@ -94,8 +95,19 @@ def test_the_ratio_is_to_the_fastest_peer() -> None:
     assert (found.best_peer, found.ratio) == ("fast", 0.5)
     (row,) = rows_of([found])
     assert json.loads(json.dumps(row))["peers"] == {"slow": 4.0, "fast": 2.0}
-    assert list(row) == ["case", "rlx_ms", "peers", "ratio_to_best_peer"]
+    assert list(row) == ["case", "rlx_ms", "peers", "ratio_to_best_peer", "processor", "isa"]
     assert rows_of([outcome(1.0)])[0]["ratio_to_best_peer"] is None
+
+
+def test_numbers_say_for_which_instructions_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set that is forced is the one that is said."""
+    sets = pytest.importorskip("rlx_cpu.native.isa", reason="it is about native code: rlx-cpu is not installed")
+    for isa in sets.available():
+        monkeypatch.setenv("RLX_CPU_ISA", isa.name)
+        description.cache_clear()
+        assert description()["isa"] == isa.name
+    monkeypatch.undo()
+    description.cache_clear()
 
 
 def test_tables_and_bars_show_every_program() -> None:
