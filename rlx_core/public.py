@@ -172,10 +172,12 @@ def lazy_names(
         try:
             with forks_wait:  # a module that a fork finds half imported stays so in the child
                 found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
-        except MemoryError as error:
-            from rlx_core.errors.memory import lacking
+        except (MemoryError, ImportError, OSError) as error:
+            from rlx_core.errors.memory import is_lack, lacking
 
-            raise lacking(f"{module}.{name}", error) from error
+            if is_lack(error):
+                raise lacking(f"{module}.{name}", error) from error
+            raise
         return found
 
     return get, lambda: sorted(places), sorted(places)

@@ -7,10 +7,20 @@ from contextlib import ContextDecorator
 from rlx_core.errors.base import Fact
 from rlx_core.errors.running import OutOfMemoryError
 
-__all__ = ["enough_memory", "lacking"]
+__all__ = ["enough_memory", "is_lack", "lacking"]
+
+_LOADERS_WORDS = ("cannot allocate memory", "failed to map segment")
+"""What a system's loader says, in an ImportError or an OSError, where a library does not fit."""
 
 
-def lacking(what: str, error: MemoryError) -> OutOfMemoryError:
+def is_lack(error: BaseException | None) -> bool:
+    """Whether an error is about memory that is not there: Python's own, or the loader's about a library."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, ImportError | OSError) and any(words in str(error).lower() for words in _LOADERS_WORDS)
+
+
+def lacking(what: str, error: BaseException) -> OutOfMemoryError:
     """The error for something that Python or a library had no memory left for."""
     return OutOfMemoryError(
         f"{what}: the machine has no memory left for it",

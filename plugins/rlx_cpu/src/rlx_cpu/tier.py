@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rlx_core.errors import ConfigError, Fact, OutOfMemoryError, nearest
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.errors.memory import is_lack, lacking
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
@@ -38,9 +39,6 @@ __all__ = [
     "tiers",
 ]
 
-_NO_MEMORY = ("cannot allocate memory", "Cannot allocate memory", "failed to map segment")
-"""What a system's loader says where a library does not fit."""
-
 TIERS = ("auto", "native", "numpy")
 
 
@@ -52,11 +50,8 @@ def reason_without() -> str | None:
     try:
         from rlx_cpu.native.isa import host_isa
     except OSError as error:  # llvmlite's own, about its library
-        if any(words in str(error.__context__) for words in _NO_MEMORY):
-            raise OutOfMemoryError(
-                "cpu: there is no memory left to load LLVM",
-                hint="free memory, or raise the limit (`ulimit -v`), and call again",
-            ) from error
+        if is_lack(error.__context__):
+            raise lacking("cpu: LLVM", error) from error
         return f"llvmlite's library cannot be loaded ({error.__context__ or error})"
 
     return None if host_isa() is not None else "no instruction set that native code is made for"
