@@ -153,7 +153,8 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
         yield Finding("contributions", fault.owner.plugin, "wrong" if fault.is_wrong else "note", said, fault.mend)
     count = sum(len(host.registry().table(kind)) for kind in KINDS)
     bad = sum(fault.is_wrong for fault in found)
-    yield Finding("contributions", "(all)", "ok", f"{count} looked at, {f'{bad} of them cannot' if bad else 'all of them can'} be used")
+    used = f"{bad} of them cannot be used" if bad else "all of them can be used"
+    yield Finding("contributions", "(all)", "ok", f"{count} looked at, {used}")
 
 
 def mending(row: PluginStatus) -> str | None:

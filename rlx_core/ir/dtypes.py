@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache, reduce
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -181,6 +181,9 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         return bf16
     if isinstance(spelling, str) and not _SPELLING.fullmatch(spelling):
         raise _unknown(spelling)
+    met = _MET.get(spelling) if isinstance(spelling, np.dtype) else None
+    if met is not None:
+        return met
     try:
         # `None` is float64 to NumPy, and to nobody who leaves a dtype out by mistake.
         found = None if spelling is None else _BY_NUMPY_NAME.get(np.dtype(spelling).newbyteorder("=").name)
@@ -188,8 +191,13 @@ def dtype(spelling: DType | str | DTypeLike) -> DType:
         found = None
     if found is None:
         raise _unknown(spelling)
+    if isinstance(spelling, np.dtype):
+        _MET[spelling] = found
     return found
 
+
+_MET: dict[np.dtype[Any], DType] = {}
+"""NumPy's dtypes that were asked about: finding their names takes NumPy microseconds, and eager ops ask for each operand."""
 
 _SPELLING = re.compile(r"[<>=|]?(\?|[bBhHiIlLqQefdFD]|[biufc]\d{1,2})|[a-z]{3,}\w*")
 """Texts that NumPy may be asked about: its language of dtypes has more, which raises SyntaxError and deprecations."""
