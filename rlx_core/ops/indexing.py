@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from attrs import evolve
 
-from rlx_core.errors import AxisError, DtypeError, IndexRangeError, ShapeError
+from rlx_core.errors import AxisError, ConfigError, DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, INTEGERS
@@ -174,7 +174,7 @@ class Gather(Indexed):
         yield Rejected("f32[4]", "i64[2]", axis=1, error=AxisError, says="outside")
         yield Rejected("f32[2, 4]", "i64[3, 2]", axis=1, batch_dims=1, error=ShapeError, says="2 != 3")
         yield Rejected("f32[2, 4]", "i64[2]", axis=0, batch_dims=1, error=AxisError, says="batch_dims")
-        yield Rejected("f32[4]", "i64[2]", oob="wrap", error=ShapeError, says="oob")
+        yield Rejected("f32[4]", "i64[2]", oob="wrap", error=ConfigError, says="oob")
 
 
 gather = op_function(Gather)

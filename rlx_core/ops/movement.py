@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve, field
 from attrs.converters import optional
 
-from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, require
 from rlx_core.ir.dtypes import ALL, bool_
@@ -348,7 +348,7 @@ class Pad(Op):
         yield Rejected("f32[3]", lo=(1, 1), hi=(0,), error=ShapeError, says="2 widths")
         yield Rejected("f32[0]", lo=(1,), hi=(0,), mode="edge", error=ShapeError, says="no element")
         yield Rejected("f32[2]", lo=(1,), hi=(0,), between=(1,), mode="wrap", error=ShapeError, says="neither")
-        yield Rejected("f32[2]", lo=(1,), hi=(0,), mode="mirror", error=ShapeError, says="not 'mirror'")
+        yield Rejected("f32[2]", lo=(1,), hi=(0,), mode="mirror", error=ConfigError, says="not 'mirror'")
 
 
 pad = op_function(Pad)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import ALL, FLOATS, INTEGERS, i64
@@ -148,7 +148,7 @@ class Scatter(Indexed):
         yield Rejected("f32[4]", "f32[3]", "i64[2]", error=ShapeError, says="updates must be [2]")
         yield Rejected("c64[4]", "c64[2]", "i64[2]", mode="max", error=DtypeError, says="real")
         yield Rejected("bool[4]", "bool[2]", "i64[2]", mode="add", error=DtypeError, says="not bool")
-        yield Rejected("f32[4]", "f32[2]", "i64[2]", mode="mul", error=ShapeError, says="not 'mul'")
+        yield Rejected("f32[4]", "f32[2]", "i64[2]", mode="mul", error=ConfigError, says="not 'mul'")
 
 
 scatter = op_function(Scatter)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlx_core.errors import AxisError, DtypeError, ShapeError
+from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
@@ -278,7 +278,7 @@ class SearchSorted(Op):
         yield Sample("i32[4]", "f32[3]", make=rows((4,), (3,)))
         yield Rejected("f32[]", "f32[2]", error=ShapeError, says="1 or more")
         yield Rejected("f32[2, 3]", "f32[4, 3]", error=ShapeError, says="2 != 4")
-        yield Rejected("f32[3]", "f32[3]", side="middle", error=ShapeError, says="middle")
+        yield Rejected("f32[3]", "f32[3]", side="middle", error=ConfigError, says="middle")
 
 
 search_sorted = op_function(SearchSorted)

@@ -154,6 +154,6 @@ class ForHalvesOnly(Kernel):
     registered = {"dtypes": "i8"}  # noqa: RUF012
 
 
-@SEEDS.plugin("contribution_can_be_used", "holds kernels for gpu")
+@SEEDS.plugin("contribution_can_be_used", "the table is for the target gpu")
 class ForAnotherTarget(Kernel):
     target = "gpu"
