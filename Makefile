@@ -73,8 +73,9 @@ types: $(VENV)/.test $(PYRIGHT)/.installed ## What editors see: pyright on progr
 stubs: $(VENV)/.test ## Print rlx_core/__init__.pyi afresh, after a public function changed
 	$(BIN)/python -m rlx_core.testing.stubs --update
 
-test-python: $(VENV)/.test ## A case of every quick test, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
-	$(PYTEST) -m "not slow" --cases 1 --rlx-samples=one
+ENTRIES := $(wildcard plugins/rlx_cpu/tests/native/test_entry*.py) # what depends on the interpreter most
+test-python: $(VENV)/.test ## A case of most quick tests, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 1 $(addprefix --ignore=tests/,oracle fuzz testing test_laws.py) tests $(ENTRIES)
 
 test-pythons: $(VENV)/.python ## The same with each of the other supported Pythons that is installed
 	@for version in 3.11 3.12 3.13; do \
