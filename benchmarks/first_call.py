@@ -58,7 +58,7 @@ def main(system: str, batch: int, length: int) -> None:
         # Imports are no part of the first call, for nobody, nor is finding the device: JAX's has the weights already.
         import rlx_core as rlx
         import rlx_core.ops.array_api
-        import rlx_cpu.native.program  # noqa: F401
+        import rlx_cpu.native.runtime.program  # noqa: F401
         from benchmarks.cases.minilm import compiled, data
 
         rlx.Session("cpu")

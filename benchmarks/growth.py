@@ -138,7 +138,7 @@ def first_call(system: str, program: str, steps: int) -> dict[str, float]:
     if system == "rlx":
         import rlx_core as rlx
         import rlx_core.ops.array_api
-        import rlx_cpu.native.program  # noqa: F401
+        import rlx_cpu.native.runtime.program  # noqa: F401
 
         rlx.Session("cpu")
         function, arrays = function_of(program, rlx, steps, rlx.grad)

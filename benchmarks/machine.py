@@ -51,11 +51,14 @@ class Limit:
 
 @cache
 def description() -> dict[str, str]:
-    """What a number cannot be read without: the processor, and the instruction set that rlx's code is made for."""
+    """What a number cannot be read without: the processor, and the instruction set or the device that rlx's code is made for."""
     plugins, configuration = set_up(None, None)
     _, backend, _ = find_target(plugins, configuration.target)
-    properties = backend.target_for(configuration.options).properties
-    return {"processor": processor(), "isa": str(properties.get("isa", "none"))}
+    target = backend.target_for(configuration.options)
+    said = {"processor": processor(), "isa": str(target.properties.get("isa", "none"))}
+    if target.device is not None:
+        said["device"] = f"{target.device.name} {target.device.facts.name} ({target.device.facts.driver})"
+    return said
 
 
 def processor() -> str:

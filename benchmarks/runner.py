@@ -16,9 +16,9 @@ from benchmarks.cases import chosen
 from benchmarks.machine import Limit, description, limit
 from benchmarks.measure import disagreement, measure, verify_threads
 from benchmarks.peers import Peer, installed
+from benchmarks.place import Place, place_of
 from benchmarks.report import Outcome, bars, shown, table, write_json
 from rlx_core.errors import RlxError
-from rlx_cpu.profile import profiled
 
 __all__ = ["Settings", "run"]
 
@@ -39,6 +39,7 @@ class Settings:
         out: Where the picture goes.
         json_file: Where the numbers go.
         profiles: Whether each case's steps are timed and listed, in runs of their own.
+        target: Where rlx's programs run; what the configuration says if `None`.
     """
 
     cases: tuple[str, ...]
@@ -49,6 +50,7 @@ class Settings:
     out: Path
     json_file: Path | None = None
     profiles: bool = False
+    target: str | None = None
 
 
 def run(settings: Settings, console: Console) -> list[Outcome]:
@@ -57,18 +59,18 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     Raises:
         UnknownNameError: No case has such a name.
     """
-    cases = chosen(settings.cases)
+    cases, place = chosen(settings.cases), place_of(settings.target)
     peers = peers_of(settings, console)
     machine(console, settings.threads)
     outcomes: list[Outcome] = []
     try:
         for case in cases:
             with console.status(f"{case.name}: compiling and timing"):
-                outcome = one(case, peers, settings)
+                outcome = one(case, peers, settings, place)
             outcomes.append(outcome)
             console.print(line(outcome), highlight=False)
             if settings.profiles:
-                console.print(steps(case), highlight=False, markup=False, soft_wrap=True)
+                console.print(steps(case, place), highlight=False, markup=False, soft_wrap=True)
             for reason in outcome.left_out:
                 console.print(f"  left out: {reason}", style="yellow", highlight=False)
     except KeyboardInterrupt:
@@ -80,11 +82,11 @@ def run(settings: Settings, console: Console) -> list[Outcome]:
     return outcomes
 
 
-def steps(case: Case) -> str:
+def steps(case: Case, place: Place) -> str:
     """Where the time of a repetition goes, step by step, each at its fastest; nothing is timed beside it."""
-    program = case.rlx(case.data())
+    program = place.made(case.rlx, case.data())
     program.run()
-    with profiled() as profile:
+    with place.profiled() as profile:
         for _ in range(PROFILED_RUNS):
             program.run()
     return profile.table() if profile.times else "  no steps: it does not run in this process"
@@ -133,10 +135,10 @@ def machine(console: Console, threads: int) -> None:
     console.print(f"{threads} {'thread' if threads == 1 else 'threads'}; {', '.join(said)}", highlight=False)
 
 
-def one(case: Case, peers: Sequence[Peer], settings: Settings) -> Outcome:
+def one(case: Case, peers: Sequence[Peer], settings: Settings, place: Place) -> Outcome:
     """One case: results compared first, then everybody timed in turn."""
     data = case.data()
-    ours = case.rlx(data)
+    ours = place.made(case.rlx, data)
     expected = ours.results()
     programs: dict[str, Program] = {"rlx": ours}
     left_out: list[str] = []
@@ -147,8 +149,9 @@ def one(case: Case, peers: Sequence[Peer], settings: Settings) -> Outcome:
                 programs[name] = program
             else:
                 left_out.append(reason)
-    limits = limits_of(case, settings.threads)
-    single = {ONE: case.single(data)} if case.single is not None and settings.threads > 1 else {}
+    is_here = place.device is None  # what the processor can do, and one of its threads, says nothing of a device
+    limits = limits_of(case, settings.threads) if is_here else {}
+    single = {ONE: case.single(data)} if case.single is not None and settings.threads > 1 and is_here else {}
     yardsticks = {f"limit {threads}": found.program for threads, found in limits.items()}
     timings = measure(
         {**programs, **single, **yardsticks}, settings.seconds, is_repeatable=case.is_repeatable, least=settings.least

@@ -307,7 +307,7 @@ def legalise(graph: Graph, table: Mapping[Any, Any]) -> Graph:
     return rebuild(graph, to_supported)
 
 
-# ------------------------------------------------------------- planning and running (rlx_core/pipeline/memory)
+# ------------------------------------------------------------- planning and running (rlx_core/pipeline/planning/memory)
 def nbytes(value: Value) -> int:
     return -(-8 * math.prod(value.shape) // 64) * 64  # whole cache lines, so that every offset is aligned
 

@@ -8,6 +8,7 @@ Forward pass, loss, gradients and update are one program.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -50,7 +51,6 @@ def loss(params: Params, x: Any, labels: Any) -> Any:
     return nn.cross_entropy(logits(params, x), labels)
 
 
-@rlx.jit
 def train_step(params: Params, velocity: Params, x: Any, labels: Any, rate: Any) -> tuple[Params, Params, Any]:
     """One step of SGD with momentum 0.9; returns the new parameters, the new velocity and the loss."""
     value, grads = rlx.value_and_grad(loss)(params, x, labels)
@@ -58,13 +58,19 @@ def train_step(params: Params, velocity: Params, x: Any, labels: Any, rate: Any)
     return {k: params[k] + velocity[k] for k in params}, velocity, value
 
 
-@rlx.jit
 def predict(params: Params, x: Any) -> Any:
     return rlx.argmax(logits(params, x), axis=-1)
 
 
-def accuracy(params: Params, x: np.ndarray, labels: np.ndarray) -> float:
-    return float(np.mean(predict(params, x) == labels))
+@cache
+def compiled(target: str | None = None) -> tuple[Any, Any]:
+    """The step and the prediction for a target."""
+    return rlx.jit(train_step, target=target), rlx.jit(predict, target=target)
+
+
+def accuracy(params: Params, x: np.ndarray, labels: np.ndarray, target: str | None = None) -> float:
+    _, predicted = compiled(target)
+    return float(np.mean(np.asarray(predicted(params, x)) == labels))
 
 
 def batches(x: np.ndarray, labels: np.ndarray, size: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -74,16 +80,19 @@ def batches(x: np.ndarray, labels: np.ndarray, size: int, seed: int) -> Iterator
         yield x[chosen], labels[chosen]
 
 
-def train(epochs: int = 30, batch: int = 32) -> Iterator[tuple[Params, float]]:
-    """After each step, the parameters and the loss."""
+def train(epochs: int = 30, batch: int = 32, target: str | None = None) -> Iterator[tuple[Params, float]]:
+    """After each step, the parameters and the loss; on a device the parameters stay there."""
     (x, labels), _ = data()
+    step, _ = compiled(target)
     params = initial()
     velocity = {k: np.zeros_like(p) for k, p in params.items()}
+    if target is not None:
+        params, velocity = ({k: rlx.device_put(p, target) for k, p in each.items()} for each in (params, velocity))
     for epoch in range(epochs):
         rate = np.float32(0.05 * 0.5 * (1 + np.cos(np.pi * epoch / epochs)))
         for images, targets in batches(x, labels, batch, seed=epoch):
-            params, velocity, value = train_step(params, velocity, images, targets, rate)
-            yield params, float(value)
+            params, velocity, value = step(params, velocity, images, targets, rate)
+            yield params, float(np.asarray(value))
 
 
 def main() -> None:

@@ -6,6 +6,10 @@ from typing import Any, Literal, NoReturn
 import builtins
 from rlx_core import linalg as linalg
 from rlx_core.builder import GraphBuilder as GraphBuilder
+from rlx_core.files.load_save import from_bytes as from_bytes
+from rlx_core.files.load_save import load as load
+from rlx_core.files.load_save import save as save
+from rlx_core.files.load_save import to_bytes as to_bytes
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dims import symbol as symbol
 from rlx_core.ir.dtypes import DType
@@ -63,12 +67,10 @@ from rlx_core.runtime.api import trace as trace
 from rlx_core.runtime.api import value_and_grad as value_and_grad
 from rlx_core.runtime.api import vjp as vjp
 from rlx_core.runtime.api import vmap as vmap
-from rlx_core.runtime.files import from_bytes as from_bytes
-from rlx_core.runtime.files import load as load
-from rlx_core.runtime.files import save as save
-from rlx_core.runtime.files import to_bytes as to_bytes
-from rlx_core.runtime.function import compile as compile
-from rlx_core.runtime.function import jit as jit
+from rlx_core.runtime.compiled_function import compile as compile
+from rlx_core.runtime.devices import device_put as device_put
+from rlx_core.runtime.devices import devices as devices
+from rlx_core.runtime.jit import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available

@@ -73,72 +73,72 @@ def rlx_passes() -> list[PassSpec]:
         ),
         PassSpec(
             "rlx.recognise-softmax",
-            "rlx_core.passes.recognise_softmax:RecogniseSoftmax",
+            "rlx_core.passes.recognise.softmax:RecogniseSoftmax",
             summary="Exponentials over their sum are a softmax.",
         ),
         PassSpec(
             "rlx.recognise-norms",
-            "rlx_core.passes.recognise_norms:RecogniseNorms",
+            "rlx_core.passes.recognise.norms:RecogniseNorms",
             summary="Statistics and roots are norms.",
         ),
         PassSpec(
             "rlx.recognise-gelu",
-            "rlx_core.passes.recognise_gelu:RecogniseGelu",
+            "rlx_core.passes.recognise.gelu:RecogniseGelu",
             summary="The two formulas of GELU, and silu.",
         ),
         PassSpec(
             "rlx.recognise-attention",
-            "rlx_core.passes.recognise_attention:RecogniseAttention",
+            "rlx_core.passes.recognise.attention:RecogniseAttention",
             summary="Products around a softmax are attention.",
         ),
         PassSpec(
             "rlx.fuse-matmul-bias-act",
-            "rlx_core.passes.fuse_matmul_bias_act:FuseMatMulBiasAct",
+            "rlx_core.passes.fuse.matmul_bias_act:FuseMatMulBiasAct",
             summary="A product, its bias and its activation.",
         ),
         PassSpec(
             "rlx.fuse-residual-norm",
-            "rlx_core.passes.fuse_residual_norm:FuseResidualNorm",
+            "rlx_core.passes.fuse.residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
         ),
         PassSpec(
             "rlx.fuse-swiglu",
-            "rlx_core.passes.fuse_swiglu:FuseSwiGLU",
+            "rlx_core.passes.fuse.swiglu:FuseSwiGLU",
             summary="The gated unit of halves or of two products.",
         ),
         PassSpec(
             "rlx.fuse-shared-input-matmul",
-            "rlx_core.passes.fuse_shared_input_matmul:FuseSharedInputMatMul",
+            "rlx_core.passes.fuse.shared_input_matmul:FuseSharedInputMatMul",
             summary="Products of one value with several weights.",
         ),
         PassSpec(
             "rlx.fuse-softmax-cross-entropy",
-            "rlx_core.passes.fuse_softmax_cross_entropy:FuseSoftmaxCrossEntropy",
+            "rlx_core.passes.fuse.softmax_cross_entropy:FuseSoftmaxCrossEntropy",
             summary="A log-softmax read at labels.",
         ),
         PassSpec(
             "rlx.mark-elementwise-regions",
-            "rlx_core.passes.mark_elementwise_regions:MarkElementwiseRegions",
+            "rlx_core.passes.fuse.mark_elementwise_regions:MarkElementwiseRegions",
             summary="Chains of element-wise ops become one op.",
         ),
         PassSpec(
             "rlx.fuse-matmul-epilogue",
-            "rlx_core.passes.fuse_matmul_epilogue:FuseMatMulEpilogue",
+            "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
             summary="A product and the element-wise region after it.",
         ),
         PassSpec(
             "rlx.fuse-loops",
-            "rlx_core.passes.fuse_loops:FuseLoops",
+            "rlx_core.passes.fuse.loops:FuseLoops",
             summary="Neighbouring loop nests become one.",
         ),
         PassSpec(
             "rlx.unfuse-regions",
-            "rlx_core.passes.unfuse_regions:UnfuseRegions",
+            "rlx_core.passes.fuse.unfuse_regions:UnfuseRegions",
             summary="Element-wise regions become chains again.",
         ),
         PassSpec(
             "rlx.clip-regions",
-            "rlx_core.passes.unfuse_regions:ClipRegions",
+            "rlx_core.passes.fuse.unfuse_regions:ClipRegions",
             summary="Regions above the limits become chains again.",
         ),
         PassSpec(
@@ -160,8 +160,8 @@ def rlx_rulesets() -> list[RuleSetSpec]:
 def rlx_importers() -> list[ImporterSpec]:
     """Readers of files."""
     return [
-        ImporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:import_file", suffixes=[".safetensors"]),
-        ImporterSpec("rlx.program", "rlx_core.formats.program:import_file", suffixes=[".rlx"]),
+        ImporterSpec("rlx.safetensors", "rlx_core.files.safetensors:import_file", suffixes=[".safetensors"]),
+        ImporterSpec("rlx.program", "rlx_core.files.program:import_file", suffixes=[".rlx"]),
     ]
 
 
@@ -169,8 +169,8 @@ def rlx_importers() -> list[ImporterSpec]:
 def rlx_exporters() -> list[ExporterSpec]:
     """Writers of files."""
     return [
-        ExporterSpec("rlx.safetensors", "rlx_core.formats.safetensors:export_file", suffixes=[".safetensors"]),
-        ExporterSpec("rlx.program", "rlx_core.formats.program:export_file", suffixes=[".rlx"]),
+        ExporterSpec("rlx.safetensors", "rlx_core.files.safetensors:export_file", suffixes=[".safetensors"]),
+        ExporterSpec("rlx.program", "rlx_core.files.program:export_file", suffixes=[".rlx"]),
     ]
 
 

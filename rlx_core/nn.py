@@ -197,10 +197,20 @@ def rms_norm(
 
 
 def group_norm(
-    x: ArrayLike, gamma: ArrayLike | None = None, beta: ArrayLike | None = None, *, groups: int, eps: float = 1e-5
+    x: ArrayLike,
+    gamma: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    *,
+    groups: int | None = None,
+    eps: float = 1e-5,
 ) -> Array:
-    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel."""
-    return normalization.group_norm(x, gamma, beta, groups=groups, eps=eps)
+    """Zero mean and unit variance over each group of channels of `[n, c, ..]`, then `· gamma + beta` per channel.
+
+    Raises:
+        WrongInputCountError: `groups` is absent: there is no number of groups that would mean the same for all models.
+    """
+    given: dict[str, Any] = {} if groups is None else {"groups": groups}
+    return normalization.group_norm(x, gamma, beta, **given, eps=eps)
 
 
 # --------------------------------------------------------------------------------------- attention

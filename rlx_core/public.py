@@ -100,10 +100,11 @@ SPELLINGS = {
 PLUGIN_KIT = _table(
     {
         "rlx_core.ir.op": "Op ZERO Zero define_op",
-        "rlx_core.ir.arity": "op_function",
-        "rlx_core.ir.samples": "Rejected Sample",
+        "rlx_core.ops.arity": "op_function",
+        "rlx_core.ops.samples": "Rejected Sample",
         "rlx_core.ir.types": "TensorType broadcast_shapes expect_dtype expect_rank expect_shape same_dim spec",
         "rlx_core.ir.graph": "Value",
+        "rlx_core.ir.kinks": "Kink",
         "rlx_core.ir.dims": "Dim",
         "rlx_core.ops.kinds": "promoted",
         "attrs": "field",
@@ -113,9 +114,11 @@ PLUGIN_KIT = _table(
 
 CORE = _table(
     {
-        "rlx_core.runtime.function": "compile jit",
+        "rlx_core.runtime.compiled_function": "compile",
+        "rlx_core.runtime.jit": "jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
-        "rlx_core.runtime.files": "from_bytes load save to_bytes",
+        "rlx_core.files.load_save": "from_bytes load save to_bytes",
+        "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",
         "rlx_core.builder": "GraphBuilder",
         "rlx_core.typing": "Array ArrayLike DTypeLike PyTree",
@@ -166,18 +169,19 @@ def lazy_names(
     def get(name: str) -> Any:
         if name not in places:
             raise absent(module, name, places)
-        from rlx_core.locks import forks_wait  # here, because importing rlx imports none of its parts
-
-        # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
         try:
+            from rlx_core.system.locks import forks_wait  # here, because importing rlx imports none of its parts
+
+            # Kept, so that only the first use comes here: an attribute costs 30 ns and a way through this function microseconds.
             with forks_wait:  # a module that a fork finds half imported stays so in the child
                 found = vars(sys.modules[module])[name] = found_at(*place_of(places, name))
-        except (MemoryError, ImportError, OSError) as error:
-            from rlx_core.errors.memory import is_lack, lacking
+        except Exception as error:
+            from rlx_core.errors.lacks import in_our_words  # as above
 
-            if is_lack(error):
-                raise lacking(f"{module}.{name}", error) from error
-            raise
+            said = in_our_words(f"{module}.{name}", error)
+            if said is None:
+                raise
+            raise said from error
         return found
 
     return get, lambda: sorted(places), sorted(places)
@@ -195,8 +199,28 @@ def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
     if name.startswith("__") or is_submodule(module, name):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     # Both are only read by those who meet this error.
-    expected = importlib.import_module("rlx_core.expected")
+    expected = importlib.import_module("rlx_core.hints.expected")
     errors = importlib.import_module("rlx_core.errors")
     hint = expected.hint_for(name, known) or errors.nearest(name, known)
     error: AttributeError = errors.AbsentNameError(f"{module} has no {name}", hint=hint)
     return error
+
+
+def _at_forks(name: str) -> Callable[[], None]:
+    """What calls a function of `rlx_core.system.locks`, and waits if another thread is importing just that."""
+
+    def call() -> None:
+        locks = importlib.import_module("rlx_core.system.locks")
+        function = vars(locks).get(name)  # a signal handler may fork in the middle of the import
+        if function is not None:
+            function()
+
+    return call
+
+
+if hasattr(os, "register_at_fork"):  # here, because a fork may come while another thread imports the first part of rlx
+    os.register_at_fork(
+        before=_at_forks("before_fork"),
+        after_in_parent=_at_forks("after_fork"),
+        after_in_child=_at_forks("after_fork_in_child"),
+    )

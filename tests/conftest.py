@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,28 +46,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cases",
         type=int,
         metavar="N",
-        help="run N cases of a parametrised test, and one for each op; without it, all",
+        help="run N cases of a parametrised test, and one for each op, others with another --rlx-seed; without it, all",
+    )
+    parser.addoption(
+        "--quick-alone",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="of the tests in this folder, leave out what is marked slow",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--cases N`, keep N cases of each parametrised test, and at least one for each op that it is about."""
-    count = config.getoption("--cases")
+    elsewhere = [Path(folder).resolve() for folder in config.getoption("--quick-alone")]
+    if elsewhere:
+        keep(config, items, [i for i in items if not (i.get_closest_marker("slow") and is_in(elsewhere, i.path))])
+    count, seed = config.getoption("--cases"), config.getoption("--rlx-seed")
     if count is None:
         return
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for cases in tests.values() for item in chosen(cases, count)}
+    keep(config, items, [item for cases in tests.values() for item in chosen(cases, count, seed)])
+
+
+def keep(config: pytest.Config, items: list[pytest.Item], kept: Collection[pytest.Item]) -> None:
+    """Run these alone, in their order."""
+    kept = frozenset(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
 
-def chosen(cases: Sequence[pytest.Item], count: int) -> list[pytest.Item]:
+def is_in(folders: Sequence[Path], path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def chosen(cases: Sequence[pytest.Item], count: int, seed: int = 0) -> list[pytest.Item]:
     """So many of a test's cases, which is a matter of their names: neighbours, which are alike, are seldom both chosen."""
     if len(cases) <= count or cases[0].get_closest_marker("every_case"):
         return list(cases)
-    shuffled = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    shuffled = sorted(cases, key=lambda item: zlib.crc32(f"{item.nodeid}{seed or ''}".encode()))
     one_an_op = {op_of(item): item for item in reversed(shuffled)}
     return list(dict.fromkeys([*shuffled[:count], *one_an_op.values()]))
 

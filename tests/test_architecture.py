@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -18,17 +20,21 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "rlx_core"
 
 LAYERS = (
-    ("errors", "public", "expected", "locks", "private", "floating"),
-    ("ir", "typing"),
-    ("contributions", "hooks"),
+    ("errors", "public", "hints", "system"),
+    ("ir", "typing", "trees"),
+    ("device",),
+    ("models", "contributions", "hooks"),
     ("plugins",),
     ("ops", "nn", "linalg"),
     ("codegen",),
     ("transforms",),
     ("passes",),
     ("pipeline",),
-    ("builtin", "formats"),
+    ("emit",),
+    ("draw",),
+    ("builtin",),
     ("runtime", "builder"),
+    ("files",),
     ("testing",),
     ("cli",),
 )
@@ -36,8 +42,17 @@ LAYERS = (
 
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
-PACKAGES = {"sklearn": "scikit_learn"}
-"""Packages that are imported by another name."""
+PACKAGES = {
+    "sklearn": "scikit_learn",
+    "pocl_binary_distribution": "pyopencl",
+    "tests": "pyopencl",
+    "Metal": "pyobjc_framework_Metal",
+    "cupy": "cupy_cuda13x",
+}
+"""Packages that are imported by another name, or come with another."""
+
+OF_PYTHON = {"_testcapi"}
+"""Modules of CPython itself, which not every build of it has."""
 
 DECLARED = {
     # Each arrow that runs backwards on purpose, with the reason beside the import itself.
@@ -81,6 +96,122 @@ def test_imports_point_one_way() -> None:
     assert not backwards, "\n".join(backwards)
 
 
+def within(path: Path) -> str:
+    """A module by its full name."""
+    source = CORE.parent if path.is_relative_to(CORE) else next(p for p in path.parents if p.name == "src")
+    return ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(tree: ast.AST, is_late: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Every import that is ever run, and whether it stands inside a function; those for type checkers are not run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, is_late
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            yield from imports(node, is_late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def module_graph(paths: Iterable[Path]) -> dict[str, set[str]]:
+    """Module → the modules that it imports, sooner or later."""
+    files = {within(path): path for path in paths}
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        found: set[str] = set()
+        for node, _ in imports(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif node.module:
+                found |= {s if (s := f"{node.module}.{alias.name}") in files else node.module for alias in node.names}
+        graph[name] = found & files.keys() - {name}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Modules that reach one another: what is left when whatever is reached by, or reaches, nothing else in a circle is gone."""
+    left = {name: set(found) for name, found in graph.items()}
+    while True:
+        reached = set().union(*left.values()) if left else set()
+        ends = {name for name, found in left.items() if not found or name not in reached}
+        if not ends:
+            break
+        left = {name: found - ends for name, found in left.items() if name not in ends}
+    reach = {name: reachable(left, name) for name in left}
+    return list({frozenset(m for m in reach[n] if n in reach[m]): None for n in left if n in reach[n]})
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        new = graph[todo.pop()] - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+CIRCLES = (
+    # This list may only shrink. The CPU's tiers import native code where there is some, and its table asks the tier why not.
+    {
+        f"rlx_cpu.{name}"
+        for name in ("tier", "native.listing", "native.runtime.program", "native.runtime.steps", "native.table")
+    },
+)
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    """Neither when they are imported nor later; what an earlier layer calls of a later one is registered with it."""
+    found = circles(module_graph([*modules(), *(ROOT / "plugins").glob("*/src/**/*.py")]))
+    assert [circle for circle in found if not any(circle <= known for known in CIRCLES)] == []
+    assert all(any(circle <= known for circle in found) for known in CIRCLES), "strike off the circle that is gone"
+
+
+NATIVE = (
+    ("packs", "machine", "threads"),
+    ("contract",),
+    ("table",),
+    ("llvm",),
+    ("scalars", "movement"),
+    ("loops", "products", "scans", "ordering", "indexing", "runtime"),
+    ("attention",),
+    ("kernels",),
+    ("coverage", "listing", "replay", "sharing"),
+)
+"""Folders and modules of the CPU's native tier, from the bottom up: each imports only itself and what is below it."""
+
+
+def test_folders_of_native_code_import_only_what_is_below_them() -> None:
+    package = "rlx_cpu.native."
+    floor = {name: height for height, names in enumerate(NATIVE) for name in names}
+    graph = module_graph((ROOT / "plugins/rlx_cpu/src/rlx_cpu/native").rglob("*.py"))
+    part = {module: module.removeprefix(package).split(".")[0] for module in graph if module.startswith(package)}
+    assert set(part.values()) == floor.keys(), "say in NATIVE where it stands"
+
+    arrows = {(a, b) for a in part for b in graph[a] & part.keys() if part[a] != part[b]}
+    assert [f"{a} imports {b}" for a, b in sorted(arrows) if floor[part[b]] >= floor[part[a]]] == []
+
+
+def test_a_circle_is_found_wherever_it_lies() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": set(), "f": {"g"}, "g": {"f", "a"}}
+    assert sorted(map(sorted, circles(graph))) == [["b", "c"], ["f", "g"]]
+
+
+def test_an_import_inside_a_function_says_why() -> None:
+    """Only what is lazy for the sake of start-up is imported there. Commands and the tests of laws start late as a whole."""
+    silent = []
+    for path in modules():
+        if part_of(path) in ("cli", "testing"):
+            continue
+        lines = path.read_text().splitlines()
+        late = {n.lineno: n for n, is_late in imports(ast.parse("\n".join(lines))) if is_late}
+        for number, node in late.items():
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            is_first = not any(n.end_lineno == number - 1 for n in late.values())
+            is_said = "#" in lines[number - 1] or lines[number - 2].lstrip().startswith("#")
+            if is_first and not is_said and any(name.startswith("rlx_core") for name in names):
+                silent.append(f"{path.relative_to(ROOT)}:{number}")
+    assert not silent
+
+
 def test_the_version_is_said_alike() -> None:
     """Packages of one checkout are released together."""
     import rlx_core
@@ -109,11 +240,16 @@ def test_make_test_installs_whatever_tests_are_skipped_without() -> None:
         for d in (p["name"], *p["dependencies"], *chain.from_iterable(p.get("optional-dependencies", {}).values()))
     ]
     installed = {re.split(r"[^\w-]", name)[0].replace("-", "_") for name in wanted}
-    files = [p for folder in ("tests", "plugins") for p in (ROOT / folder).rglob("*.py") if "oracle" not in p.parts]
+    files = [
+        p
+        for folder in ("tests", "plugins")
+        for p in (ROOT / folder).rglob("*.py")
+        if "tests" in p.parts and "oracle" not in p.parts
+    ]
     asked = re.compile(r"""(?:importorskip|find_spec)\(\s*["'](\w+)""")
     needed = {name for p in files for name in asked.findall(p.read_text(encoding="utf-8"))}
     assert {"rlx_cpu", "llvmlite", "tokenizers"} <= needed
-    assert {PACKAGES.get(name, name) for name in needed} <= installed
+    assert {PACKAGES.get(name, name) for name in needed - OF_PYTHON} <= installed
 
 
 def test_plugins_import_the_core_and_never_one_another() -> None:
@@ -133,7 +269,7 @@ def names_of_things() -> list[str]:
     from rlx_core.ops import standard_ops
 
     ops = [op.name for op in standard_ops()]
-    passes = re.findall(r'@define_pass\("([\w-]+)"', "".join(p.read_text() for p in (CORE / "passes").glob("*.py")))
+    passes = re.findall(r'@define_pass\("([\w-]+)"', "".join(p.read_text() for p in (CORE / "passes").rglob("*.py")))
     return ops + [f"rlx.{p}" for p in passes]
 
 
@@ -169,6 +305,43 @@ def string_constants(path: Path) -> list[str]:
         for n in ast.walk(ast.parse(path.read_text()))
         if isinstance(n, ast.Constant) and isinstance(n.value, str)
     ]
+
+
+DOORS = {
+    "passes": {name: f"engine.{name}" for name in ("apply_rules", "base", "rule_checks", "rules", "runner")},
+    "pipeline": {
+        "backend": "select.backend",
+        "config_reading": "config.reading",
+        "dispatch": "select.dispatch",
+        "kernels": "select.kernels",
+    },
+}
+"""What the pages for authors import, and what is behind it."""
+
+
+@pytest.mark.parametrize(("part", "door"), [(part, door) for part, doors in DOORS.items() for door in doors])
+def test_a_door_for_authors_offers_all_that_is_behind_it(part: str, door: str) -> None:
+    public = importlib.import_module(f"rlx_core.{part}.{door}")
+    behind = importlib.import_module(f"rlx_core.{part}.{DOORS[part][door]}")
+    assert set(public.__all__) == set(behind.__all__)
+    assert all(vars(public)[name] is vars(behind)[name] for name in public.__all__)
+
+
+def test_the_core_names_no_option_of_a_plugin() -> None:
+    """Neither in code nor in what it says."""
+    options = [
+        name
+        for path in (ROOT / "plugins").glob("*/src/*/plugin.py")
+        for name in re.findall(r'OptionSpec\(\s*"([\w.-]+)"', path.read_text())
+    ]
+    said = [
+        f"{path.relative_to(ROOT)} says {name}"
+        for path in CORE.rglob("*")
+        if path.is_file() and path.suffix in (".py", ".pyi", ".tmpl", ".toml")
+        for name in options
+        if name in path.read_text()
+    ]
+    assert not said
 
 
 def test_importing_rlx_imports_no_plugin_and_none_of_its_parts() -> None:

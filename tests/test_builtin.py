@@ -8,8 +8,8 @@ import pytest
 from rlx_core import builtin
 from rlx_core.ir.block import Block
 from rlx_core.ops.families import FAMILIES, found_families
-from rlx_core.passes.base import PassRecord
-from rlx_core.passes.rules import RuleSet
+from rlx_core.passes.engine.base import PassRecord
+from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.plugins import PluginHost
 
 

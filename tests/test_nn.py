@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from rlx_core import nn
-from rlx_core.errors import ConfigError, DtypeError, IndexRangeError, ShapeError
+from rlx_core.errors import (
+    ConfigError,
+    DtypeError,
+    IndexRangeError,
+    ShapeError,
+    WrongInputCountError,
+)
 from rlx_core.ir.block import Block
 from rlx_core.ir.graph import Builder, Value
 from rlx_core.ir.types import spec
@@ -103,3 +109,10 @@ def test_approximate_gelu_is_another_function() -> None:
     x = np.linspace(-3, 3, 50)
     apart = np.abs(nn.gelu(x) - nn.gelu(x, approximate=True)).max()
     assert 1e-5 < apart < 1e-3
+
+
+def test_a_group_norm_without_groups_says_that_they_must_be_given() -> None:
+    with pytest.raises(WrongInputCountError, match="groups= must be given"):
+        nn.group_norm(np.ones((2, 4), np.float32))
+    with pytest.raises(ShapeError, match="num_heads"):
+        nn.attention(*[np.ones((2, 3, 4), np.float32)] * 3)

@@ -149,7 +149,7 @@ def plugin(package: Package) -> Iterator[Finding]:
 
 def contributions(package: Package) -> Iterator[Finding]:
     """Each address imported, and each thing there when it is needed."""
-    from rlx_core.pipeline.contributed import contribution_faults
+    from rlx_core.cli.contribution_faults import contribution_faults
 
     host = package.host()
     wrong = 0

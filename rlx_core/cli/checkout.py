@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from rlx_core.errors import ConfigError, Fact
 
-__all__ = ["ROOT", "can_work", "from_checkout"]
+__all__ = ["ROOT", "can_work", "from_checkout", "loaded"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
-_NEEDED: Final = {"demo": "examples/digits.py", "bench": "benchmarks/runner.py"}
+_NEEDED: Final = {"demo": "examples/digits.py", "bench": "benchmarks/command.py"}
 """The file that a command runs, where it runs one of the repository's."""
 
 
@@ -33,3 +36,14 @@ def from_checkout(command: str) -> Path:
             hint=f"in a checkout: `make {command}`",
         )
     return ROOT
+
+
+def loaded(path: Path, name: str) -> ModuleType:
+    """A file of the checkout as a module called `name`: the checkout is no package, and is not put on `sys.path`."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "a path to a .py file has a loader"
+    assert spec.loader is not None, "a path to a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

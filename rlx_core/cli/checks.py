@@ -17,8 +17,8 @@ from attrs import frozen
 
 from rlx_core.cli.commands import COMMANDS
 from rlx_core.contributions import KINDS
-from rlx_core.errors import ConfigError
-from rlx_core.plugins import PluginHost, PluginStatus, State, cache_directory
+from rlx_core.errors import ConfigError, DeviceUnavailableError
+from rlx_core.plugins import PluginHost, PluginStatus, State
 from rlx_core.plugins.entry import CORE, normalized
 from rlx_core.plugins.states import attempt
 
@@ -144,7 +144,7 @@ def contributions(host: PluginHost, load: bool) -> Iterator[Finding]:
             "contributions", "(not tried)", "note", "no plugin is imported until the configuration can be read"
         )
         return
-    from rlx_core.pipeline.contributed import contribution_faults  # imports everything there is
+    from rlx_core.cli.contribution_faults import contribution_faults  # imports everything there is
 
     found = contribution_faults(host)
     for fault in found:
@@ -175,7 +175,11 @@ def targets(host: PluginHost, load: bool) -> Iterator[Finding]:
     for name in registry.backends:
         outcome = attempt(lambda name=name: devices(host, name))  # type: ignore[misc]
         if outcome.failure is not None:
-            yield Finding("targets", name, "wrong", outcome.failure.summary)
+            error = outcome.failure.error
+            if isinstance(error, DeviceUnavailableError):
+                yield Finding("targets", name, "note", error.message, error.hint)
+            else:
+                yield Finding("targets", name, "wrong", outcome.failure.summary)
         else:
             there = ", ".join(outcome.value or ()) or "its plugin works, and finds no device"
             yield Finding("targets", name, "ok" if outcome.value else "note", there)
@@ -197,11 +201,10 @@ def devices(host: PluginHost, name: str) -> list[str]:
 
 
 def caches() -> Iterator[Finding]:
-    """The directories of the index and of compiled programs: the owner's alone, and how full."""
-    from rlx_core.runtime.disk import cache_directory as program_directory
+    """The directory of the index and of compiled programs: the owner's alone, and how full."""
+    from rlx_core.system.private import cache_directory
 
-    for directory in dict.fromkeys([cache_directory(), program_directory()]):
-        yield cache(directory)
+    yield cache(cache_directory())
 
 
 def cache(directory: Path) -> Finding:
@@ -227,7 +230,7 @@ def cache(directory: Path) -> Finding:
 
 def environment(host: PluginHost, load: bool) -> Iterator[Finding]:
     """The variables that rlx listens to, and those that only look as if it did."""
-    from rlx_core.pipeline.settings import read_settings
+    from rlx_core.pipeline.config.settings import read_settings
 
     options = host.registry().options.values() if load else ()
     try:

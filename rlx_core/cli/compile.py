@@ -42,6 +42,9 @@ def compile_program(
     target: Annotated[
         str | None, typer.Option(metavar="NAME", help="The device; by default what the configuration says.")
     ] = None,
+    arch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What to compile for: the target's option `arch`, sm_90 say.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -61,7 +64,7 @@ def compile_program(
     from rlx_core.cli import compiling  # a listing of commands need not wait for the compiler
 
     session = Session.of(ctx)
-    asked = compiling.Asked(program, tuple(types or ()), op, tuple(attr or ()), tuple(bind or ()), target)
+    asked = compiling.Asked(program, tuple(types or ()), op, tuple(attr or ()), tuple(bind or ()), target, arch)
     if level:
         session.answer(
             lambda: compiling.emitted(session, asked, level, step, out),

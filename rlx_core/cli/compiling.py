@@ -6,22 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.cli.plan import configuration_of
 from rlx_core.cli.program import from_op, program_from
 from rlx_core.cli.session import Session
-from rlx_core.errors import ConfigError
+from rlx_core.draw.emission import Planned, emit
+from rlx_core.errors import ConfigError, DeviceUnavailableError
+from rlx_core.files.load_save import save, writing
 from rlx_core.ir.bind import named_binding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module, Stage
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.compiled import Compiled
-from rlx_core.pipeline.emission import Planned, emit
 from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.select.backend import ABSENT
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
-from rlx_core.runtime.files import save, writing
 
 __all__ = ["Asked", "Emitted", "compiled", "emitted", "report_json", "report_layout", "text_json", "text_layout"]
 
@@ -36,6 +37,7 @@ class Asked:
     attrs: tuple[str, ...]
     bind: tuple[str, ...]
     target: str | None
+    arch: str | None = None
 
 
 @frozen
@@ -50,13 +52,18 @@ class Emitted:
 
 
 def emitted(session: Session, asked: Asked, level: str, step: str, out: Path | None) -> Emitted:
-    """The text of a program at a level.
+    """The text of a program at a level; without the target's device, its code for what such devices mostly are.
 
     Raises:
         RlxError: There is no such program, level or step, or it cannot be compiled.
     """
     module = found(session, asked)
-    planned = plan_of(session, asked, module)
+    try:
+        planned = plan_of(session, asked, module)
+    except DeviceUnavailableError:
+        if asked.target is None or ":" in asked.target:
+            raise
+        planned = plan_of(session, evolve(asked, target=f"{asked.target}:{ABSENT}"), module)
     text = emit(planned, level, step or None)
     if out is not None:
         with writing("compile", out):
@@ -111,7 +118,11 @@ def graph_of(module: Module) -> Graph:
 
 def made_of(session: Session, asked: Asked, module: Module) -> Compiled:
     """The program compiled as the configuration here says."""
-    configuration = configuration_of(session, asked.target)
+    if asked.arch is not None and asked.target is None:
+        raise ConfigError(f"compile: --arch {asked.arch} is an option of a target", hint="name it with --target")
+    target = (asked.target or "").partition(":")[0]
+    options = None if asked.arch is None else {f"{target}.arch": asked.arch}
+    configuration = configuration_of(session, asked.target, options=options)
     return compile_graph(graph_of(module), target=asked.target, config=configuration, host=session.host)
 
 

@@ -5,9 +5,7 @@ The programs are `examples/minilm.py` and `examples/digits.py`, as they stand in
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rlx_core.cli.checkout import from_checkout
+from rlx_core.cli.checkout import from_checkout, loaded
 from rlx_core.cli.tables import report_tables
+from rlx_core.draw.view import svg
 from rlx_core.errors import ConfigError
-from rlx_core.ir.view import svg
 
 __all__ = ["SENTENCES", "run_demo"]
 
@@ -43,19 +41,13 @@ def example(name: str) -> ModuleType:
         ConfigError: rlx runs from an installed package without the examples, or the example's packages are missing.
     """
     path = from_checkout("demo") / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"rlx_examples_{name}", path)
-    assert spec is not None, "a path to a .py file has a loader"
-    assert spec.loader is not None, "a path to a .py file has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        return loaded(path, f"rlx_examples_{name}")
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"demo: the package {error.name!r} is not installed",
-            hint='pip install "rlx-core[demo]"; `make demo` does everything',
+            hint='in the checkout: pip install -e ".[demo]"; `make demo` does everything',
         ) from error
-    return module
 
 
 def run_demo(console: Console, out: Path, json_file: Path | None, target: str | None = None) -> None:
@@ -63,7 +55,7 @@ def run_demo(console: Console, out: Path, json_file: Path | None, target: str | 
     out.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = {}
     numbers |= embed_sentences(console, out, target)
-    numbers |= train_digits(console, out)
+    numbers |= train_digits(console, out, target)
     console.print(f"\npictures: {', '.join(str(p) for p in sorted(out.glob('*.svg')))}")
     if json_file is not None:
         json_file.write_text(json.dumps(numbers, indent=1) + "\n")
@@ -102,7 +94,7 @@ def embed_sentences(console: Console, out: Path, target: str | None) -> dict[str
     }
 
 
-def train_digits(console: Console, out: Path) -> dict[str, Any]:
+def train_digits(console: Console, out: Path, target: str | None) -> dict[str, Any]:
     """Train the classifier behind a progress bar, and draw its loss."""
     console.rule("[bold]2. A classifier of handwritten digits, trained")
     digits = example("digits")
@@ -114,13 +106,13 @@ def train_digits(console: Console, out: Path) -> dict[str, Any]:
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("", total=total, loss=float("nan"))
-        for params, loss in digits.train(epochs, batch):  # noqa: B007 - the last parameters are what is wanted
+        for params, loss in digits.train(epochs, batch, target):  # noqa: B007 - the last parameters are what is wanted
             losses.append(loss)
             progress.update(task, advance=1, loss=loss)
-    accuracy = digits.accuracy(params, held_x, held_y)
+    accuracy = digits.accuracy(params, held_x, held_y, target)
     console.print(f"held-out accuracy [bold]{accuracy:.1%}[/] on {len(held_y)} digits never seen in training")
     draw_losses(losses, total // epochs, out / "digits-loss.svg")
-    step = digits.train_step.executables[-1]
+    step = digits.compiled(target)[0].executables[-1]
     (out / "digits-step-graph.svg").write_text(svg(step.report.graph))
     return {"digits_accuracy": accuracy, "digits_loss": losses}
 

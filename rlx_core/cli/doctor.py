@@ -65,7 +65,7 @@ def usable_host(session: Session) -> tuple[PluginHost, Finding]:
         host = session.host
         if file is None:
             return host, Finding("configuration", "file", "ok", "none from here upwards; the defaults hold")
-        from rlx_core.pipeline.config_reading import read_sources
+        from rlx_core.pipeline.config.reading import read_sources
         from rlx_core.pipeline.providers import activate_options
 
         sources = read_sources(file)

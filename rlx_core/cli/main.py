@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,6 +69,11 @@ def options(
     """rlx: an ML compiler whose ops, passes and devices are plugins."""
 
 
+def print_warning(message: Warning | str, *_place: Any, **_more: Any) -> None:
+    """Print what a warning says to the terminal, without the line of our own that raised it."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit: 0, 1 if something is wrong, 2 if it was refused, 130 after Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
@@ -76,7 +82,9 @@ def main(args: list[str] | None = None) -> None:
             reconfigure(errors="replace")  # a terminal that cannot show a letter is no reason to stop
     try:
         try:
-            app(args, prog_name="rlx")
+            with warnings.catch_warnings():
+                warnings.showwarning = print_warning
+                app(args, prog_name="rlx")
         finally:
             sys.stdout.flush()
     except BrokenPipeError:

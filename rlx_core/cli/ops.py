@@ -2,82 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
-from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
-from functools import cache, cached_property
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-import attrs
 import typer
-from attrs import frozen
 
+from rlx_core.cli.op_rows import OpRow, exact_name, required_row, rows
 from rlx_core.cli.session import Session
-from rlx_core.errors import PluginError, RlxError, UnknownNameError, nearest
-from rlx_core.ir.apply import OpFunction
-from rlx_core.ir.op import Op
-from rlx_core.plugins import PluginHost, Provenance, Registry
-from rlx_core.public import FUNCTIONS, SPELLINGS
 
-__all__ = ["OpRow", "full_name", "ops", "row_of"]
-
-RULES: Final = ("decompose", "vjp", "jvp", "batch", "reference")
-
-
-@frozen(slots=False)
-class OpRow:
-    """One op as a listing shows it.
-
-    Args:
-        rules: Rule → `written`, `derived`, `none`, or `by PLUGIN` for one that a plugin contributes.
-        op: The class; `None` if it cannot be imported, and then `fault` says why.
-    """
-
-    name: str
-    owner: Provenance
-    rules: dict[str, str]
-    op: type[Op] | None
-    fault: str | None = None
-
-    @property
-    def family(self) -> str:
-        """What it is listed under: the module that defines it, in words."""
-        return "" if self.op is None else self.op.__module__.rpartition(".")[2].replace("_", " ")
-
-    @cached_property
-    def python(self) -> list[str]:
-        """The functions that a program calls it by: of `rlx_core`, or of the package that brings it."""
-        return [] if self.op is None else python_names(self.op)
-
-    @property
-    def operands(self) -> list[str]:
-        """The operands as a signature has them; `?` marks an optional one."""
-        declared = self.op.operands if self.op else ()
-        return ["*" * o.is_variadic + o.name + "?" * o.is_optional for o in declared]
-
-    @property
-    def attributes(self) -> dict[str, str | None]:
-        """Attribute → its default in Python's spelling; `None` where it must be given."""
-        if self.op is None:
-            return {}
-        return {a.name: default_of(a) for a in attrs.fields(self.op) if a.init}
-
-    @property
-    def signature(self) -> str:
-        """The op as a call: operands, then attributes."""
-        named = [name if default is None else f"{name}={default}" for name, default in self.attributes.items()]
-        return f"{self.name}({'; '.join(filter(None, [', '.join(self.operands), ', '.join(named)]))})"
-
-    @property
-    def summary(self) -> str:
-        """The first line of its documentation, or why it cannot be imported."""
-        if self.op is None:
-            return self.fault or ""
-        # A class without a docstring of its own would show that of its base.
-        return inspect.cleandoc(vars(self.op).get("__doc__") or "").split("\n")[0]
+__all__ = ["ops"]
 
 
 def ops(
@@ -85,141 +20,26 @@ def ops(
     pattern: Annotated[
         str, typer.Argument(help="A name for its whole page, or part of one, or a pattern such as acme.*.")
     ] = "",
+    targets: Annotated[bool, typer.Option("--targets", help="How each op runs on each target.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List ops, or show everything about one."""
     session = Session.of(ctx)
+    if targets:
+        from rlx_core.cli import op_targets  # here, because it asks every target, and the listing asks none
+
+        session.answer(
+            lambda: op_targets.grid(session, pattern),
+            op_targets.grid_json if as_json else None,
+            op_targets.grid_layout,
+        )
+        return
     host = session.host
     name = exact_name(host, pattern) if pattern else None
     if name is not None:
         session.answer(lambda: required_row(host, name), page_json if as_json else None, page_layout)
     else:
         session.answer(lambda: rows(host, pattern), list_json if as_json else None, list_layout)
-
-
-# ------------------------------------------------------------------------------------------------ gathering
-
-
-def rows(host: PluginHost, pattern: str) -> list[OpRow]:
-    """Every op whose name has `pattern` in it or matches it, by name. One that cannot be imported is a row too.
-
-    Raises:
-        UnknownNameError: There is none.
-    """
-    registry = host.activate_all()
-    found = sorted(name for name in registry.ops if pattern in name or fnmatchcase(name, pattern))
-    if pattern and not found:
-        full_name(host, pattern)  # raises
-    return [row_of(registry, name) for name in found]
-
-
-def exact_name(host: PluginHost, word: str) -> str | None:
-    """The full name of the one op that a word means: itself, or `softmax` for `rlx.softmax`."""
-    registry = host.activate_all()
-    known = {*registry.ops, *(name for kind, name in registry.refused if kind == "ops")}
-    if word in known:
-        return word
-    named = [name for name in known if name.partition(".")[2] == word]
-    return named[0] if len(named) == 1 else None
-
-
-def full_name(host: PluginHost, word: str) -> str:
-    """The name of the op that a word means, usable or not.
-
-    Raises:
-        RlxError: There is none; the error says who failed that might have it, and what is near.
-    """
-    found = exact_name(host, word)
-    if found is not None:
-        return found
-    try:
-        host.require("ops", word)
-    except UnknownNameError as error:
-        # A word without its domain is too far from every full name to be near one.
-        error.hint = error.hint or nearest(word, (name.partition(".")[2] for name in host.registry().ops))
-        raise
-    return word
-
-
-def required_row(host: PluginHost, name: str) -> OpRow:
-    """The row of an op that must be usable.
-
-    Raises:
-        RlxError: It is not; the plugin's own cause is in the message.
-    """
-    host.require("ops", name)
-    found = row_of(host.activate_all(), name)
-    if found.op is None:
-        op = host.load("ops", name)
-        raise PluginError(f"{name}: its plugin gives {op!r}, which is no op")
-    return found
-
-
-def row_of(registry: Registry, name: str) -> OpRow:
-    """The row of one op that is registered."""
-    owner = registry.owner("ops", name)
-    try:
-        op = registry.load("ops", name)
-    except RlxError as error:
-        return OpRow(name, owner, {}, None, error.message)
-    if not (isinstance(op, type) and issubclass(op, Op)):
-        return OpRow(name, owner, {}, None, f"{op!r} is no op")
-    added = {kind: f"by {registry.owner('rules', spec.name).plugin}" for kind, spec in registry.rules_for(name).items()}
-    own = {"decompose": op.decompose, "vjp": op.vjp, "jvp": op.jvp, "batch": op.batch, "reference": op.reference}
-    present = {rule: added.get(rule, "written") for rule in RULES if rule in added or own[rule] is not None}
-    return OpRow(name, owner, {rule: present.get(rule) or derivation(rule, present) for rule in RULES}, op)
-
-
-def python_names(op: type[Op]) -> list[str]:
-    """What an op is called in Python: its function under its public name, and those that write it among others."""
-    spelt = [name if name.startswith("nn.") else f"rlx.{name}" for name in SPELLINGS.get(op.name, "").split()]
-    own = public_functions().get(op, [])
-    word = op.name.partition(".")[2]
-    if op.name.startswith("rlx.") and not own and word in FUNCTIONS:
-        own = [f"rlx.{word}"]  # a function that prepares its arguments first
-    package = sys.modules.get(op.__module__.partition(".")[0])
-    if package is not None and not own and not spelt:
-        names = getattr(package, "__all__", ())
-        found = ((name, getattr(package, name, None)) for name in names)
-        own = [
-            f"{package.__name__}.{name}"
-            for name, f in found
-            if (isinstance(f, OpFunction) and f.op is op) or (name == word and callable(f))
-        ]
-    return list(dict.fromkeys([*own, *spelt]))
-
-
-@cache
-def public_functions() -> dict[type[Op], list[str]]:
-    """Op → the functions of `rlx_core` that are its own."""
-    found: dict[type[Op], list[str]] = {}
-    for name, place in FUNCTIONS.items():
-        module, _, attribute = place.partition(":")
-        function = getattr(importlib.import_module(module), attribute or name)
-        if isinstance(function, OpFunction):
-            found.setdefault(function.op, []).append(f"rlx.{name}")
-    return found
-
-
-def derivation(rule: str, present: Mapping[str, str]) -> str:
-    """Whether a rule that nobody wrote follows from those that are there."""
-    sources = {
-        "vjp": {"decompose", "jvp"},
-        "jvp": {"decompose", "vjp"},
-        "batch": {"decompose"},
-        "reference": {"decompose"},
-    }
-    return "derived" if sources.get(rule, set()) & set(present) else "none"
-
-
-def default_of(attribute: attrs.Attribute[Any]) -> str | None:
-    """How a default reads; a value that is made anew each time is shown as what it is made of."""
-    default: Any = attribute.default
-    if default is attrs.NOTHING:
-        return None
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time, a function to type checkers
-        return "…" if default.takes_self else repr(default.factory())
-    return repr(default)
 
 
 # --------------------------------------------------------------------------------------------------- output

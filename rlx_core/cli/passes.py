@@ -14,13 +14,13 @@ import attrs
 import typer
 from attrs import frozen
 
-from rlx_core.cli.ops import default_of
+from rlx_core.cli.op_rows import default_of
 from rlx_core.cli.session import Session
 from rlx_core.contributions import PassSpec, RuleSetSpec
 from rlx_core.errors import RlxError
-from rlx_core.passes.apply_rules import pass_of
-from rlx_core.passes.base import PassRecord
-from rlx_core.passes.rules import RuleSet
+from rlx_core.passes.engine.apply_rules import pass_of
+from rlx_core.passes.engine.base import PassRecord
+from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.plugins import PluginHost, Provenance, Registry
 
 __all__ = ["PassRow", "passes", "row_of"]

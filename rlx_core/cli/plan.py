@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +12,11 @@ import typer
 from attrs import evolve
 
 from rlx_core.cli.session import Session
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.config import Configuration
-from rlx_core.pipeline.config_reading import read_sources
+from rlx_core.pipeline.config.reading import read_sources
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.plan import Plan, resolve_plan
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
+from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
 from rlx_core.plugins import Registry
 
@@ -52,9 +52,15 @@ def resolved(session: Session, target: str | None, pipeline: str | None) -> Plan
     return resolve_plan(configuration, registry, device)
 
 
-def configuration_of(session: Session, target: str | None = None, pipeline: str | None = None) -> Configuration:
+def configuration_of(
+    session: Session,
+    target: str | None = None,
+    pipeline: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Configuration:
     """The session's configuration, with what the command line says on top."""
-    said = {key: value for key, value in (("target", target), ("use", pipeline)) if value is not None}
+    given = (("target", target), ("use", pipeline), ("options", options))
+    said = {key: value for key, value in given if value is not None}
     sources = read_sources(session.config_path, said)
     options = activate_options(session.host, sources.option_names()).options
     return sources.configuration(os.environ, options)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rlx_core.cli.ops import full_name, required_row
+from rlx_core.cli.op_rows import full_name, required_row
 from rlx_core.cli.show import is_plan, read_bytes
 from rlx_core.cli.why_kernel import first_sample, given_attributes, listed_types, program
 from rlx_core.errors import (
@@ -24,6 +24,7 @@ from rlx_core.errors import (
     WrongInputCountError,
     nearest,
 )
+from rlx_core.files.load_save import load as load_file
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
@@ -34,9 +35,8 @@ from rlx_core.ir.text_lir import parse_lir
 from rlx_core.ir.types import spec
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
-from rlx_core.runtime.files import load as load_file
 from rlx_core.transforms.trace import trace
-from rlx_core.transforms.tree import bind_arguments
+from rlx_core.trees.flatten import bind_arguments
 
 __all__ = ["from_file", "from_function", "from_op", "program_from"]
 

@@ -76,7 +76,7 @@ class Session:
     @cached_property
     def config_path(self) -> Path | None:
         """The configuration file that counts here, if there is one."""
-        from rlx_core.pipeline.config_reading import find_config  # only commands that have a host need it
+        from rlx_core.pipeline.config.reading import find_config  # only commands that have a host need it
 
         return find_config() if self.config is None else self.config
 
@@ -102,7 +102,7 @@ class Session:
     def _file_policy(self) -> PluginPolicy:
         if self.config_path is None:
             return PluginPolicy()
-        from rlx_core.pipeline.config_reading import file_table
+        from rlx_core.pipeline.config.reading import file_table
 
         table: Any = file_table(self.config_path, is_named=self.config is not None).get("plugins", {})
         source = str(self.config_path)

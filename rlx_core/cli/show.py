@@ -10,6 +10,7 @@ from attrs import evolve
 
 from rlx_core.cli.session import Session
 from rlx_core.errors import FormatError
+from rlx_core.files.load_save import reading
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.module import Module, Stage
 from rlx_core.ir.parse import parse_graph
@@ -18,7 +19,6 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import parse_lir
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.plugins import PluginHost
-from rlx_core.runtime.files import reading
 
 __all__ = ["is_plan", "read_bytes", "show"]
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rlx_core.passes.runner import PassRun
+    from rlx_core.passes.engine.runner import PassRun
     from rlx_core.pipeline.report import Report
 
 __all__ = ["cell", "counted", "entry", "facts", "heading", "listing", "report_tables"]

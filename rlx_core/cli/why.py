@@ -10,7 +10,7 @@ import typer
 from attrs import frozen
 from typer.core import TyperGroup
 
-from rlx_core.cli.ops import full_name
+from rlx_core.cli.op_rows import full_name
 from rlx_core.cli.session import Session
 from rlx_core.contributions import RuleSpec
 from rlx_core.errors import RlxError

@@ -7,23 +7,27 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from rlx_core.cli.ops import full_name, required_row
+from rlx_core.cli.op_rows import full_name, required_row
 from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import Session
-from rlx_core.errors import ConfigError, Fact, RlxError, nearest
+from rlx_core.errors import ConfigError, DeviceUnavailableError, Fact, RlxError, nearest
 from rlx_core.ir.graph import Builder, Graph, Node, building
 from rlx_core.ir.op import Op
-from rlx_core.ir.samples import Sample
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.ops.samples import Sample
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.contributed import legalization_tables
-from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher
-from rlx_core.pipeline.kernels import Kernel
 from rlx_core.pipeline.legalize import rewrite
-from rlx_core.pipeline.tiers import why_not_best
+from rlx_core.pipeline.select.backend import ABSENT as ABSENT_DEVICE
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher
+from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.pipeline.select.tiers import why_not_best
+from rlx_core.plugins import Registry
 
-__all__ = ["Choice", "choice_json", "choose", "layout"]
+__all__ = ["Choice", "asked", "choice_json", "choose", "decided", "layout", "working_samples"]
 
 ABSENT = "_"
 """How an optional operand that is not there is written among types."""
@@ -62,7 +66,8 @@ class Choice:
 
 
 def choose(session: Session, word: str, target: str | None, types: str | None, attrs: Sequence[str]) -> Choice:
-    """The answer that a compilation would get, with the configuration's policies.
+    """The answer that a compilation would get, with the configuration's policies; without the target's device, for what such
+    devices mostly are.
 
     Raises:
         ConfigError: Types or attributes are missing, or are no types or attributes of the op.
@@ -71,14 +76,41 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     op = required_row(session.host, name).op
     assert op is not None, "an op that cannot be imported is refused"
     configuration = configuration_of(session, target)
-    device, registry = target_of(session, configuration)
-    dispatcher = Dispatcher(device, configuration.dispatch, legalization_tables(registry, device.name))
+    try:
+        device, registry = target_of(session, configuration)
+    except DeviceUnavailableError:
+        if target is None or ":" in target:
+            raise
+        configuration = configuration_of(session, f"{target}:{ABSENT_DEVICE}")
+        device, registry = target_of(session, configuration)
+    dispatcher = asked(configuration, device, registry)
 
     sample = first_sample(op)
     attributes = {**(dict(sample.attributes) if sample else {}), **given_attributes(op, attrs)}
     operands = listed_types(types) if types is not None else list(sample.types) if sample else None
     if operands is None:
         raise ConfigError(f"{name}: it has no sample to take types from", hint='say them: --types "f32[4, 8], f32[8]"')
+    found = decided(dispatcher, op, attributes, operands)
+    left_out = tuple(
+        str(fault) for (kind, _), fault in registry.left_out.items() if kind in ("kernels", "legalizations")
+    )
+    return evolve(found, is_sample=types is None or (not attrs and bool(attributes)), left_out=left_out)
+
+
+def asked(configuration: Configuration, device: Target, registry: Registry) -> Dispatcher:
+    """What answers for a target, under the configuration's policies."""
+    return Dispatcher(device, configuration.dispatch, legalization_tables(registry, device.name))
+
+
+def decided(
+    dispatcher: Dispatcher, op: type[Op], attributes: dict[str, Any], operands: Sequence[TensorType | None]
+) -> Choice:
+    """How a target runs an op with these attributes on operands of these types.
+
+    Raises:
+        RlxError: The op does not take them.
+    """
+    device = dispatcher.target
     graph, node = program(op, attributes, operands)
     answer = dispatcher.answer(node)
     candidates = device.kernels.candidates(op)
@@ -92,20 +124,20 @@ def choose(session: Session, word: str, target: str | None, types: str | None, a
     call = (
         f"{node.op!r} on {', '.join('nothing' if v is None else str(v.type) for v in node.operands) or 'no operands'}"
     )
-    is_sample = types is None or (not attrs and bool(attributes))
     tier = device.tier(chosen) if chosen is not None else None
     below = why_not_best(node, chosen.name, device) if chosen is not None and device.falls_back(tier) else None
-    left_out = tuple(
-        str(fault) for (kind, _), fault in registry.left_out.items() if kind in ("kernels", "legalizations")
-    )
-    return Choice(device.name, name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample, left_out)
+    return Choice(device.name, op.name, call, answer, chosen, tuple(later), becomes, tier, below, is_sample=True)
 
 
 def first_sample(op: type[Op]) -> Sample | None:
     """The first call that the op's author promises to work, in f32 if there is one, because that is what most ask about."""
+    return next(iter(working_samples(op)), None)
+
+
+def working_samples(op: type[Op]) -> list[Sample]:
+    """The calls that the op's author promises to work, those with an operand in f32 first."""
     cases = [each for each in (op.samples() if op.samples is not None else ()) if isinstance(each, Sample)]
-    usual = (each for each in cases if any(t is not None and t.dtype.name == "f32" for t in each.types))
-    return next(usual, cases[0] if cases else None)
+    return sorted(cases, key=lambda each: not any(t is not None and t.dtype.name == "f32" for t in each.types))
 
 
 def listed_types(text: str) -> list[TensorType | None]:

@@ -1,15 +1,54 @@
-"""The loop language that native backends share: regular kernels as data, built from what ops say of themselves.
+"""What generated code computes, as data that every target shares: no processor, no language, no row of a kernel table.
 
-It knows index spaces, loads, scalar expressions, reductions and stores, and how an op's decomposition becomes one kernel of
-these. It knows no processor: a backend brings a printer (`printer.Printer`) that turns a kernel into its own language.
+The *loop language* says regular kernels: index spaces, loads, scalar expressions, reductions and stores, built from what ops say
+of themselves. `scalars` says what each step does to registers, and `places` where operands and results lie. What has no loop
+kernel is a problem of its own: a product, movement, attention. A backend decides how a problem is cut and brings an assembler of
+its language (`scalars.assembler`); decision 0025 says why it is split so.
 """
 
-from rlx_core.codegen.formula import Formula, formula_of
-from rlx_core.codegen.interpret import run_kernel
-from rlx_core.codegen.layout import kernel_of
-from rlx_core.codegen.loops import Kernel
-from rlx_core.codegen.parse import parse_kernel
-from rlx_core.codegen.text import print_kernel
-from rlx_core.codegen.verify import check_kernel
+from typing import TYPE_CHECKING
 
-__all__ = ["Formula", "Kernel", "check_kernel", "formula_of", "kernel_of", "parse_kernel", "print_kernel", "run_kernel"]
+from rlx_core.public import lazy_names
+
+if TYPE_CHECKING:
+    from rlx_core.codegen.formula import Formula, formula_of
+    from rlx_core.codegen.interpret import run_kernel
+    from rlx_core.codegen.layout import kernel_of
+    from rlx_core.codegen.loops import Kernel
+    from rlx_core.codegen.parse import parse_kernel
+    from rlx_core.codegen.places import Fault, Layout, Place
+    from rlx_core.codegen.text import print_kernel
+    from rlx_core.codegen.verify import check_kernel
+
+__all__ = [
+    "Fault",
+    "Formula",
+    "Kernel",
+    "Layout",
+    "Place",
+    "check_kernel",
+    "formula_of",
+    "kernel_of",
+    "parse_kernel",
+    "print_kernel",
+    "run_kernel",
+]
+
+if not TYPE_CHECKING:
+    # A program from the cache knows places and builds no kernel.
+    __getattr__, __dir__, _ = lazy_names(
+        __name__,
+        {
+            "Formula": "rlx_core.codegen.formula",
+            "formula_of": "rlx_core.codegen.formula",
+            "run_kernel": "rlx_core.codegen.interpret",
+            "kernel_of": "rlx_core.codegen.layout",
+            "Kernel": "rlx_core.codegen.loops",
+            "parse_kernel": "rlx_core.codegen.parse",
+            "Fault": "rlx_core.codegen.places",
+            "Layout": "rlx_core.codegen.places",
+            "Place": "rlx_core.codegen.places",
+            "print_kernel": "rlx_core.codegen.text",
+            "check_kernel": "rlx_core.codegen.verify",
+        },
+    )

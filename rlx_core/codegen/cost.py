@@ -1,7 +1,7 @@
 """What a loop nest costs, roughly: so that two kernels can be weighed against the one that does the work of both.
 
 The unit is one cheap operation on one element, about 0.05 ns of a core with wide vectors. The model knows where a value is
-computed (at every point, or once a row), what is dear, and what a step costs before it does anything. It does not know
+computed (at every point, or once a row), what is expensive, and what a step costs before it does anything. It does not know
 caches: a load costs the same wherever it comes from, so merging kernels that share one looks right, and never by much. It
 compares kernels and is no time: how long a step takes, at most, is a question for the backend that runs it.
 """
@@ -12,16 +12,18 @@ from math import prod
 
 from rlx_core.codegen.formula import Formula, Place, Read
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Reduce
-from rlx_core.codegen.schedule import is_dear
+from rlx_core.codegen.schedule import is_expensive
 
 __all__ = ["STEP", "cost_of", "points", "units"]
 
 STEP = 10_000
 """A step of its own: its barrier and its call, about half a microsecond."""
 
-_LOAD, _STORE, _DEAR, _GATHER = 4, 6, 12, 12
+_LOAD, _STORE, _EXPENSIVE, _GATHER = 4, 6, 12, 12
+"""Cheap operations that take as long as a load or a store of an element, a function of it, and a load from a computed place."""
+
 _STRIDED = 4
-"""How much dearer a load is that finds a new cache line for every element of a row."""
+"""How many times as long a load takes that finds a new cache line for every element of a row."""
 
 
 def units(formula: Formula) -> int:
@@ -70,7 +72,7 @@ def _weight(term: object) -> int:
     if isinstance(term, Bound):
         return _GATHER
     if isinstance(term, Apply):
-        return _DEAR if is_dear(term) else 1
+        return _EXPENSIVE if is_expensive(term) else 1
     return 1
 
 

@@ -1,17 +1,20 @@
-"""A loop kernel run with NumPy on plain bytes: the oracle that every printer is held against."""
+"""A loop kernel run with NumPy on plain bytes: the oracle that every printer is held against.
+
+Values are held as registers hold them: those of f16 and bf16 as f32, which only a cast and a store round.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from attrs import evolve
 
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Kernel, Load, Reduce, Scalar, Store
 from rlx_core.errors import IndexRangeError
-from rlx_core.ir.interpret import widened
-from rlx_core.ops.conversion import cast_array
+from rlx_core.ops.conversion import Cast, cast_array
 
-__all__ = ["run_kernel"]
+__all__ = ["outside_of", "run_kernel", "value_of"]
 
 _UFUNC: dict[Combine, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -32,11 +35,41 @@ def run_kernel(kernel: Kernel, buffers: Sequence[np.ndarray | None]) -> None:
             _write(kernel, store, values[store.value], buffers[store.buffer])
 
 
+def value_of(kernel: Kernel, number: int, buffers: Sequence[np.ndarray | None]) -> np.ndarray:
+    """A value at every point of the index space; along axes that it does not vary with it has one element.
+
+    Indices outside are held inside, as where they are not checked.
+    """
+    values: list[np.ndarray] = []
+    with np.errstate(all="ignore"):
+        for value in kernel.values[: number + 1]:
+            loose = evolve(value, is_checked=False) if isinstance(value, Bound) else value
+            values.append(_evaluate(kernel, loose, values, buffers))
+    return values[number]
+
+
+def outside_of(kernel: Kernel, number: int, buffers: Sequence[np.ndarray | None]) -> tuple[int, int] | None:
+    """The first point at which a checked index, the value `number`, lies outside, and the index there; `None` if there is none.
+
+    Points are numbered along the grid, or along all axes if the index varies along rows.
+    """
+    bound = kernel.values[number]
+    assert isinstance(bound, Bound), "indices are checked where they are bound"
+    axes = len(kernel.extents) if kernel.varies[number] else kernel.grid
+    indices = value_of(kernel, bound.arg, buffers)
+    extents = [n if a < axes else 1 for a, n in enumerate(kernel.extents)]
+    every = np.broadcast_to(indices, extents).reshape(-1)
+    outside = np.flatnonzero((every < 0) | (every >= bound.size))
+    return (int(outside[0]), int(every[outside[0]])) if outside.size else None
+
+
 def _evaluate(
     kernel: Kernel, value: Scalar, values: Sequence[np.ndarray], buffers: Sequence[np.ndarray | None]
 ) -> np.ndarray:
     if isinstance(value, Const):
-        return np.full((1,) * len(kernel.extents), value.number, value.dtype.numpy)
+        return np.full((1,) * len(kernel.extents), value.number, value.dtype.numpy).astype(
+            value.dtype.accumulator.numpy
+        )
     if isinstance(value, Index):
         line = value.offset + value.scale * np.arange(kernel.extents[value.axis])
         return line.reshape([-1 if a == value.axis else 1 for a in range(len(kernel.extents))])
@@ -52,14 +85,14 @@ def _evaluate(
         return np.clip(index, 0, value.size - 1)
     if isinstance(value, Reduce):
         whole = np.broadcast_to(values[value.arg], kernel.extents)
-        axes = tuple(kernel.row_axes)
-        return np.asarray(_UFUNC[value.combine].reduce(whole, axis=axes, keepdims=True, dtype=value.dtype.numpy))
+        axes, held = tuple(kernel.row_axes), value.dtype.accumulator.numpy
+        return np.asarray(_UFUNC[value.combine].reduce(whole, axis=axes, keepdims=True, dtype=held))
     assert isinstance(value, Apply), f"{value!r} is no value of the loop language"
     assert value.op.reference is not None, f"{value.op.name} is a primitive"
-    result = np.asarray(value.op.reference(*(widened(values[a]) for a in value.args)))
-    return (
-        cast_array(result, value.dtype) if value.dtype.kind == "bool" else result.astype(value.dtype.numpy, copy=False)
-    )
+    result = np.asarray(value.op.reference(*(values[a] for a in value.args)))
+    if isinstance(value.op, Cast) or value.dtype.kind == "bool":
+        result = cast_array(result, value.dtype)
+    return result.astype(value.dtype.accumulator.numpy, copy=False)
 
 
 def _places(strides: Sequence[int], offset: int, extents: Sequence[int]) -> np.ndarray:
@@ -78,13 +111,14 @@ def _read(kernel: Kernel, load: Load, values: Sequence[np.ndarray], data: np.nda
         at = at + values[value] * stride
     itemsize = load.dtype.itemsize
     picked = data[at[..., None] + np.arange(itemsize)] if at.size else np.zeros((*at.shape, itemsize), np.uint8)
-    return np.ascontiguousarray(picked).view(load.dtype.numpy)[..., 0]
+    return np.ascontiguousarray(picked).view(load.dtype.numpy)[..., 0].astype(load.dtype.accumulator.numpy)
 
 
 def _write(kernel: Kernel, store: Store, value: np.ndarray, data: np.ndarray | None) -> None:
     assert data is not None, "results are there"
-    varies = kernel.varies[store.value] or any(store.strides[a] for a in kernel.row_axes)
-    extents = [n if varies or a < kernel.grid else 1 for a, n in enumerate(kernel.extents)]
+    is_along = kernel.is_along_rows(store)
+    extents = [n if is_along or a < kernel.grid else 1 for a, n in enumerate(kernel.extents)]
     at = np.broadcast_to(_places(store.strides, store.offset, extents), extents)
-    cells = np.ascontiguousarray(np.broadcast_to(value, extents)).reshape(-1, 1).view(np.uint8)
+    stored = value.astype(kernel.buffers[store.buffer].dtype.numpy, copy=False)
+    cells = np.ascontiguousarray(np.broadcast_to(stored, extents)).reshape(-1, 1).view(np.uint8)
     data[at.reshape(-1, 1) + np.arange(cells.shape[1])] = cells

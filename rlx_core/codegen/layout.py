@@ -9,30 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from rlx_core.codegen.formula import Affine, Formula, Read
 from rlx_core.codegen.loops import Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store
+from rlx_core.codegen.places import Place
 from rlx_core.ir.strides import Strides
-from rlx_core.ir.types import TensorType
 
-__all__ = ["Memory", "kernel_of", "simplified"]
-
-
-@frozen
-class Memory:
-    """An operand or result in memory; `number` is its only element where that is known."""
-
-    type: TensorType
-    strides: Strides
-    number: bool | int | float | None = None
+__all__ = ["kernel_of", "simplified", "whole_kernel"]
 
 
-def kernel_of(formula: Formula, operands: Sequence[Memory | None], results: Sequence[Memory]) -> Kernel:
+def kernel_of(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
     """The kernel that computes `formula` on operands and results that lie there.
 
     The buffers of the kernel are all operands in order, absent ones too, then all results.
     """
+    return simplified(whole_kernel(formula, operands, results))
+
+
+def whole_kernel(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
+    """The same with all axes of the formula: those of its results, then its rows."""
     order = (*(a for a in range(len(formula.extents)) if a not in formula.rows), *formula.rows)
     extents = tuple(formula.extents[a].__index__() for a in order)
     new = {old: i for i, old in enumerate(order)}
@@ -48,13 +44,14 @@ def kernel_of(formula: Formula, operands: Sequence[Memory | None], results: Sequ
     values: list[Scalar] = []
     for term in formula.terms:
         if isinstance(term, Read):
-            memory = operands[term.operand]
-            assert memory is not None, "a formula reads only operands that are there"
-            if memory.number is not None:
-                values.append(Const(term.dtype, memory.number))
+            operand = operands[term.operand]
+            assert operand is not None, "a formula reads only operands that are there"
+            number = operand.number
+            if number is not None:
+                values.append(Const(term.dtype, number))
                 continue
-            steps, offset = located(term.place, memory.strides)
-            dynamic = tuple((v, memory.strides[axis]) for axis, v in term.dynamic)
+            steps, offset = located(term.place, operand.strides)
+            dynamic = tuple((v, operand.strides[axis]) for axis, v in term.dynamic)
             values.append(Load(term.operand, term.dtype, steps, offset, dynamic))
         elif isinstance(term, Index):
             values.append(evolve(term, axis=new[term.axis]))
@@ -64,11 +61,13 @@ def kernel_of(formula: Formula, operands: Sequence[Memory | None], results: Sequ
         Store(len(operands) + w.result, w.value, *located(w.place, results[w.result].strides)) for w in formula.writes
     )
     buffers = (
-        *(Buffer(f"x{i}", m.type.dtype if m else results[0].type.dtype) for i, m in enumerate(operands)),
-        *(Buffer(f"y{i}", m.type.dtype, is_result=True) for i, m in enumerate(results)),
+        *(
+            Buffer(f"x{i}", m.type.dtype, alignment=m.alignment) if m else Buffer(f"x{i}", results[0].type.dtype)
+            for i, m in enumerate(operands)
+        ),
+        *(Buffer(f"y{i}", m.type.dtype, is_result=True, alignment=m.alignment) for i, m in enumerate(results)),
     )
-    whole = Kernel(formula.name, extents, len(order) - len(formula.rows), buffers, tuple(values), stores)
-    return simplified(whole)
+    return Kernel(formula.name, extents, len(order) - len(formula.rows), buffers, tuple(values), stores)
 
 
 def simplified(kernel: Kernel) -> Kernel:

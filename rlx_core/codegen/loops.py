@@ -20,6 +20,7 @@ from attrs import field, frozen
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.op import Op
+from rlx_core.ir.strides import WIDEST
 
 __all__ = [
     "Apply",
@@ -42,11 +43,12 @@ Combine = Literal["sum", "prod", "max", "min"]
 
 @frozen
 class Buffer:
-    """Memory that the kernel is given: an operand or a result."""
+    """Memory that the kernel is given: an operand or a result, which begins at a multiple of `alignment` bytes."""
 
     name: str
     dtype: DType
     is_result: bool = False
+    alignment: int = WIDEST
 
 
 @frozen
@@ -168,6 +170,13 @@ class Kernel:
     def varies(self) -> tuple[bool, ...]:
         """For each value, whether it varies over the rows."""
         return tuple(self._varies_along(frozenset(self.row_axes)))
+
+    def is_along_rows(self, store: Store) -> bool:
+        """Whether every element of a row is stored; else one number a row is.
+
+        What is one number a row may still be stored along it: a mean that is broadcast back, say.
+        """
+        return self.varies[store.value] or any(store.strides[a] for a in self.row_axes)
 
     def varies_along(self, axis: int) -> tuple[bool, ...]:
         """For each value, whether it varies along one axis."""

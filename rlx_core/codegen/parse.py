@@ -17,6 +17,7 @@ from rlx_core.ir.attributes import OpTable
 from rlx_core.ir.dtypes import ALL, DType
 from rlx_core.ir.parse import Parser
 from rlx_core.ir.scanner import INT, NUMBER, WORD
+from rlx_core.ir.strides import WIDEST
 
 __all__ = ["parse_kernel"]
 
@@ -113,7 +114,8 @@ class KernelParser(Parser):
         name = self.name("the buffer's name")
         if any(b.name == name for b in self.buffers):
             self.fail(f"two buffers are called {name}", at=at)
-        return Buffer(name, self.dtype(), is_result)
+        dtype = self.dtype()
+        return Buffer(name, dtype, is_result, self.integer("its alignment") if self.accept("aligned") else WIDEST)
 
     def definition(self) -> Scalar:
         """`%1 = max over row of %0 : f32`"""

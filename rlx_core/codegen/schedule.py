@@ -2,7 +2,7 @@
 
 A value's *level* is the number of reductions under it: the loop of level 1 may use what the loop of level 0 reduced. Results
 are stored by the last loop, after which nothing is read, so a result may lie in the bytes of an operand. A value that is
-dear and needed by two loops is kept in a row of scratch memory; a cheap one is computed again.
+expensive and needed by two loops is kept in a row of scratch memory; a cheap one is computed again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, gamma, trigonometry
 
-__all__ = ["Nest", "Schedule", "is_dear", "levels", "schedule"]
+__all__ = ["Nest", "Schedule", "is_expensive", "levels", "schedule"]
 
-_DEAR: frozenset[type[Op]] = frozenset(
+_EXPENSIVE: frozenset[type[Op]] = frozenset(
     (
         *(f.op for f in (activation.exp, activation.log, activation.tanh, activation.erf, activation.erfc)),
         *(f.op for f in (activation.exp2, activation.expm1, activation.log1p, activation.log2, activation.log10)),
@@ -69,8 +69,7 @@ def schedule(kernel: Kernel) -> Schedule:
     """The loops of a kernel; without rows there is one, of one pass."""
     level, varies = levels(kernel), kernel.varies
     reduces = [i for i, v in enumerate(kernel.values) if isinstance(v, Reduce)]
-    # What is one a row may still be stored along it: a mean that is broadcast back, say.
-    along = [varies[s.value] or any(s.strides[a] for a in kernel.row_axes) for s in kernel.stores]
+    along = [kernel.is_along_rows(s) for s in kernel.stores]
     inside = tuple(i for i, is_along in enumerate(along) if is_along)
     finish = tuple(i for i, is_along in enumerate(along) if not is_along)
     depths = sorted({level[kernel.values[r].arg] for r in reduces})  # type: ignore[union-attr]
@@ -84,10 +83,12 @@ def schedule(kernel: Kernel) -> Schedule:
         now = _needed(kernel, _roots(kernel, group, stores), kept)
         later = [_needed(kernel, _roots(kernel, g, s), kept) for g, s in plan[i + 1 :]]
         again = {v for v in now if any(v in other for other in later)}
-        dear = {v for v in again if varies[v] and is_dear(kernel.values[v])}
+        expensive = {v for v in again if varies[v] and is_expensive(kernel.values[v])}
         # Only what is not itself inside another kept value needs to be kept.
-        covered = {a for v in dear for a in _needed(kernel, operands_of(kernel.values[v]), set())}
-        keeps = tuple(sorted(v for v in dear if v not in covered or _is_read_directly(kernel, v, later, dear)))
+        covered = {a for v in expensive for a in _needed(kernel, operands_of(kernel.values[v]), set())}
+        keeps = tuple(
+            sorted(v for v in expensive if v not in covered or _is_read_directly(kernel, v, later, expensive))
+        )
         kept.update(keeps)
         nests.append(Nest(group, keeps, stores))
     return Schedule(tuple(nests), finish)
@@ -110,12 +111,12 @@ def _needed(kernel: Kernel, roots: Sequence[int], kept: set[int]) -> set[int]:
     return found
 
 
-def is_dear(term: object) -> bool:
+def is_expensive(term: object) -> bool:
     """Whether a value costs more to compute than to keep."""
-    return isinstance(term, Apply) and type(term.op) in _DEAR
+    return isinstance(term, Apply) and type(term.op) in _EXPENSIVE
 
 
-def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], dear: set[int]) -> bool:
+def _is_read_directly(kernel: Kernel, value: int, later: Sequence[set[int]], expensive: set[int]) -> bool:
     """Whether a later loop reads a value other than through another one that is kept."""
     users = [u for u, term in enumerate(kernel.values) if value in operands_of(term)]
-    return any(u in other and u not in dear for other in later for u in users)
+    return any(u in other and u not in expensive for other in later for u in users)

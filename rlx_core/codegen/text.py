@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Reduce, Scalar
 from rlx_core.codegen.schedule import schedule
+from rlx_core.ir.strides import WIDEST
 from rlx_core.ir.text import attribute_text, op_title, quote_name
 
 __all__ = ["print_kernel"]
@@ -32,7 +33,8 @@ def _lines(kernel: Kernel) -> Iterator[str]:
     grid, row = list(kernel.extents[: kernel.grid]), list(kernel.extents[kernel.grid :])
     yield f"kernel {quote_name(kernel.name)} grid {grid} row {row}"
     for i, buffer in enumerate(kernel.buffers):
-        yield f"  {'result' if buffer.is_result else 'operand'} {i}: {quote_name(buffer.name)} {buffer.dtype}"
+        aligned = "" if buffer.alignment == WIDEST else f" aligned {buffer.alignment}"
+        yield f"  {'result' if buffer.is_result else 'operand'} {i}: {quote_name(buffer.name)} {buffer.dtype}{aligned}"
     varies = kernel.varies
     for i, value in enumerate(kernel.values):
         yield f"  %{i} = {_value(kernel, value)} : {value.dtype}{'[row]' if varies[i] else ''}"

@@ -113,6 +113,14 @@ def _store_faults(kernel: Kernel, store: Store) -> Iterator[str]:
         return
     if not 0 <= store.buffer < len(kernel.buffers):
         return  # said above
+    if len(store.strides) == len(kernel.extents) and 0 not in kernel.extents:
+        # Threads that write parts of one word flip its bits: none may do so for another.
+        axes = range(len(kernel.extents)) if kernel.is_along_rows(store) else kernel.grid_axes
+        yield from (
+            f"stores {kernel.extents[a]} times at one place, along axis {a}"
+            for a in axes
+            if kernel.extents[a] > 1 and not store.strides[a]
+        )
     buffer = kernel.buffers[store.buffer]
     if not buffer.is_result:
         yield f"{buffer.name} is an operand"

@@ -29,6 +29,7 @@ from rlx_core.errors.configuring import (
     PluginError,
     UnknownNameError,
 )
+from rlx_core.errors.devices import DeviceLostError, KernelBuildError, PlaceError
 from rlx_core.errors.running import (
     BindingError,
     DeadlockError,
@@ -58,6 +59,7 @@ __all__ = [
     "CycleError",
     "DeadlockError",
     "DeviceError",
+    "DeviceLostError",
     "DeviceUnavailableError",
     "DtypeError",
     "Fact",
@@ -65,6 +67,7 @@ __all__ = [
     "FormatError",
     "GuardError",
     "IndexRangeError",
+    "KernelBuildError",
     "LegalizeError",
     "LengthMismatchError",
     "MissingBiasError",
@@ -73,6 +76,7 @@ __all__ = [
     "NoKernelError",
     "OutOfMemoryError",
     "PassOrderError",
+    "PlaceError",
     "PluginError",
     "PromotionError",
     "RlxError",

@@ -95,9 +95,9 @@ class NoKernelError(RlxError, RuntimeError):
     bytes. The facts list each node without one, and what each kernel of its
     operation takes. `rlx why kernel NAME` asks the same about one operation.
 
-    >>> from rlx_core.pipeline.backend import Target
-    >>> from rlx_core.pipeline.kernels import KernelTable
-    >>> from rlx_core.pipeline.lower import make_lir
+    >>> from rlx_core.pipeline.select.backend import Target
+    >>> from rlx_core.pipeline.select.kernels import KernelTable
+    >>> from rlx_core.pipeline.planning.planner import make_lir
     >>> graph = rlx.trace(rlx.exp, rlx.spec("f32[3]"))
     >>> toy = KernelTable("toy")
     >>> make_lir(graph, Target("toy", toy))
@@ -169,17 +169,18 @@ class CycleError(RlxError, ValueError):
     What plugins contribute is ordered by `before` and `after` alone, never by who
     was installed first. Relations that contradict each other leave no order.
 
-    >>> from rlx_core.ir.extensions import Extension, Extensions
-    >>> quantize = Extension("quantize", lambda m: m, before=("prune",))
-    >>> prune = Extension("prune", lambda m: m, before=("quantize",))
-    >>> Extensions((quantize, prune)).ordered()
+    >>> from rlx_core.contributions import PassSpec
+    >>> from rlx_core.plugins.ordering import ordered
+    >>> a = PassSpec("acme.a", "acme.passes:A", before=["acme.b"])
+    >>> b = PassSpec("acme.b", "acme.passes:B", before=["acme.a"])
+    >>> ordered({"acme.a": a, "acme.b": b})
     Traceback (most recent call last):
         ...
-    CycleError: extensions: prune before quantize before prune
+    CycleError: order: acme.a → acme.b → acme.a is a cycle
 
-    >>> prune = Extension("prune", lambda m: m)
-    >>> [each.name for each in Extensions((quantize, prune)).ordered()]
-    ['quantize', 'prune']
+    >>> b = PassSpec("acme.b", "acme.passes:B")
+    >>> ordered({"acme.a": a, "acme.b": b})
+    ['acme.a', 'acme.b']
     """
 
 
@@ -190,7 +191,7 @@ class CacheError(RlxError, RuntimeError):
     everybody else: whoever can write into it can run code as you.
 
     >>> import os, tempfile
-    >>> from rlx_core.runtime.disk import DiskCache
+    >>> from rlx_core.system.disk import DiskCache
     >>> place = tempfile.TemporaryDirectory()
     >>> os.chmod(place.name, 0o755)
     >>> DiskCache(place.name)

@@ -102,7 +102,7 @@ class DeadlockError(RlxError, RuntimeError):
     told so, and the other two go on.
 
     >>> import threading
-    >>> from rlx_core.locks import Lock
+    >>> from rlx_core.system.locks import Lock
     >>> ours, theirs, begun = Lock("ours"), Lock("theirs"), threading.Event()
     >>> def other():
     ...     with theirs:
@@ -118,6 +118,10 @@ class DeadlockError(RlxError, RuntimeError):
     Traceback (most recent call last):
         ...
     DeadlockError: deadlock: theirs is another thread's, which waits for ...
+
+    The same is said of a module that the interrupted program is importing, because
+    rlx did something for the first time: a call before the first signal can come
+    avoids it.
 
     A handler that only says that it was called interrupts nothing; what it is for
     is done when the program comes to look:

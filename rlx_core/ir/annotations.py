@@ -1,38 +1,31 @@
-"""What an op's annotations say about its attributes: which kinds they may have, and which records may be read back.
+"""What an op's annotations say about its attributes: which kinds they may have, and in which form each is kept.
 
-Annotations are the op's own declaration, so they are what the verifier holds attributes against, and the only place from
-which a file can name a class.
+Annotations are the op's own declaration, so they are what the verifier holds attributes against. What a file may name because
+of them is said in `declared_kinds.py`.
 """
 
 from __future__ import annotations
 
-import enum
 import reprlib
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Union
+from typing import Any, Final, Union
 
-import attrs
 import numpy as np
 
-from rlx_core.errors import FormatError
-from rlx_core.ir.dims import Expr
+from rlx_core.errors import FormatError, nearest
 from rlx_core.ir.dtypes import DType, dtype
-from rlx_core.ir.graph import Graph, Literal
-from rlx_core.ir.op import Op
-from rlx_core.ir.setting import MISFIT
-from rlx_core.ir.types import TensorType
 
-__all__ = ["annotation", "exact_types", "fitting", "kind_faults", "misfit", "record_classes"]
+__all__ = ["MISFIT", "annotation", "annotations_of", "exact_types", "fitting", "misfit", "nearest_word"]
 
-
-_WITH_A_FORM = (DType, Expr, Graph, Literal, Op, TensorType)
+MISFIT: Final = object()
+"""What stands for a value that is not of the kind."""
 
 
-def _annotations(cls: type[Any]) -> dict[str, Any]:
+def annotations_of(cls: type[Any]) -> dict[str, Any]:
     """The annotations of a class and its bases, evaluated."""
     return _read_annotations(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its instances are
 
@@ -57,29 +50,6 @@ def _own_annotations(cls: type[Any]) -> dict[str, Any]:
         ) from None
 
 
-def record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
-    """The attrs records and enums that an op's annotations name, also inside one another: the only ones read back.
-
-    Graphs, ops, data, types and dims are not among them: they have forms of their own, and what they are made of is no
-    attribute's to make.
-    """
-    return _find_record_classes(op)  # type: ignore[arg-type]  # a class is hashable
-
-
-@cache
-def _find_record_classes(op: type[Any]) -> Mapping[str, type[Any]]:
-    found: dict[str, type[Any]] = {}
-    todo: list[Any] = list(_annotations(op).values())
-    while todo:
-        hint = todo.pop()
-        todo += typing.get_args(hint)
-        is_named = isinstance(hint, type) and (attrs.has(hint) or issubclass(hint, enum.Enum))
-        if is_named and not issubclass(hint, _WITH_A_FORM) and hint.__name__ not in found:
-            found[hint.__name__] = hint
-            todo += _annotations(hint).values() if attrs.has(hint) else []
-    return found
-
-
 def exact_types(hint: Any) -> frozenset[type]:
     """Classes whose own instances are of the kind as they are; most attributes are such."""
     if typing.get_origin(hint) in (Union, types.UnionType):
@@ -89,23 +59,20 @@ def exact_types(hint: Any) -> frozenset[type]:
     return frozenset({kind} if is_class and kind is not object else ())
 
 
-def kind_faults(op: Op) -> Iterator[str]:
-    """One line for each attribute whose value is not of the annotated kind."""
-    for a in attrs.fields(type(op)):
-        hint = annotation(type(op), a.name)
-        value = getattr(op, a.name)
-        if fitting(hint)(value) is MISFIT:
-            yield misfit(a.name, value, hint)
-
-
 def annotation(op: type[Any], attribute: str) -> Any:
     """What the op says an attribute is; `Any` where it says nothing."""
-    return _annotations(op).get(attribute, Any)
+    return annotations_of(op).get(attribute, Any)
 
 
 def misfit(name: str, value: Any, hint: Any) -> str:
     """That an attribute is of another kind than its annotation says."""
     return f"attribute {name} must be {_spelled(hint)}, not {reprlib.repr(value)} ({type(value).__name__})"
+
+
+def nearest_word(value: Any, hint: Any) -> str | None:
+    """A hint at the word that was meant, where the annotation lists words."""
+    options = [*typing.get_args(hint), *(a for part in typing.get_args(hint) for a in typing.get_args(part))]
+    return nearest(value, [o for o in options if isinstance(o, str)]) if isinstance(value, str) else None
 
 
 _KINDS = {

@@ -16,14 +16,14 @@ import attrs
 import numpy as np
 
 from rlx_core.errors import ConfigError, RlxError, TraceError, UnknownNameError, WrongInputCountError, nearest
-from rlx_core.floating import in_standard_modes
 from rlx_core.ir.declared import check_declared
 from rlx_core.ir.dims import Expr, collecting_guards, require
 from rlx_core.ir.dtypes import DType, dtype, weak_dtype
 from rlx_core.ir.graph import Builder, Value, ambient_builder, as_results, building, leaked, operator
-from rlx_core.ir.op import Op
+from rlx_core.ir.op import APPLIED, Op
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import spec
+from rlx_core.system.floating import in_standard_modes
 
 __all__ = ["OpFunction", "apply", "as_array", "op_function"]
 
@@ -48,6 +48,9 @@ def apply(op: Op, operands: Sequence[Any], *, name: str | None = None) -> Any:
             lifted = list(as_results(op.prepare(*lifted)))
         results = builder.emit(op, lifted, name=name)
     return results[0] if len(results) == 1 else results
+
+
+APPLIED[Op] = apply
 
 
 def _builder_for(operands: Sequence[Any]) -> Builder | None:
@@ -101,7 +104,10 @@ def as_array(data: Any) -> np.ndarray:
     if isinstance(data, Value):
         data._refuse("a NumPy array")
     if isinstance(data, Expr):
-        raise TraceError(f"operand: the size {data} is known to a program, and none is being traced here")
+        raise TraceError(
+            f"operand: the size {data} is known to a program that is traced, and is no array",
+            hint="rlx.asarray(size) is the size as a value of that program",
+        )
     if isinstance(data, str | bytes):
         raise TraceError(f"operand: {data!r} is text, not an array", hint=_hint_for_text(data))
     if type(data) is not np.ndarray and isinstance(data, np.ma.MaskedArray):  # `np.ma` is imported when it is named
@@ -160,7 +166,7 @@ def _hint_for_object(array: np.ndarray) -> str:
 
 @in_standard_modes
 def _evaluate(op: Op, operands: Sequence[Any]) -> Any:
-    from rlx_core.ir.immediate import evaluate  # evaluation needs graphs; graphs must not need evaluation
+    from rlx_core.ir.immediate import evaluate  # here, because most programs evaluate nothing at once
 
     given = [x if x is None or type(x) in _Scalar else as_array(x) for x in operands]
     try:

@@ -24,7 +24,6 @@ __all__ = [
     "bind_op",
     "bind_value",
     "check_guards",
-    "has_symbols",
     "infer_binding",
     "infer_binding_from_counts",
     "named_binding",
@@ -118,19 +117,6 @@ def _evolved(record: Any, binding: DimBinding) -> Any:
         if new is not old:
             changes[a.alias] = new
     return attrs.evolve(record, **changes) if changes else record
-
-
-def has_symbols(value: Any) -> bool:
-    """Whether there is an unknown size in an op or in a value of an attribute: whether binding could change it."""
-    if isinstance(value, Expr):
-        return True
-    if isinstance(value, TensorType):
-        return not value.is_static
-    if isinstance(value, tuple):
-        return any(has_symbols(v) for v in value)
-    if isinstance(value, Graph):
-        return any(has_symbols(n.op) or has_symbols(n.types) for n in value.nodes)
-    return _is_record(value) and any(has_symbols(getattr(value, a.name)) for a in attrs.fields(type(value)))
 
 
 def _is_record(value: Any) -> bool:

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import attrs
 
 from rlx_core.errors import FormatError, RlxError, UnknownNameError, nearest
-from rlx_core.ir.annotations import record_classes
+from rlx_core.ir.declared_kinds import record_classes
 from rlx_core.ir.dims import Guard, parse_dim
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.encoding import literal_from, read_float
 from rlx_core.ir.forms import Json, items, need, optional, pair, quoted
 from rlx_core.ir.graph import MOST_NESTED, Builder, Constant, Graph, Input, Literal, Node, Param, Value
 from rlx_core.ir.op import Op
-from rlx_core.ir.provenance import Origin, Source
+from rlx_core.ir.provenance import Lines, Origin, Source
 from rlx_core.ir.types import TensorType, spec
 
 __all__ = ["Decoder", "OpTable", "find_op", "made_before", "make_op", "make_record"]
@@ -86,6 +86,7 @@ class Decoder:
         ops: The ops that may occur.
         data: The bytes for what `Encoder.blob` returned.
         make: Makes an op of its class and attributes; `made_before` where they are known to have been an op's.
+        lines: What the numbers stand for that `Encoder` wrote for lines.
     """
 
     def __init__(
@@ -93,10 +94,12 @@ class Decoder:
         ops: OpTable,
         data: Callable[[Json], bytes | memoryview] = _inline_data,
         make: Callable[[type[Op], Mapping[str, Any]], Op] = make_op,
+        lines: Lines = (),
     ) -> None:
         self.ops = ops
         self.data = data
         self.make = make
+        self.lines = lines
         self.depth = 0
         self.types: dict[str, TensorType] = {}
         self.classes: dict[str, OpClass] = {}
@@ -227,7 +230,7 @@ class Decoder:
             values = [None if r is None else self.ref(builder.nodes, r) for r in need(operands, list, "operands")]
             declared = tuple(self.type(t) for t in need(types, list, "types"))
             label = None if name is None else need(name, str, "a name")
-            builder.emit(self.op(op), values, name=label, origin=_origin(origin), types=declared)
+            builder.emit(self.op(op), values, name=label, origin=self._origin(origin), types=declared)
         except FormatError as error:
             raise FormatError(f"{place}: {error.message}", *error.facts, hint=error.hint) from None
 
@@ -241,13 +244,27 @@ class Decoder:
             raise FormatError(f"value: node {node} has {len(nodes[node].results)} results, not {result + 1}")
         return nodes[node].results[result]
 
-    @staticmethod
-    def guard(form: Json) -> Guard:
+    def guard(self, form: Json) -> Guard:
         relation, left, right, node, source = items(form, 5, "a guard")
         if relation not in _RELATIONS:
             raise FormatError(f"guard: there is no relation {relation!r} (known: {' '.join(_RELATIONS)})")
         sides = [quoted(parse_dim, need(d, str, "a dim")) for d in (left, right)]
-        return Guard(relation, sides[0], sides[1], optional(node, str, "a node"), _read_source(source))
+        return Guard(relation, sides[0], sides[1], optional(node, str, "a node"), self._source(source))
+
+    def _origin(self, form: Json) -> Origin:
+        source, *words = items(form, 5, "an origin")
+        block, label, created_by, plugin = (optional(w, str, "an origin") for w in words)
+        return Origin(self._source(source), block, label, created_by, plugin)
+
+    def _source(self, form: Json) -> Source | None:
+        if form is None:
+            return None
+        if isinstance(form, int):
+            if not 0 <= form < len(self.lines):
+                raise FormatError(f"source: there is no line {form} among {len(self.lines)}")
+            return self.lines[form]
+        file, line = pair(form, "a source line")
+        return Source(need(file, str, "a file"), need(line, int, "a line"))
 
 
 def make_record(cls: type[Any], values: Mapping[str, Any]) -> Any:
@@ -260,16 +277,3 @@ def make_record(cls: type[Any], values: Mapping[str, Any]) -> Any:
         return cls(**values)
     except (RlxError, TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError) as error:
         raise FormatError(f"{cls.__name__}: fields {dict(values)} are refused ({error})") from None
-
-
-def _origin(form: Json) -> Origin:
-    source, *words = items(form, 5, "an origin")
-    block, label, created_by, plugin = (optional(w, str, "an origin") for w in words)
-    return Origin(_read_source(source), block, label, created_by, plugin)
-
-
-def _read_source(form: Json) -> Source | None:
-    if form is None:
-        return None
-    file, line = pair(form, "a source line")
-    return Source(need(file, str, "a file"), need(line, int, "a line"))

@@ -17,7 +17,7 @@ from rlx_core.ir.dtypes import DType
 from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Graph, Literal, Node, Value
 from rlx_core.ir.op import Op
-from rlx_core.ir.provenance import Source
+from rlx_core.ir.provenance import Lines, Source
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Encoder", "exact_float", "flat_bytes", "literal_bytes", "literal_from", "read_float"]
@@ -82,11 +82,21 @@ class Encoder:
     Args:
         blob: Stores constant data and returns what stands for it (base64 text, an index, a digest).
         keeps_names: Whether graph names, node names and origins are written; a fingerprint leaves them out.
+        lines: The lines of the program that what is written was made from (`lines_of`): they are written by their numbers,
+            for whoever has the same program from other lines. By default as file and line.
     """
 
-    def __init__(self, blob: Callable[[Literal], Json] = _inline_blob, *, keeps_names: bool = True) -> None:
+    def __init__(
+        self,
+        blob: Callable[[Literal], Json] = _inline_blob,
+        *,
+        keeps_names: bool = True,
+        lines: Lines | None = None,
+    ) -> None:
         self.blob = blob
         self.keeps_names = keeps_names
+        # By identity: one line of one program may be two of another.
+        self.lines = None if lines is None else {id(line): n for n, line in enumerate(lines)}
 
     def value(self, value: object) -> Json:
         """One attribute value.
@@ -149,7 +159,7 @@ class Encoder:
         relation = [guard.relation, repr(guard.left), repr(guard.right)]
         if not self.keeps_names:
             return relation
-        return [*relation, guard.node, _source(guard.source if isinstance(guard.source, Source) else None)]
+        return [*relation, guard.node, self._source(guard.source if isinstance(guard.source, Source) else None)]
 
     def _node(self, node: Node) -> Json:
         row = [
@@ -163,13 +173,14 @@ class Encoder:
         return [
             *row,
             node.name,
-            [_source(origin.source), origin.block, origin.label, origin.created_by, origin.plugin],
+            [self._source(origin.source), origin.block, origin.label, origin.created_by, origin.plugin],
         ]
 
     @staticmethod
     def ref(value: Value) -> Json:
         return [value.node.index, value.index]
 
-
-def _source(source: Source | None) -> Json:
-    return None if source is None else [source.file, source.line]
+    def _source(self, source: Source | None) -> Json:
+        if source is None:
+            return None
+        return [source.file, source.line] if self.lines is None else self.lines.get(id(source))

@@ -21,12 +21,12 @@ from rlx_core.errors import (
     UnknownNameError,
     nearest,
 )
-from rlx_core.floating import in_standard_modes
 from rlx_core.ir.bind import bind, infer_binding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Argument, Graph, Node, Value, as_results
 from rlx_core.ir.tape import tape_of_op, widened
 from rlx_core.ir.types import TensorType
+from rlx_core.system.floating import in_standard_modes
 
 __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
 

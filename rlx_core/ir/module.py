@@ -27,6 +27,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir, fingerprint_lir
 from rlx_core.ir.rewrite import copy_node, inline
+from rlx_core.ir.shown import Drawn
 from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.travel import Travels
@@ -43,7 +44,7 @@ _STAGES = {stage.value: stage for stage in Stage}
 
 
 @frozen(repr=False)
-class Module(Travels):
+class Module(Travels, Drawn):
     """A program at one stage. Made by `of_hir`, `of_mir`, `of_lir`, or `Module.builder`; equality is structural.
 
     Attributes:
@@ -234,16 +235,6 @@ class Module(Travels):
         graph = decoder.graph(form.get("content"))
         raise_faults(verify(graph, stage), f"{stage.name} module {graph.name}")
         return cls(stage, graph, cast(FusionPolicy, policy))
-
-    def _repr_html_(self) -> str:
-        from rlx_core.ir.display import program_html
-
-        return program_html(self.content, repr(self))
-
-    def _repr_svg_(self) -> str:
-        from rlx_core.ir.display import program_svg
-
-        return program_svg(self.content)
 
     def __repr__(self) -> str:
         return f"Module({self.stage.name}, {self._any_graph!r})"

@@ -22,9 +22,11 @@ from attrs import field, frozen
 
 from rlx_core.errors import WrongInputCountError
 from rlx_core.ir.declared import check_declared
+from rlx_core.ir.kinks import Kink
+from rlx_core.ir.registered import Registered
 from rlx_core.ir.setting import by_annotation, refusing
 from rlx_core.ir.travel import Travels
-from rlx_core.locks import lazy
+from rlx_core.system.locks import lazy
 
 __all__ = ["ZERO", "Category", "Op", "Operand", "Rule", "Zero", "define_op", "field", "operand_names"]
 
@@ -32,7 +34,18 @@ Rule = Callable[..., Any] | None
 """A rule slot: a method with the op's own arity, or `None` for "derive it"."""
 
 Category = Literal["compute", "reduction", "elementwise", "movement", "boundary"]
-"""What a precision policy may do to an op."""
+"""What an op is to a precision policy, and to the report of what a run waits for.
+
+    compute: products and what is built around them: operands may be narrow, the sum inside is wide
+    reduction: an element of the result depends on many of an operand
+    elementwise: it depends on the elements at its own place
+    movement: nothing is calculated; what moves keeps its dtype
+    boundary: left as it is: leaves, calls, norms, softmax, losses, solves, and an op that does not say what it is
+"""
+
+
+APPLIED: Final[Registered[type, Callable[..., Any]]] = Registered("rlx_core.ir.apply")
+"""Under `Op`, what calling one does: ops must not depend on the graphs that hold them."""
 
 
 class Zero:
@@ -88,12 +101,13 @@ class Op(Travels):
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""  # what errors call it: the name, without the `rlx.` of the standard ops
     version: ClassVar[int] = 1
-    category: ClassVar[Category] = "compute"
+    category: ClassVar[Category] = "boundary"
     operands: ClassVar[tuple[Operand, ...]] = ()
     is_commutative: ClassVar[bool] = False
     is_pure: ClassVar[bool] = True
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
+    kinks: ClassVar[tuple[Kink, ...]] = ()  # where it has no derivative, and what its rules give there
 
     # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.
     infer = _derived()
@@ -114,9 +128,7 @@ class Op(Travels):
         Operands may be values, arrays and Python scalars (which are weakly typed). Outside a graph, arrays are
         evaluated at once by the reference interpreter.
         """
-        from rlx_core.ir.apply import apply  # the op's base class must not depend on the graphs that hold ops
-
-        return apply(self, operands, name=name)
+        return APPLIED[Op](self, operands, name=name)
 
     @property
     def is_primitive(self) -> bool:

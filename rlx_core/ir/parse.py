@@ -16,8 +16,8 @@ from typing import Any
 import attrs
 
 from rlx_core.errors import nearest
-from rlx_core.ir.annotations import record_classes
 from rlx_core.ir.attributes import OpTable, find_op, literal_from, make_op, make_record
+from rlx_core.ir.declared_kinds import record_classes
 from rlx_core.ir.dims import Dim, Guard, Relation, parse_dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import MOST_NESTED, Builder, Constant, Graph, Input, Literal, Param, Value

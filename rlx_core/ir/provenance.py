@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from rlx_core.errors import Fact, RlxError
 
-__all__ = ["NOWHERE", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
+__all__ = ["NOWHERE", "Lines", "Origin", "Source", "current_origin", "here", "locating", "originating", "user_frame"]
 
 
 @frozen(repr=False)
@@ -33,6 +33,10 @@ class Source:
     def __repr__(self) -> str:
         short = self.file.rsplit("/", 1)[-1]
         return f"{short}:{self.line}  {self.text}".rstrip()
+
+
+Lines = Sequence[Source | None]
+"""The lines of a program: each node's, in the order of `lines_of`."""
 
 
 @frozen

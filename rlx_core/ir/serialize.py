@@ -30,6 +30,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir
+from rlx_core.ir.provenance import Lines
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.verify import Stage, check
 from rlx_core.ir.verify_lir import check_lir
@@ -43,6 +44,7 @@ __all__ = [
     "load_graph",
     "load_plan",
     "load_stored",
+    "relocated",
     "save",
     "save_chunks",
 ]
@@ -63,19 +65,22 @@ _PREFIX = struct.Struct("<8sIQ32s")
 _ALIGNMENT = 64
 
 
-def save(stored: Travels) -> bytes:
+def save(stored: Travels, lines: Lines | None = None) -> bytes:
     """A program, or a part of one, as bytes for `load`.
+
+    Args:
+        lines: Those of the program that it was made from, to be written by number; only `load_plan` can be told which.
 
     Raises:
         FormatError: An attribute is of a kind that cannot be stored.
     """
-    return b"".join(save_chunks(stored))
+    return b"".join(save_chunks(stored, lines))
 
 
-def save_chunks(stored: Travels) -> list[Bytes]:
+def save_chunks(stored: Travels, lines: Lines | None = None) -> list[Bytes]:
     """The bytes of `save` piece by piece: constant data and weights where they lie, without a copy of all of them."""
     blobs = _Blobs()
-    content = _content(stored, Encoder(blobs.add))
+    content = _content(stored, Encoder(blobs.add, lines=lines))
     header = json.dumps({**content, "blobs": blobs.places}, separators=(",", ":"), allow_nan=False).encode()
     start = _PREFIX.size + len(header)
     body: list[Bytes] = [header, bytes(-start % _ALIGNMENT), *blobs.chunks]
@@ -181,8 +186,11 @@ def _literal(form: Json, decoder: Decoder) -> Literal:
     return found
 
 
-def load_plan(data: Bytes, ops: OpTable) -> Lir:
+def load_plan(data: Bytes, ops: OpTable, lines: Lines = ()) -> Lir:
     """The plan in a module that `save` wrote, as it is there: for programs that were verified when they were stored.
+
+    Args:
+        lines: Those of the program that it is loaded for.
 
     Raises:
         FormatError: The bytes are not such a file, are damaged, hold no plan, or use an op of another version.
@@ -192,7 +200,19 @@ def load_plan(data: Bytes, ops: OpTable) -> Lir:
     if header.get("kind") != "module" or header.get("stage") != Stage.LIR.value:
         raise FormatError("file: it holds no plan")
     reader = _reader(need(header.get("blobs"), list, "blobs"), blobs)
-    return decode_lir(header.get("content"), Decoder(ops, reader, made_before))
+    return decode_lir(header.get("content"), Decoder(ops, reader, made_before, lines))
+
+
+def relocated(lir: Lir, old: Lines, new: Lines, ops: OpTable) -> Lir:
+    """A plan that was made from one program for an equal one from other lines; constants are shared."""
+    constants: list[Literal] = []
+
+    def kept(constant: Literal) -> Json:
+        constants.append(constant)
+        return len(constants) - 1
+
+    form = encode_lir(lir, Encoder(kept, lines=old))
+    return decode_lir(form, Decoder(ops, lambda number: flat_bytes(constants[number].array), made_before, new))
 
 
 def load_graph(data: Bytes, ops: OpTable) -> Graph:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
 from rlx_core.errors import ConfigError, RlxError, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.ir.annotations import MISFIT, annotation, exact_types, fitting, misfit, nearest_word
 
-__all__ = ["MISFIT", "by_annotation", "refusing"]
-
-MISFIT: Final = object()
-"""What stands for a value that is not of the kind."""
+__all__ = ["by_annotation", "refusing"]
 
 _REFUSALS = (TypeError, ValueError, OverflowError, AttributeError, KeyError, IndexError)
 """What converters and validators raise that know no errors of rlx."""
@@ -46,8 +45,6 @@ class _ToKind:
 
     def _first(self, value: Any) -> Any:
         # Annotations name graphs and types, which are made of ops; so they are read when the first op is made.
-        from rlx_core.ir.annotations import annotation, exact_types, fitting
-
         self.hint = annotation(self.op, self.name)
         self.exact, self.fit = exact_types(self.hint), fitting(self.hint)
         return self.fit(value)
@@ -66,9 +63,7 @@ class _ToKind:
     def _fitted(self, value: Any) -> Any:
         form = self.fit(value)
         if form is MISFIT:
-            from rlx_core.ir.annotations import misfit
-
-            raise ConfigError(misfit(self.name, value, self.hint))
+            raise ConfigError(misfit(self.name, value, self.hint), hint=nearest_word(value, self.hint))
         return form
 
 
@@ -115,4 +110,24 @@ def _refusal(init: Any, op: Any, given: Sequence[Any], named: dict[str, Any], er
         inspect.signature(init).bind(op, *given, **named)
     except TypeError as mismatch:
         return WrongInputCountError(f"{takes}, and these do not match it ({mismatch})")
-    return ConfigError(f"{op.title}: {error.args[0] if error.args else error}")
+    return ConfigError(f"{op.title}: {_in_own_words(error)}")
+
+
+_BOUND = re.compile(r"'(\w+)' must be (\S+ .+?): (.*)", re.DOTALL)
+_LENGTH = re.compile(r"Length of '(\w+)' must be (\S+ .+?): (.*)", re.DOTALL)
+
+
+def _in_own_words(error: Exception) -> str:
+    """What a validator refuses, as rlx says such things where the validator is one of attrs; an author's words stay."""
+    match error.args:
+        case (_, attrs.Attribute(name=name), type() as kind, value):
+            return f"attribute {name} must be of type {kind.__name__}, not {value!r} ({type(value).__name__})"
+        case (_, attrs.Attribute(name=name), re.Pattern() as pattern, value):
+            return f"attribute {name} must match {pattern.pattern!r}, not {value!r}"
+        case (_, attrs.Attribute(name=name), Collection() as options, value):
+            return f"attribute {name} must be {' or '.join(map(repr, options))}, not {value!r}"
+        case (str() as text,) if found := _BOUND.fullmatch(text):
+            return f"attribute {found[1]} must be {found[2]}, not {found[3]}"
+        case (str() as text,) if found := _LENGTH.fullmatch(text):
+            return f"attribute {found[1]} must have a length {found[2]}, not {found[3]}"
+    return str(error.args[0] if error.args else error)

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from operator import mul
+from typing import Final
 
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Strides", "dense_strides", "extent", "is_dense", "regrouped_strides"]
+__all__ = ["WIDEST", "Strides", "dense_strides", "extent", "is_dense", "regrouped_strides"]
 
 Strides = tuple[int, ...]
+
+WIDEST: Final = 16
+"""Bytes of the widest access that several elements share on devices; what begins at a multiple of it can be accessed so."""
 
 
 def dense_strides(type: TensorType) -> Strides:

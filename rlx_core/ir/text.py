@@ -32,6 +32,7 @@ from rlx_core.ir.attributes import literal_bytes
 from rlx_core.ir.dims import Expr, Guard
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Argument, Constant, Graph, Input, Literal, Node, Value
+from rlx_core.ir.graph.program import PRINTED
 from rlx_core.ir.numbers import literal_from_numbers
 from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
@@ -62,6 +63,9 @@ def print_graph(graph: Graph, *, origins: bool = False) -> str:
         origins: Add a comment to each node with its block, its label, the pass that made it and the user's line.
     """
     return "\n".join(_graph_lines(graph, origins)) + "\n"
+
+
+PRINTED[Graph] = print_graph
 
 
 def print_node(node: Node, names: dict[Value, str] | None = None) -> str:

@@ -12,7 +12,7 @@ from operator import index
 from attrs import field, frozen
 
 from rlx_core.errors import AxisError, DtypeError, Fact, FormatError, ShapeError
-from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dim, product, require
+from rlx_core.ir.dims import Dim, DimBinding, Expr, is_static, parse_dims, product, require
 from rlx_core.ir.dtypes import DType, dtype
 
 __all__ = [
@@ -150,7 +150,7 @@ def spec(text: str | TensorType) -> TensorType:
     if match is None:
         raise ShapeError(f"type: {text!r} is not a type", hint=_AS_TEXT)
     name, dims = match.groups()
-    sizes = [parse_dim(d) for d in dims.split(",")] if dims.strip() else []
+    sizes = parse_dims(dims) if dims.strip() else []
     return TensorType(dtype(name), sizes)
 
 

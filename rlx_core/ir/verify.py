@@ -7,18 +7,18 @@ before its mistake becomes a wrong number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
 from attrs import field, frozen
 
 from rlx_core.errors import Fact, RlxError, VerifyError
-from rlx_core.ir.annotations import kind_faults
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.block import Block
-from rlx_core.ir.dims import Expr, Symbol, collecting_guards, free_symbols
-from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs
+from rlx_core.ir.declared_kinds import kind_faults
+from rlx_core.ir.dims import collecting_guards, free_symbols
+from rlx_core.ir.graph import Argument, Graph, Node, Value, infer, nested_graphs, symbols_inside
 from rlx_core.ir.op import Op, check_operand_count, operand_names
 from rlx_core.ir.types import TensorType
 
@@ -228,27 +228,7 @@ def _nested(node: Node, name: str, body: Graph, stage: Stage) -> Iterator[Fault]
 
 def _known_symbols(graph: Graph) -> frozenset[object]:
     """Symbols that inputs, params and sizes among the attributes mention: what a binding can be asked for."""
-    return frozenset(s for node in graph.nodes for s in attribute_symbols(node.op))
-
-
-def attribute_symbols(op: Op) -> frozenset[Symbol]:
-    """Every symbol in an op's attributes, nested ones too."""
-    return frozenset(_symbols_in(op.attributes().values()))
-
-
-def _symbols_in(values: Iterable[object]) -> Iterator[Symbol]:
-    for value in values:
-        if isinstance(value, Expr):
-            yield from free_symbols(value)
-        elif isinstance(value, TensorType):
-            yield from free_symbols(*value.shape)
-        elif isinstance(value, tuple):
-            yield from _symbols_in(value)
-        elif isinstance(value, Op):
-            yield from attribute_symbols(value)
-        elif isinstance(value, Graph):
-            yield from value.symbols
-            yield from _symbols_in(v for n in value.nodes for v in n.op.attributes().values())
+    return frozenset(s for node in graph.nodes for s in symbols_inside(node.op))
 
 
 def _guards(graph: Graph, known: frozenset[object]) -> Iterator[Fault]:

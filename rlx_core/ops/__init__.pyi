@@ -1,15 +1,13 @@
 # Printed by `python -m rlx_core.testing.stubs --update`; a test compares it with the functions. Edit those.
 
 from attrs import field as field
-from rlx_core.ir.arity import op_function as op_function
 from rlx_core.ir.dims import Dim as Dim
 from rlx_core.ir.graph import Value as Value
+from rlx_core.ir.kinks import Kink as Kink
 from rlx_core.ir.op import Op as Op
 from rlx_core.ir.op import ZERO as ZERO
 from rlx_core.ir.op import Zero as Zero
 from rlx_core.ir.op import define_op as define_op
-from rlx_core.ir.samples import Rejected as Rejected
-from rlx_core.ir.samples import Sample as Sample
 from rlx_core.ir.types import TensorType as TensorType
 from rlx_core.ir.types import broadcast_shapes as broadcast_shapes
 from rlx_core.ir.types import expect_dtype as expect_dtype
@@ -55,6 +53,7 @@ from rlx_core.ops.arithmetic import remainder as remainder
 from rlx_core.ops.arithmetic import sign as sign
 from rlx_core.ops.arithmetic import square as square
 from rlx_core.ops.arithmetic import subtract as subtract
+from rlx_core.ops.arity import op_function as op_function
 from rlx_core.ops.array_api import all as all
 from rlx_core.ops.array_api import any as any
 from rlx_core.ops.array_api import arange as arange
@@ -191,6 +190,8 @@ from rlx_core.ops.products import lora_matmul as lora_matmul
 from rlx_core.ops.running import cumulative_logsumexp as cumulative_logsumexp
 from rlx_core.ops.running import cumulative_max as cumulative_max
 from rlx_core.ops.running import cumulative_min as cumulative_min
+from rlx_core.ops.samples import Rejected as Rejected
+from rlx_core.ops.samples import Sample as Sample
 from rlx_core.ops.selection import optimization_barrier as optimization_barrier
 from rlx_core.ops.selection import stop_gradient as stop_gradient
 from rlx_core.ops.selection import straight_through as straight_through

@@ -2,7 +2,7 @@
 
 A function is a primitive when nothing simpler computes it to a few ulp; every other one is its formula (`composed`), written
 so that it neither overflows nor cancels. Where a derivative is infinite or undefined at one point the row says what is taken
-there; the rule replaces the operand at that point, not only the result, so that its own derivative is finite too.
+there (`kinks`); the rule replaces the operand at that point, not only the result, so that its own derivative is finite too.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from attrs.validators import gt
 
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import define_op, field
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ops.conversion import real
 from rlx_core.ops.kinds import Ratio, UnaryFloat, composed, elementwise, indicator, unary_float_samples
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.special import erf_array, erfc_array, erfinv_array
+from rlx_core.ops.validators import number
 
 FLOATING = (*FLOATS, *COMPLEXES)
 
@@ -49,6 +50,7 @@ sqrt = elementwise(
     accepts=FLOATING,
     low=0.2,
     high=3.0,
+    kinks=(Kink(0.0, takes="zero", gives=0.0),),
 )
 rsqrt = elementwise(
     "Rsqrt",
@@ -58,6 +60,7 @@ rsqrt = elementwise(
     accepts=FLOATING,
     low=0.2,
     high=3.0,
+    kinks=(Kink(0.0, takes="zero", gives=0.0),),
 )
 cbrt = elementwise(
     "Cbrt",
@@ -66,6 +69,7 @@ cbrt = elementwise(
     doc="∛x, of negative numbers too, with derivative 0 at 0.",
     low=0.2,
     high=3.0,
+    kinks=(Kink(0.0, takes="zero", gives=0.0),),
 )
 exp2 = elementwise("Exp2", np.exp2, lambda x, y: y * math.log(2), doc="2^x.")
 expm1 = elementwise("Expm1", np.expm1, lambda x, y: y + 1, doc="e^x - 1, exact near 0.", accepts=FLOATING)
@@ -154,8 +158,10 @@ def _silu_slope(x: Value, y: Value) -> Value:
 relu = composed(
     "Relu",
     lambda x: where(x <= 0, 0, x),
-    lambda x, y: indicator(x > 0, x),
+    # The result is 0 or NaN where it is not positive, and there it is its own slope.
+    lambda x, y: where(y > 0, 1, y),
     doc="max(x, 0); NaN stays NaN, and the derivative at 0 is 0.",
+    kinks=(Kink(0.0, takes="lower", gives=0.0),),
 )
 gelu = composed("Gelu", lambda x: x * _normal_cdf(x), _gelu_slope, doc="x · Φ(x), Φ the normal distribution function.")
 gelu_approx = composed(
@@ -171,7 +177,7 @@ silu = composed("Silu", lambda x: x * sigmoid(x), _silu_slope, doc="x · σ(x)."
 class Softplus(UnaryFloat):
     """(1/β) ln(1 + e^(βx)), which neither overflows nor cancels; its derivative is σ(βx)."""
 
-    beta: float = field(default=1.0, validator=gt(0))
+    beta: float = field(default=1.0, validator=number(0, is_open=True))
 
     def decompose(self, x: Value) -> Value:
         u = x if self.beta == 1 else x * self.beta

@@ -14,7 +14,6 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import (
     TensorType,
     expect_dtype,
@@ -26,6 +25,7 @@ from rlx_core.ir.types import (
 )
 from rlx_core.ops.indexing import OutOfBounds, gather, scatter_add
 from rlx_core.ops.kinds import promoted
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.scatter import Scatter
 from rlx_core.ops.structural import transpose
 

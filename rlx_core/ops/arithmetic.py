@@ -13,10 +13,11 @@ import numpy as np
 
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, promote
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.complex import complex_abs
-from rlx_core.ops.kinds import Ratio, elementwise, indicator, is_complex
+from rlx_core.ops.kinds import Ratio, elementwise, is_complex
 from rlx_core.ops.selection import where
 
 NUMERIC = (*INTEGERS, *FLOATS, *COMPLEXES)
@@ -44,8 +45,17 @@ def _power_by_base(a: Value, b: Value, y: Value) -> Value:
 
 
 def _power_by_exponent(a: Value, b: Value, y: Value) -> Value:
-    has_log = a != 0 if a.dtype.is_complex else a > 0
-    return where(has_log, y * log(where(has_log, a, 1)), 0)
+    # Written so that NaN has a logarithm: its own.
+    has_none = a == 0 if a.dtype.is_complex else a <= 0
+    return where(has_none, 0, y * log(where(has_none, 1, a)))
+
+
+def _chosen(wins: Value, loses: Value, y: Value) -> Value:
+    """The derivative of an extreme in one operand: 1 where it wins, 0 where it loses, ½ at a tie, NaN where there is one."""
+    return where(wins, 1, where(loses, 0, where(y == y, 0.5, y)))
+
+
+_TIE = Kink(1.0, 1.0, takes="mean", gives=(0.5, 0.5))
 
 
 add = elementwise(
@@ -75,18 +85,20 @@ divide = elementwise(
 maximum = elementwise(
     "Max",
     np.maximum,
-    lambda a, b, y: indicator(a > b, a) + 0.5 * indicator(a == b, a),
-    lambda a, b, y: indicator(b > a, a) + 0.5 * indicator(a == b, a),
+    lambda a, b, y: _chosen(a > b, a < b, y),
+    lambda a, b, y: _chosen(a < b, a > b, y),
     doc="The larger of a and b; NaN if either is NaN. At a tie each gets half of the derivative.",
     accepts=REAL,
+    kinks=(_TIE,),
 )
 minimum = elementwise(
     "Min",
     np.minimum,
-    lambda a, b, y: indicator(a < b, a) + 0.5 * indicator(a == b, a),
-    lambda a, b, y: indicator(b < a, a) + 0.5 * indicator(a == b, a),
+    lambda a, b, y: _chosen(a < b, a > b, y),
+    lambda a, b, y: _chosen(a > b, a < b, y),
     doc="The smaller of a and b; NaN if either is NaN. At a tie each gets half of the derivative.",
     accepts=REAL,
+    kinks=(_TIE,),
 )
 pow = elementwise(
     "Pow",
@@ -102,9 +114,22 @@ pow = elementwise(
 )
 negative = elementwise("Neg", np.negative, lambda x, y: -1, doc="-x.", accepts=NUMERIC)
 real_sign = elementwise(
-    "Sign", np.sign, ZERO, doc="-1, 0 or 1 by the sign of x; NaN stays NaN.", accepts=REAL, is_smooth=False
+    "Sign",
+    np.sign,
+    ZERO,
+    doc="-1, 0 or 1 by the sign of x; NaN stays NaN.",
+    accepts=REAL,
+    is_smooth=False,
+    kinks=(Kink(0.0, takes="zero", gives=0.0),),
 )
-absolute = elementwise("Abs", np.abs, lambda x, y: real_sign(x), doc="|x|, with derivative 0 at 0.", accepts=REAL)
+absolute = elementwise(
+    "Abs",
+    np.abs,
+    lambda x, y: real_sign(x),
+    doc="|x|, with derivative 0 at 0.",
+    accepts=REAL,
+    kinks=(Kink(0.0, takes="mean", gives=0.0),),
+)
 square = elementwise("Square", np.square, lambda x, y: 2 * x, doc="x².", accepts=NUMERIC)
 reciprocal = elementwise(
     "Reciprocal", np.reciprocal, lambda x, y: -(y * y), doc="1/x.", accepts=FLOATING, low=0.5, high=2.0
@@ -170,6 +195,7 @@ hypot = elementwise(
     lambda a, b, y: Ratio(b, _safe(y)),
     doc="√(a² + b²) without overflow, with derivative 0 at the origin.",
     ranges={"a": (0.5, 2.0)},
+    kinks=(Kink(0.0, 0.0, takes="mean", gives=(0.0, 0.0)),),
     is_commutative=True,
 )
 atan2 = elementwise(
@@ -179,6 +205,7 @@ atan2 = elementwise(
     lambda a, b, y: _over_distance(-a, a, b),
     doc="The angle of the point (b, a), in (-π, π], with derivative 0 at the origin.",
     ranges={"a": (0.5, 2.0)},
+    kinks=(Kink(0.0, 0.0, takes="zero", gives=(0.0, 0.0)),),
 )
 logaddexp = elementwise(
     "LogAddExp",

@@ -13,9 +13,10 @@ from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_linalg import expect_floating, sides, svdvals
 from rlx_core.ops.array_shapes import Axis, axes_of, expand_dims, shape_of
 from rlx_core.ops.array_statistics import max, min, sum
-from rlx_core.ops.comparison import not_equal
+from rlx_core.ops.comparison import equal, not_equal
 from rlx_core.ops.complex import complex_norm_sq
 from rlx_core.ops.conversion import cast
+from rlx_core.ops.selection import where
 
 __all__ = ["matrix_norm", "vector_norm"]
 
@@ -23,7 +24,7 @@ __all__ = ["matrix_norm", "vector_norm"]
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
     """The norm of the vectors that lie along one axis or several; of all elements if none is said.
 
-    `ord` is 2, 1, 0 (how many are not 0), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p).
+    `ord` is 2, 1, 0 (how many are not 0), inf, -inf, or another power p: (Σ|x|ᵖ)^(1/p). An element that is 0 has derivative 0.
     """
     own = expect_floating("vector_norm", x).component
     axes = axes_of(x, axis)
@@ -38,14 +39,16 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     wide = cast(x, to=own.accumulator) if own.is_narrow else x
     if ord == 2:
         squares = complex_norm_sq(wide) if dtype_of(x).is_complex else square(wide)
-        return _narrowed(_root(over(sum, squares), 2), own)
+        return _narrowed(sqrt(over(sum, squares)), own)
     if ord == 1:
         return _narrowed(over(sum, abs(wide)), own)
-    return _narrowed(_root(over(sum, pow(abs(wide), float(ord))), float(ord)), own)
+    return _narrowed(_power(over(sum, _power(abs(wide), float(ord))), 1.0 / float(ord)), own)
 
 
-def _root(x: Any, degree: float) -> Any:
-    return sqrt(x) if degree == 2 else pow(x, 1.0 / degree)
+def _power(x: Any, exponent: float) -> Any:
+    """x to a power, for x that are not negative; the derivative at 0 is 0, as that of √x is."""
+    is_zero = equal(x, 0)
+    return where(is_zero, 0.0 if exponent > 0 else math.inf, pow(where(is_zero, 1, x), exponent))
 
 
 def _narrowed(x: Any, to: DType) -> Any:

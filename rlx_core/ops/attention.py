@@ -7,7 +7,7 @@ Per head: `u = s·q·kᵀ`, `w = c·tanh(u/c)` with a softcap c (else u), `z = w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
@@ -15,7 +15,6 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_shape
 from rlx_core.ops.attention_masks import (
     aligned_shape,
@@ -27,6 +26,7 @@ from rlx_core.ops.attention_masks import (
 from rlx_core.ops.attention_scores import AttentionOp, attention_operands
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import mat_mul, reshaped, swap_last
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_sum
 from rlx_core.ops.statistics import wide
@@ -63,6 +63,8 @@ class Attention(AttentionOp):
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2.
     """
+
+    category: ClassVar = "compute"
 
     def prepare(
         self, q: Value, k: Value, v: Value, mask: Value | None = None, bias: Value | None = None
@@ -168,6 +170,8 @@ class AttentionBackward(AttentionOp):
     `dv = pᵀ·do`, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `dbias = dw` summed to its dims, `du = dw·(1 - (w/c)²)`,
     `dq = s·du·k`, `dk = s·duᵀ·q`; with grouped heads dk and dv are summed over each group.
     """
+
+    category: ClassVar = "compute"
 
     def prepare(
         self, q: Value, k: Value, v: Value, dy: Value, mask: Value | None = None, bias: Value | None = None

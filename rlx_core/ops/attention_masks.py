@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rlx_core.errors import ShapeError
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, exact_quotient
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import Shape, TensorType
@@ -39,7 +39,7 @@ def heads_shape(name: str, x: TensorType, layout: AttentionLayout, heads: int, h
         features = x.shape[-1]
         if isinstance(features, int) and features % heads:
             raise ShapeError(f"{name}: {features} features do not split into {heads} heads ({x})")
-        shape: Shape = (batch, heads, x.shape[-2], features // heads)
+        shape: Shape = (batch, heads, x.shape[-2], exact_quotient(features, heads))
     else:
         seq_axis, heads_axis = (1, 2) if layout == "bshd" else (2, 1)
         if x.shape[heads_axis] != heads:

@@ -33,7 +33,7 @@ from rlx_core.ops.linalg import mat_mul, reshaped, swap_last
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import row_max, softmax
 from rlx_core.ops.statistics import wide
-from rlx_core.ops.validators import number, one_of, whole
+from rlx_core.ops.validators import number, whole
 
 EmptyRow = Literal["zero", "uniform", "nan"]
 
@@ -60,12 +60,12 @@ class AttentionOp(Op):
     num_heads: int = field(validator=whole(1))
     head_dim: int = field(validator=whole(1))
     num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
-    layout: AttentionLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
-    mask_kind: MaskKind = field(default="none", validator=one_of("none", "causal", "sliding_window", "custom", "bias"))
+    layout: AttentionLayout = "bsd"
+    mask_kind: MaskKind = "none"
     window: int | None = field(default=None, validator=whole(0, optional=True))
     score_scale: float | None = None
     attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
-    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
+    empty_row: EmptyRow = "zero"
 
     @property
     def kv_heads(self) -> int:

@@ -14,7 +14,6 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.batch_norm_backward import (
     POSITIVE,
@@ -27,6 +26,7 @@ from rlx_core.ops.batch_norm_backward import (
 )
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import size_scalar
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import affine_prepare, mean_over, wide
 from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.ops.validators import number

@@ -7,15 +7,16 @@ dtype.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import along, expect_affine, sum_to_axes, wide
 
 POSITIVE = (0.5, 2.0)
@@ -24,6 +25,7 @@ POSITIVE = (0.5, 2.0)
 class ChannelOp(Op):
     """What these ops share: a channel axis, and operands along it."""
 
+    category: ClassVar = "boundary"
     axis: int
     eps: float
 

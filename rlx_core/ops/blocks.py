@@ -7,7 +7,7 @@ holds ops beside blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from attrs import field
@@ -17,7 +17,6 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.block import Block, define_block
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ops.activation import silu
 from rlx_core.ops.attention import attention
 from rlx_core.ops.attention_masks import MaskKind
@@ -32,6 +31,7 @@ from rlx_core.ops.linalg import matmul
 from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.normalization import rms_norm
 from rlx_core.ops.rope import rope
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.validators import number, one_of, whole
 
 
@@ -47,6 +47,7 @@ class LinearBlock(Block):
         has_bias: Whether there is a bias; one that is missing, or one too many, is an error.
     """
 
+    category: ClassVar = "compute"
     activation: Op | None = field(default=None, converter=as_activation)
     has_bias: bool = False
 
@@ -83,6 +84,7 @@ linear = op_function(LinearBlock)
 class LinearFusedBlock(Block):
     """`activation(x·w + b)` as one fused op under both policies."""
 
+    category: ClassVar = "compute"
     activation: Op | None = field(default=None, converter=as_activation)
 
     def fusable(self, x: Value, w: Value, b: Value) -> Value:
@@ -107,7 +109,8 @@ class SharedLinearPairBlock(Block):
         x: [.., k]    w1: [k, n1]    w2: [k, n2]    ->    y: [.., n1] in slot 0, [.., n2] in slot 1
     """
 
-    slot: Literal[0, 1] = field(default=0, validator=one_of(0, 1))
+    category: ClassVar = "compute"
+    slot: Literal[0, 1] = 0
 
     def fusable(self, x: Value, w1: Value, w2: Value) -> Value:
         both = matmul(x, concat([w1, w2], axis=1))
@@ -134,6 +137,8 @@ class SwiGLUBlock(Block):
     Source:
         Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202, section 2.
     """
+
+    category: ClassVar = "compute"
 
     def fusable(self, x: Value, up_w: Value, gate_w: Value, down_w: Value) -> Value:
         up, gate = matmul(x, up_w), matmul(x, gate_w)
@@ -163,6 +168,7 @@ class ResidualRmsNormBlock(Block):
         x, residual: [.., d]    gamma: [d]    beta?: [d]    ->    y: [.., d]
     """
 
+    category: ClassVar = "boundary"
     eps: float = field(default=1e-6, validator=number(0))
 
     def fusable(self, x: Value, residual: Value, gamma: Value, beta: Value | None = None) -> Value:
@@ -201,6 +207,7 @@ class LlamaDecoderBlock(Block):
         Touvron et al. 2023, "LLaMA", arXiv:2302.13971, section 2.2.
     """
 
+    category: ClassVar = "compute"
     num_heads: int = field(validator=whole(1))
     head_dim: int = field(validator=whole(2))
     num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))

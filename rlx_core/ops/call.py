@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field
@@ -18,13 +18,13 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, as_results, building
 from rlx_core.ir.interpret import evaluate_nested
-from rlx_core.ir.op import ZERO, Op, Rule, Zero, define_op
+from rlx_core.ir.op import ZERO, Category, Op, Rule, Zero, define_op
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.rules import CustomDerivative, nested
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, listed, spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes
 
 __all__ = ["OPS", "Call", "CustomFn", "call", "custom_fn", "custom_jvp", "custom_vjp"]
@@ -79,6 +79,7 @@ class Call(Op):
         operands: the inputs of `body`    ->    results: its outputs
     """
 
+    category: ClassVar = "boundary"
     body: Graph = field(validator=closed_body)
 
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
@@ -119,6 +120,7 @@ class CustomFn(CustomDerivative, Op):
         FormatError: A graph has params, or inputs or outputs of other types than these.
     """
 
+    category: ClassVar[Category] = "boundary"
     fwd: Graph = field(validator=closed_body)
     vjp_graph: Graph | None = field(default=None, validator=closed_body)
     jvp_graph: Graph | None = field(default=None, validator=closed_body)

@@ -16,11 +16,12 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, c64, c128, f32, f64, promote
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
 from rlx_core.ops.conversion import cast, conjugate, real
 from rlx_core.ops.kinds import elementwise_batch
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import all_batched, expand, sum_to
 
@@ -50,6 +51,8 @@ class PartOfComplex(Op):
 class ComplexAbs(PartOfComplex):
     """The modulus |z|, without overflow; its derivative at 0 is 0."""
 
+    kinks: ClassVar = (Kink(0j, takes="mean", gives=0.0),)
+
     def reference(self, z: np.ndarray) -> np.ndarray:
         return np.abs(z)
 
@@ -71,6 +74,8 @@ def _direction(z: Value, modulus: Value) -> Value:
 @define_op
 class Angle(PartOfComplex):
     """The phase in (-π, π], 0 at 0 (of a negative zero too), where its derivative is 0."""
+
+    kinks: ClassVar = (Kink(0j, takes="zero", gives=0.0),)
 
     def reference(self, z: np.ndarray) -> np.ndarray:
         return np.where(z == 0, 0, np.angle(z))

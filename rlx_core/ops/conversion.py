@@ -16,9 +16,9 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, DType, dtype
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, expect_dtype
+from rlx_core.ops.samples import Rejected, Sample
 
 
 def linear_jvp(op: Op, t: Sequence[Any], *x: Value, y: Value) -> Any:

@@ -14,10 +14,10 @@ from rlx_core.ir.dims import Dim, require
 from rlx_core.ir.dtypes import ALL, DType, bool_, i32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes, normalize_axis
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.reduction import reduction_samples
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.sorting import ORDERED, expect_index_dtype
 from rlx_core.ops.structural import Reduction, along_axis_batch, sum_axes
 

@@ -17,11 +17,11 @@ from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import INTEGERS, DType, bf16, bool_, c64, dtype, f32, f64, i32, i64, u8, weak_dtype
 from rlx_core.ir.graph import Value, ambient_builder, building
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.arguments import listed
 from rlx_core.ops.conversion import cast, linear_jvp
 from rlx_core.ops.device import expect_device
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_shape, expand, reshape, sum_axes
 
@@ -49,6 +49,7 @@ class Creation(Op):
 class DimValue(Creation):
     """A size as an i64 scalar: what a rule multiplies or divides by when the size is not known yet."""
 
+    category: ClassVar = "movement"
     size: Dim
 
     def infer(self) -> TensorType:
@@ -82,6 +83,7 @@ class Iota(Creation):
         dtype: Any numeric dtype; integers wrap, narrow floats round.
     """
 
+    category: ClassVar = "movement"
     axis: int
     shape: Shape = field(converter=as_shape)
     dtype: DType = i64
@@ -246,6 +248,7 @@ class Eye(Creation):
         dtype: Any dtype.
     """
 
+    category: ClassVar = "movement"
     n: Dim
     m: Dim
     k: int = 0
@@ -282,6 +285,7 @@ class OneHot(Op):
         dtype: The dtype of the result.
     """
 
+    category: ClassVar = "movement"
     depth: Dim
     on: float = 1.0
     off: float = 0.0
@@ -335,6 +339,7 @@ class Linspace(Creation):
         dtype: A float dtype.
     """
 
+    category: ClassVar = "elementwise"
     start: float
     stop: float
     num: Dim

@@ -17,8 +17,8 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.kinks import Kink
+from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
@@ -26,6 +26,7 @@ from rlx_core.ops.conversion import as_dtype, linear_jvp, widened
 from rlx_core.ops.creation import iota, scalar, tangent_or_zeros
 from rlx_core.ops.kinds import conjugate_if_complex, promoted
 from rlx_core.ops.movement import flip, narrow, pad_axis
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import along_axis_batch
 
@@ -46,7 +47,7 @@ class Cumulative(Op):
     reverse: bool = False
     accepts: ClassVar[tuple[DType, ...]] = _NUMERIC
     has_finite_identity: ClassVar[bool] = True
-    category: ClassVar = "reduction"
+    category: ClassVar[Category] = "reduction"
 
     def infer(self, x: TensorType) -> TensorType:
         normalize_axis(self.axis, x.rank)
@@ -208,6 +209,7 @@ class CumulativeExtreme(Cumulative):
     has_finite_identity: ClassVar = False
     combine: ClassVar[np.ufunc]
     sign: ClassVar[int]
+    kinks: ClassVar = (Kink([1.0, 1.0], takes="first", gives=[2.0, 0.0], axis=0),)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         if x.dtype.kind == "f":
@@ -280,6 +282,7 @@ class CumLogSumExp(Cumulative):
     With the running maximum m: s_j = s_{j-1}·e^(m_{j-1} - m_j) + e^(x_j - m_j), y_j = m_j + log s_j.
     """
 
+    category: ClassVar = "boundary"
     accepts: ClassVar[tuple[DType, ...]] = FLOATS
     has_finite_identity: ClassVar = False
 

@@ -17,13 +17,13 @@ from rlx_core.ir.dims import Dim, product, require
 from rlx_core.ir.dtypes import ALL, INTEGERS, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_shape
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import dim_value, full, iota, static, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.kinds import promoted
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.scatter import scatter
 from rlx_core.ops.structural import all_batched, as_shape, expand, reshape
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -16,11 +17,11 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import dot_general, permuted, product_dtype, reshaped
 from rlx_core.ops.movement import narrow
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes
 
 Labels = tuple[str, ...]
@@ -101,6 +102,7 @@ class Einsum(Op):
         ShapeError: A label has two different sizes, or an operand has another rank than its term.
     """
 
+    category: ClassVar = "compute"
     spec: str
 
     def prepare(self, *x: Value) -> tuple[Value | None, ...]:

@@ -12,11 +12,12 @@ from rlx_core.ir.apply import OpFunction, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, DType, f32
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.arithmetic import real_sign as sign
 from rlx_core.ops.kinds import Elementwise, elementwise, elementwise_batch, promoted
+from rlx_core.ops.samples import Rejected, Sample
 
 copysign: OpFunction[Elementwise] = elementwise(
     "CopySign",
@@ -24,6 +25,11 @@ copysign: OpFunction[Elementwise] = elementwise(
     lambda a, b, y: sign(a) * copysign(1, b),
     ZERO,
     doc="|a| with the sign of b, the sign of -0.0 and NaN too.",
+    kinks=(
+        Kink(0.0, 1.0, takes="mean", gives=(0.0, 0.0)),
+        Kink(0.0, -1.0, takes="mean", gives=(0.0, 0.0)),
+        Kink(1.0, 0.0, takes="zero", gives=(1.0, 0.0)),
+    ),
 )
 
 

@@ -7,17 +7,16 @@ follow from the decompositions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import field
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.apply import OpFunction, op_function
-from rlx_core.ir.dims import Dim, require
+from rlx_core.ir.dims import Dim, exact_quotient, require
 from rlx_core.ir.dtypes import FLOATS, DType, f16, f32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops import activation as activations
 from rlx_core.ops import piecewise
@@ -27,6 +26,7 @@ from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import affine_prepare, expect_affine
 from rlx_core.ops.validators import number, optional_dtype
 
@@ -69,6 +69,7 @@ class FusedMatMulBiasAct(Op):
         activation: An op of one operand, or its short name; none by default.
     """
 
+    category: ClassVar = "compute"
     activation: Op | None = field(default=None, converter=as_activation)
 
     def prepare(self, x: Value, w: Value, b: Value) -> tuple[Value | None, ...]:
@@ -160,6 +161,7 @@ class FusedResidual(Op):
 class FusedResidualLN(FusedResidual):
     """`LayerNorm(x + residual [+ bias])` over the last axis; `with_sum` also returns the sum, for pre-norm blocks."""
 
+    category: ClassVar = "boundary"
     eps: float = field(default=1e-5, validator=number(0))
     with_sum: bool = False
 
@@ -168,6 +170,7 @@ class FusedResidualLN(FusedResidual):
 class FusedResidualRmsNorm(FusedResidual):
     """`RmsNorm(x + residual [+ bias])` over the last axis; `with_sum` also returns the sum, for pre-norm blocks."""
 
+    category: ClassVar = "boundary"
     eps: float = field(default=1e-6, validator=number(0))
     with_sum: bool = False
 
@@ -194,6 +197,7 @@ class FusedSwiGLU(Op):
         Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202, section 2.
     """
 
+    category: ClassVar = "compute"
     gate_first: bool = False
     cast_to: DType | None = field(default=None, converter=optional_dtype)
 
@@ -202,10 +206,10 @@ class FusedSwiGLU(Op):
         expect_rank("packed", packed, 1)
         if not require("divides", 2, packed.shape[-1]):
             raise ShapeError(f"packed must have an even last axis, not {packed.shape[-1]} ({packed})")
-        return TensorType(self.cast_to or packed.dtype, (*packed.shape[:-1], packed.shape[-1] // 2))
+        return TensorType(self.cast_to or packed.dtype, (*packed.shape[:-1], exact_quotient(packed.shape[-1], 2)))
 
     def decompose(self, packed: Value) -> Value:
-        axis, n = packed.ndim - 1, packed.shape[-1] // 2
+        axis, n = packed.ndim - 1, exact_quotient(packed.shape[-1], 2)
         first, second = (narrow(packed, axis=axis, start=start, length=n) for start in (0, n))
         gate, up = (first, second) if self.gate_first else (second, first)
         return as_dtype(silu(gate) * up, self.cast_to or packed.dtype)

@@ -6,7 +6,7 @@ Both decompose into the smaller fused ops, so that a backend without a kernel fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import field
 
@@ -15,7 +15,6 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.attention import attention
 from rlx_core.ops.attention_masks import MaskKind
@@ -25,6 +24,7 @@ from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.rope import rope
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.validators import number, one_of, whole
 
 
@@ -50,6 +50,7 @@ class FusedAttentionBlock(Op):
         num_heads, head_dim, num_kv_heads, mask_kind, window, score_scale, attn_logit_softcap, empty_row: As for `Attention`.
     """
 
+    category: ClassVar = "compute"
     num_heads: int = field(validator=whole(1))
     head_dim: int = field(validator=whole(1))
     num_kv_heads: int | None = field(default=None, validator=whole(1, optional=True))
@@ -57,7 +58,7 @@ class FusedAttentionBlock(Op):
     window: int | None = field(default=None, validator=whole(0, optional=True))
     score_scale: float | None = None
     attn_logit_softcap: float | None = field(default=None, validator=number(0, is_open=True, optional=True))
-    empty_row: EmptyRow = field(default="zero", validator=one_of("zero", "uniform", "nan"))
+    empty_row: EmptyRow = "zero"
 
     def prepare(
         self,
@@ -169,6 +170,7 @@ class FusedTransformerLayer(Op):
         activation: Between the two products.
     """
 
+    category: ClassVar = "compute"
     num_heads: int = field(validator=whole(1))
     head_dim: int = field(validator=whole(1))
     intermediate_size: int = field(validator=whole(1))

@@ -16,12 +16,12 @@ from rlx_core.errors import ConfigError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.graph import Value, as_results, infer
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.fused import FusedResidualLN
 from rlx_core.ops.normalization import RmsNorm
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import Reshape, Sum
 
 __all__ = ["ABSENT", "OPS", "FusedLoop", "LoopStep", "fused_loop"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.apply import op_function
@@ -10,13 +11,13 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, same_dim
 from rlx_core.ops.activation import gelu, tanh
 from rlx_core.ops.arithmetic import add, multiply, subtract
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
+from rlx_core.ops.samples import Rejected, Sample
 
 __all__ = ["OPS", "FusedMatMulEpilogue", "fused_matmul_epilogue"]
 
@@ -37,6 +38,7 @@ class FusedMatMulEpilogue(Op):
         ShapeError: The product has other dims than the region.
     """
 
+    category: ClassVar = "compute"
     region: ElementwiseRegion
 
     def prepare(self, x: Value, w: Value, *others: Value) -> tuple[Value | None, ...]:

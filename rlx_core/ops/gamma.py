@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from attrs.validators import ge
 
 from rlx_core.ir.apply import OpFunction, op_function
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op, field
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ops.kinds import Elementwise, UnaryFloat, elementwise, unary_float_samples
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.special import digamma_array, lgamma_array, polygamma_array
+from rlx_core.ops.validators import whole
 
 lgamma: OpFunction[Elementwise] = elementwise(
     "Lgamma", lgamma_array, lambda x, y: digamma(x), doc="ln |Γ(x)|; infinite at 0, -1, -2, …", low=0.3, high=5.0
@@ -36,7 +36,7 @@ class Polygamma(UnaryFloat):
         Abramowitz & Stegun, "Handbook of Mathematical Functions", section 6.4.
     """
 
-    order: int = field(default=1, validator=ge(1))
+    order: int = field(default=1, validator=whole(1))
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         return polygamma_array(self.order, x)

@@ -11,7 +11,6 @@ from rlx_core.ir.dims import Dim, is_static, product
 from rlx_core.ir.dtypes import INTEGERS, bf16, bool_, c64, f32, f64, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape, same_dim
 from rlx_core.ops.arithmetic import maximum, minimum
 from rlx_core.ops.conversion import cast
@@ -19,6 +18,7 @@ from rlx_core.ops.creation import dim_value, zeros
 from rlx_core.ops.indexing import OutOfBounds, gather
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.scatter import Scatter, ScatterMode
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import reshape

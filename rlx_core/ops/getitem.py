@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from rlx_core.errors import DtypeError, IndexRangeError, ShapeError
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.dims import Dim, Expr, exact_quotient, holds, product, require
+from rlx_core.ir.dims import Dim, Expr, floor_quotient, holds, product, require, smaller
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Value
 from rlx_core.ir.types import broadcast_shapes, same_dim
@@ -55,13 +55,13 @@ def getitem(x: Value, key: Any) -> Any:
     Negative positions count from the end. A boolean array selects as many elements as it has trues: one that is known
     (a NumPy array) works, one that is computed has no static size and is refused.
 
-    Along an axis of unknown size the result's size is an expression, so nothing is clamped: the bounds lie inside the axis, in
-    order, and the step divides what it walks over. What is not known of that becomes a guard, and running the program with a
-    size that breaks it is a GuardError.
+    Along an axis of unknown size `n` the result's size is an expression: `x[:4]` has `min(4, n)` elements, `x[::2]` has
+    `(n + 1)//(2)`. A slice of one element has exactly one, and bounds that are sizes themselves lie inside the axis, in
+    order: what is not known of that becomes a guard, and running the program with a size that breaks it is a GuardError.
 
     Raises:
         IndexRangeError: A known position is outside its axis, or there are more indices than axes.
-        ShapeError: A slice of an axis of unknown size has no expressible length.
+        ShapeError: The step of a slice is 0.
         DtypeError: An index is neither an integer nor a known boolean array.
     """
     entries = _entries(key, x.ndim)
@@ -190,30 +190,67 @@ def _slice(x: Value, axis: int, entry: slice) -> Value:
         lowest = min(taken[0], taken[-1]) if taken else 0
         part = narrow(x, axis=axis, start=lowest, length=len(taken), step=abs(step))
         return part if step > 0 else flip(part, axes=(axis,))
-    if step == -1 and entry.start is None and entry.stop is None:
-        return flip(x, axes=(axis,))
-    if step < 0 and entry.start is None and entry.stop is None:
-        return narrow(flip(x, axes=(axis,)), axis=axis, start=0, length=exact_quotient(size, -step), step=-step)
     if step < 0:
-        raise ShapeError(
-            f"getitem: a slice with step {step} and bounds, of an axis of {size} elements, has no known length",
-            hint="take the slice forwards, and flip it",
-        )
-    first, end = _bound(entry.start, 0, size), _bound(entry.stop, size, size)
-    if (first, end, step) == (0, size, 1):
+        # Position i from the front is -1 - i from the back, and that is ~i.
+        ends = (None if bound is None else -1 - _integer(bound) for bound in (entry.start, entry.stop))
+        x, entry, step = flip(x, axes=(axis,)), slice(*ends), -step
+    left, right = _Bound.of(entry.start, 0, size), _Bound.of(entry.stop, size, size)
+    first, length = _taken(left, right, size)
+    if (first, length, step) == (0, size, 1):
         return x
-    # A rounded quotient is no polynomial of the sizes: the step divides what it walks over, under a guard.
-    return narrow(x, axis=axis, start=first, length=exact_quotient(end - first, step), step=step)
+    steps = floor_quotient(length + step - 1, step)
+    return narrow(x, axis=axis, start=first, length=steps, step=step)
 
 
-def _bound(bound: Any, default: Dim, size: Dim) -> Dim:
-    """A bound of a slice over an unknown size: inside the axis by assumption, under `Narrow`'s guard."""
-    if bound is None:
-        return default
-    if isinstance(bound, Expr):
-        return size + bound if _is_below_zero(bound) else bound
-    position = operator.index(bound)
-    return position if position >= 0 else size + position
+def _integer(bound: Any) -> Dim:
+    return bound if isinstance(bound, Expr) else operator.index(bound)
+
+
+@frozen
+class _Bound:
+    """A bound of a slice over an unknown size.
+
+    Attributes:
+        place: Where it lies in the axis.
+        distance: How far it was written from an end of the axis; `None` for a size, which is taken at its word.
+        is_front: Whether that end is the front.
+    """
+
+    place: Dim
+    distance: int | None
+    is_front: bool = True
+
+    @classmethod
+    def of(cls, bound: Any, default: Dim, size: Dim) -> _Bound:
+        if bound is None:
+            return cls(default, 0, is_front=default == 0)
+        if isinstance(bound, Expr):
+            return cls(size + bound if _is_below_zero(bound) else bound, None)
+        position = operator.index(bound)
+        if position >= 0:
+            return cls(smaller(position, size), position)
+        return cls(size - smaller(-position, size), -position, is_front=False)
+
+
+def _taken(start: _Bound, end: _Bound, size: Dim) -> tuple[Dim, Dim]:
+    """The first element that a slice lets pass of an axis of unknown size, and how many before it takes steps over them.
+
+    Bounds that are numbers are clamped to the axis, as NumPy clamps them. Two cases are not: a size as a bound lies inside
+    the axis, and one element is there, both under `Narrow`'s guard. Whether a size is 1 must be known, because 1 broadcasts.
+    """
+    if start.distance is None or end.distance is None:
+        return start.place, end.place - start.place
+    if start.is_front == end.is_front:
+        count = end.distance - start.distance if start.is_front else start.distance - end.distance
+        if count <= 0:
+            return 0, 0
+        if count == 1:
+            return start.distance if start.is_front else size - start.distance, 1
+        if start.is_front:
+            return start.place, smaller(count, size - start.place)
+        length = smaller(count, end.place)
+        return end.place - length, length
+    return start.place, end.place - smaller(start.place, end.place)
 
 
 def _gather_arrays(x: Value, plan: _Plan) -> Value:

@@ -19,8 +19,8 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape, normalize_axis, same_dim
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, transpose
 
 OutOfBounds = Literal["error", "clip", "fill"]
@@ -54,8 +54,6 @@ class Indexed(Op):
         """The indexed axis, after checking what the two types must share."""
         axis = normalize_axis(self.axis, table.rank)
         expect_dtype("indices", indices, INTEGERS, "an integer")
-        if self.oob not in ("error", "clip", "fill"):
-            raise ShapeError(f"oob must be error, clip or fill, not {self.oob!r}")
         if not 0 <= self.batch_dims <= min(axis, indices.rank):
             raise AxisError(f"batch_dims must be 0..{min(axis, indices.rank)} (axis {axis}), not {self.batch_dims}")
         for k in range(self.batch_dims):

@@ -18,10 +18,11 @@ from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, DType, bool_, c64, i32, promote
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Operand, Zero, define_op
-from rlx_core.ir.samples import Range, Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.conversion import cast, conjugate
+from rlx_core.ops.samples import Range, Rejected, Sample
 from rlx_core.ops.structural import expand, reshape, sum_to
 
 __all__ = [
@@ -196,6 +197,7 @@ def elementwise(
     ranges: Mapping[str, Range] | None = None,
     is_commutative: bool = False,
     is_smooth: bool = True,
+    kinks: tuple[Kink, ...] = (),
     domain: str = "rlx",
 ) -> OpFunction[Elementwise]:
     """A primitive element-wise op from its meaning and its partial derivatives.
@@ -214,6 +216,7 @@ def elementwise(
         is_commutative: Whether exchanging the operands changes no bit of a real result. (Of a complex product it may change
             the last one: processors fuse one of its two multiplications with the addition.)
         is_smooth: Whether finite differences make sense on samples.
+        kinks: Where it has no derivative, and what the partials give there.
         domain: The plugin that the op belongs to.
     """
 
@@ -232,6 +235,7 @@ def elementwise(
         computes_in=staticmethod(computes_in) if callable(computes_in) else computes_in,
         result_dtype=result_dtype,
         is_commutative=is_commutative,
+        kinks=kinks,
     )
 
 
@@ -244,12 +248,13 @@ def composed(
     low: float = -2.0,
     high: float = 2.0,
     is_smooth: bool = True,
+    kinks: tuple[Kink, ...] = (),
     domain: str = "rlx",
 ) -> OpFunction[Elementwise]:
     """An element-wise op of one operand whose meaning is its decomposition.
 
     Args:
-        name, doc, accepts, low, high, is_smooth, domain: As for `elementwise`.
+        name, doc, accepts, low, high, is_smooth, kinks, domain: As for `elementwise`.
         decompose: The formula, on values.
         partials: The derivative, where it is shorter than what follows from the formula.
     """
@@ -268,6 +273,7 @@ def composed(
         reference=None,
         partials=partials,
         accepts=accepts,
+        kinks=kinks,
         **derived,
     )
 

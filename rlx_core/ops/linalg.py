@@ -7,7 +7,7 @@ operands play these roles and moves them there with transposes, which stay views
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field
@@ -18,7 +18,6 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, INTEGERS, DType, f32, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import (
     Shape,
     TensorType,
@@ -34,6 +33,7 @@ from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.conversion import as_dtype, conjugate
 from rlx_core.ops.kinds import conjugate_if_complex, elementwise_batch, is_complex, promoted
 from rlx_core.ops.operators import install
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import reshape, sum_axes, sum_to, transpose
 from rlx_core.ops.validators import optional_dtype
 
@@ -79,6 +79,7 @@ class MatMul(Op):
         ShapeError: An operand has fewer than two axes, the contracted dims differ, or the batch dims do not broadcast.
     """
 
+    category: ClassVar = "compute"
     acc_dtype: DType | None = field(default=None, converter=optional_dtype)
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
@@ -181,6 +182,7 @@ class DotGeneral(Op):
         ShapeError: A pair has different dims, or a list has another length than its partner.
     """
 
+    category: ClassVar = "compute"
     lhs_contracting: tuple[int, ...] = field(default=(), converter=tuple)
     rhs_contracting: tuple[int, ...] = field(default=(), converter=tuple)
     lhs_batch: tuple[int, ...] = field(default=(), converter=tuple)

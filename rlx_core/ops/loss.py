@@ -7,7 +7,7 @@ underflows. An ignored row has loss 0 and gradient 0, whatever its logits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -15,7 +15,6 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.activation import exp, log1p
 from rlx_core.ops.arguments import choice
@@ -24,6 +23,7 @@ from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import iota
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.reduction import mean_axes
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.statistics import wide
@@ -81,6 +81,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
         IndexRangeError: When it runs: a label is outside the classes and is not the ignored one.
     """
 
+    category: ClassVar = "boundary"
     ignore_index: int | None = None
 
     def infer(self, logits: TensorType, labels: TensorType) -> TensorType:
@@ -133,6 +134,7 @@ class SoftmaxCrossEntropyBackward(Op):
         logits: f[n, c]    labels: int[n]    dl: f[n]    ->    f[n, c]
     """
 
+    category: ClassVar = "boundary"
     ignore_index: int | None = None
 
     def infer(self, logits: TensorType, labels: TensorType, dl: TensorType) -> TensorType:

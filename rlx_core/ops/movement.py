@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import evolve, field
@@ -15,11 +15,10 @@ from attrs.converters import optional
 
 from rlx_core.errors import AxisError, ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim, require
+from rlx_core.ir.dims import Dim, require, smaller
 from rlx_core.ir.dtypes import ALL, bool_
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import (
     TensorType,
@@ -36,6 +35,7 @@ from rlx_core.ops.conversion import linear_jvp
 from rlx_core.ops.creation import dim_value, iota, scalar, static, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import scatter_add
 from rlx_core.ops.kinds import promoted
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import along_axis_batch, as_axes, as_shape, expand, reshape, sum_axes
 
@@ -87,7 +87,7 @@ class Narrow(Movement):
         if self.length == 0:
             return (zeros_like(x),)
         axis = normalize_axis(self.axis, x.ndim)
-        after = x.shape[axis] - self.start - self.length * self.step + (self.step - 1)
+        after = x.shape[axis] - self.start - spread_size(self.length, self.step - 1)
         return (pad_axis(g, axis, self.start, after, self.step - 1),)
 
     batch = along_axis_batch
@@ -217,7 +217,7 @@ class Pad(Op):
     continues periodically; these four may be wider than the axis. Negative `lo` and `hi` crop.
 
     Shapes:
-        x: [.., n, ..]    value: []    ->    y: [.., lo + n + between·(n-1) + hi, ..]
+        x: [.., n, ..]    value: []    ->    y: [.., lo + n + between·max(n-1, 0) + hi, ..]
 
     Attributes:
         lo, hi: Cells before and after, one an axis.
@@ -234,8 +234,6 @@ class Pad(Op):
     category: ClassVar = "movement"
 
     def infer(self, x: TensorType, value: TensorType | None = None) -> TensorType:
-        if self.mode not in get_args(PadMode):
-            raise ShapeError(f"mode must be constant, edge, reflect, symmetric or wrap, not {self.mode!r}")
         gaps = self.gaps(x.rank)
         for name, widths in (("lo", self.lo), ("hi", self.hi), ("between", gaps)):
             if len(widths) != x.rank:
@@ -251,11 +249,10 @@ class Pad(Op):
 
     def _padded(self, axis: int, n: Dim, gap: int) -> Dim:
         lo, hi = self.lo[axis], self.hi[axis]
-        if gap and n != 0 and require(">", n, 0):
-            n = n + (n - 1) * gap
-        total = lo + n + hi
+        spread = spread_size(n, gap)
+        total = lo + spread + hi
         if not require(">=", total, 0):
-            raise ShapeError(f"axis {axis} would have {total} cells ({lo} + {n} + {hi})")
+            raise ShapeError(f"axis {axis} would have {total} cells ({lo} + {spread} + {hi})")
         # An axis that gets no cells needs no element to repeat, so it may be empty.
         if self.mode != "constant" and (lo, hi) != (0, 0) and total != 0 and not require(">", n, 0):
             raise ShapeError(f"mode {self.mode} has no element to repeat on axis {axis}")
@@ -361,6 +358,11 @@ def pad_axis(x: Value, axis: int, lo: Dim, hi: Dim, between: int = 0, value: Any
         return tuple(width if i == axis else 0 for i in range(x.ndim))
 
     return pad(x, value, lo=only(lo), hi=only(hi), between=only(between) if between else None)
+
+
+def spread_size(n: Dim, gap: int) -> Dim:
+    """How many cells `n` elements take with `gap` cells between neighbours."""
+    return n + (n - smaller(n, 1)) * gap
 
 
 def _pad_line(x: np.ndarray, axis: int, lo: int, hi: int, gap: int, fill: np.ndarray) -> np.ndarray:

@@ -16,7 +16,6 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_rank, normalize_axes
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
@@ -33,6 +32,7 @@ from rlx_core.ops.normalization_backward import (
     rms_norm_backward_gamma,
     rms_norm_backward_input,
 )
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import (
     affine,
     affine_prepare,
@@ -58,6 +58,7 @@ def affine_cotangents(
 class Norm(Op):
     """What all norms share: data, which decide the dtype, and affine operands with the dims that the norm says."""
 
+    category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
     """The dims that gamma and beta must have, from the type of the data."""
 

@@ -14,15 +14,15 @@ from attrs import field
 
 from rlx_core.errors import AxisError, DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import require
+from rlx_core.ir.dims import exact_quotient, require
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape, normalize_axes
 from rlx_core.ops.activation import rsqrt
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.linalg import reshaped
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import (
     affine_prepare,
     along,
@@ -41,7 +41,7 @@ def group_shape(x: TensorType, groups: int) -> Shape:
     expect_rank("x", x, 2)
     if groups < 1 or not require("divides", groups, x.shape[1]):
         raise ShapeError(f"{x.shape[1]} channels do not split into {groups} groups ({x})")
-    return (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return (x.shape[0], groups, exact_quotient(x.shape[1], groups), *x.shape[2:])
 
 
 def group_axes(x: TensorType) -> tuple[int, ...]:
@@ -52,6 +52,7 @@ def group_axes(x: TensorType) -> tuple[int, ...]:
 class InputGradient(Op):
     """The cotangent of a norm's data: the type of the data."""
 
+    category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
     """The dims that gamma must have, from the type of the data."""
 
@@ -67,6 +68,7 @@ class InputGradient(Op):
 class GammaGradient(Op):
     """The cotangent of a norm's gamma: a sum over rows, in the dtype in which they are summed."""
 
+    category: ClassVar = "boundary"
     affine_shape: ClassVar[Callable[..., Shape]]
     """The dims of gamma, from the type of the data."""
 
@@ -191,6 +193,7 @@ rms_norm_backward_gamma = op_function(RmsNormBackwardGamma)
 class RmsNormBackwardBeta(Op):
     """The cotangent of beta in `RmsNorm` and `LayerNorm`: `Σ dy` over all other axes."""
 
+    category: ClassVar = "boundary"
     axes: tuple[int, ...] = field(default=(-1,), converter=as_axes)
 
     def infer(self, dy: TensorType) -> TensorType:
@@ -268,6 +271,8 @@ group_norm_backward_gamma = op_function(GroupNormBackwardGamma)
 @define_op
 class GroupNormBackwardBeta(Op):
     """The cotangent of beta in `GroupNorm`: `Σ dy` over all axes but the channels."""
+
+    category: ClassVar = "boundary"
 
     def infer(self, dy: TensorType) -> TensorType:
         expect_dtype("dy", dy, FLOATS, "a float")

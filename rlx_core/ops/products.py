@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
@@ -11,13 +11,13 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import adjoint, mat_mul, merge_leading, product_dtype
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import all_batched, reshape
 
@@ -33,6 +33,7 @@ class LoraMatMul(Op):
         Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685, section 4.1.
     """
 
+    category: ClassVar = "compute"
     scale: float = 1.0
 
     def prepare(self, x: Value, w: Value, a: Value, b: Value) -> tuple[Value | None, ...]:
@@ -91,6 +92,8 @@ class GroupedMatMul(Op):
     Raises:
         IndexRangeError: When it runs: an expert is outside `0..e-1`.
     """
+
+    category: ClassVar = "compute"
 
     def prepare(self, x: Value, w: Value, idx: Value) -> tuple[Value | None, ...]:
         return (*promoted(x, w), idx)

@@ -17,10 +17,10 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, bool_, c64, f32, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_rank, normalize_axes, normalize_axis
 from rlx_core.ops.creation import iota, zeros_like
 from rlx_core.ops.movement import concat, narrow, pad_axis
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import as_axes, expand, reshape
 

@@ -17,8 +17,8 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import product, require
 from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axes
 from rlx_core.ops.activation import exp, sqrt
 from rlx_core.ops.arithmetic import maximum
@@ -27,6 +27,7 @@ from rlx_core.ops.conversion import as_dtype, cast, linear_jvp, widened
 from rlx_core.ops.creation import full, size_scalar
 from rlx_core.ops.cumulative import cumprod, log_or_minus_infinity
 from rlx_core.ops.kinds import conjugate_if_complex
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.structural import Reduction, expand_reduced, reshape, sum_axes, transpose
 
@@ -100,9 +101,13 @@ class Mean(Reduction):
 
 
 class Extreme(Reduction):
-    """The largest or smallest element: ties share the derivative evenly, NaN wins."""
+    """The largest or smallest element: ties share the derivative evenly. NaN wins, and so do its derivatives: all are NaN."""
 
     combine: ClassVar[np.ufunc]
+    kinks: ClassVar = (
+        Kink([1.0, 1.0], takes="shared", gives=[1 / 2, 1 / 2], axes=(0,)),
+        Kink([1.0, 1.0, 1.0], takes="shared", gives=[1 / 3, 1 / 3, 1 / 3], axes=(0,)),
+    )
 
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, _ORDERED, "real or bool")
@@ -122,7 +127,8 @@ class Extreme(Reduction):
             return (ZERO,)
         is_extreme, count = self._shares(x, y)
         share = as_dtype(widened(g) / count, g.dtype)
-        return (where(is_extreme, expand_reduced(share, x.type, self.axes), 0),)
+        others = where(y == y, 0, y)  # a NaN equals no element, not even itself
+        return (where(is_extreme, *(expand_reduced(v, x.type, self.axes) for v in (share, others))),)
 
     def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Value | Zero:
         if isinstance(t[0], Zero) or not x.dtype.is_differentiable:
@@ -206,6 +212,8 @@ class LogSumExp(Reduction):
         x: f[.., n, ..]    ->    y: the listed axes dropped, or 1 with keep_dim
     """
 
+    category: ClassVar = "boundary"
+
     def infer(self, x: TensorType) -> TensorType:
         expect_dtype("x", x, FLOATS, "float")
         return self.reduced(x)
@@ -247,6 +255,7 @@ log_sum_exp = op_function(LogSumExp)
 class Moment(Reduction):
     """What variance and standard deviation share."""
 
+    category: ClassVar = "boundary"
     correction: float = 0.0
 
     def infer(self, x: TensorType) -> TensorType:
@@ -304,6 +313,8 @@ class Std(Moment):
     Attributes:
         correction: As for `Var`.
     """
+
+    kinks: ClassVar = (Kink([1.0, 1.0], takes="mean", gives=[0.0, 0.0], axes=(0,)),)
 
     def decompose(self, x: Value) -> Value:
         variance = Var(self.axes, self.keep_dim, self.correction)(widened(x))

@@ -20,13 +20,13 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import f16, f64
 from rlx_core.ir.graph import Value, as_results, infer
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, broadcast_shapes, same_dim
 from rlx_core.ops.activation import exp, gelu, relu, tanh
 from rlx_core.ops.arithmetic import add, divide, multiply
 from rlx_core.ops.comparison import greater
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.linalg import reshaped
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import as_shape, expand
 

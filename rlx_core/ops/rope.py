@@ -6,26 +6,26 @@ The tables hold cosines and sines, one row a position; `head_dim/2` columns even
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from attrs import field
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim, require
+from rlx_core.ir.dims import Dim, exact_quotient, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.creation import dim_value, iota
 from rlx_core.ops.indexing import gather, scatter_add
 from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.movement import concat, narrow, pad_axis
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import operands_of, wide
 from rlx_core.ops.structural import expand, reshape, sum_axes
-from rlx_core.ops.validators import one_of, whole
+from rlx_core.ops.validators import whole
 
 RopeLayout = Literal["bsd", "bshd", "bhsd"]
 RopeStyle = Literal["half", "interleaved"]
@@ -34,6 +34,7 @@ RopeStyle = Literal["half", "interleaved"]
 class Rotation(Op):
     """What a rotation and its inverse share: which features are turned, and by which row of the tables."""
 
+    category: ClassVar = "compute"
     head_dim: int
     n_rot: int | None
     layout: RopeLayout
@@ -84,7 +85,11 @@ class Rotation(Op):
 
     def _heads_shape(self, x: TensorType) -> Shape:
         """The dims of x with heads apart from features."""
-        return (*x.shape[:2], x.shape[2] // self.head_dim, self.head_dim) if self.layout == "bsd" else x.shape
+        return (
+            (*x.shape[:2], exact_quotient(x.shape[2], self.head_dim), self.head_dim)
+            if self.layout == "bsd"
+            else x.shape
+        )
 
     def _angles(self, table: Value, x: Value, positions: Value | None) -> Value:
         """The used part of a table, in a shape that broadcasts against half the rotated features."""
@@ -202,8 +207,8 @@ class Rope(Rotation):
 
     head_dim: int = field(validator=whole(2))
     n_rot: int | None = field(default=None, validator=whole(0, optional=True))
-    layout: RopeLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
-    style: RopeStyle = field(default="half", validator=one_of("half", "interleaved"))
+    layout: RopeLayout = "bsd"
+    style: RopeStyle = "half"
 
     def decompose(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> Value:
         return self._rotated(x, cos, sin, positions)
@@ -278,8 +283,8 @@ class RopeBackward(Rotation):
 
     head_dim: int = field(validator=whole(2))
     n_rot: int | None = field(default=None, validator=whole(0, optional=True))
-    layout: RopeLayout = field(default="bsd", validator=one_of("bsd", "bshd", "bhsd"))
-    style: RopeStyle = field(default="half", validator=one_of("half", "interleaved"))
+    layout: RopeLayout = "bsd"
+    style: RopeStyle = "half"
 
     def decompose(self, x: Value, cos: Value, sin: Value, positions: Value | None = None) -> Value:
         return rope(x, cos, -sin, positions, **self.attributes())

@@ -17,12 +17,12 @@ from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import ALL, FLOATS, INTEGERS, i64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype_of, expect_shape, normalize_axis
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import full, iota, tangent_or_zeros, zeros_like
 from rlx_core.ops.indexing import Indexed, OutOfBounds, checked_indices, gather, scatter_add, write_cells
 from rlx_core.ops.kinds import promoted
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
 
@@ -51,8 +51,6 @@ class Scatter(Indexed):
     oob: OutOfBounds = "error"
 
     def infer(self, x: TensorType, updates: TensorType, indices: TensorType) -> TensorType:
-        if self.mode not in _COMBINE:
-            raise ShapeError(f"mode must be set, add, max or min, not {self.mode!r}")
         expect_dtype_of("updates", updates, "x", x)
         if self.mode == "add" and not x.dtype.is_numeric:
             raise DtypeError("mode add takes numbers, not bool")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +14,13 @@ from rlx_core.ir.apply import as_array, op_function
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL, COMPLEXES, FLOATS, INTEGERS, bool_
 from rlx_core.ir.graph import Value, as_results
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_shape
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.kinds import elementwise_batch, promoted, scaled
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, expand, reshape, sum_to
 
 
@@ -111,13 +114,17 @@ class Clip(Op):
     Where lo is above hi the result is hi, as in NumPy.
 
     The dtype of x decides: bounds are cast to it. On the closed interval the derivative is x's own, outside it belongs to
-    the bound.
+    the bound. A bound that is NaN bounds nothing.
 
     Shapes:
         x: [...]    lo: [...]    hi: [...]    ->    y: all broadcast
     """
 
     category: ClassVar = "elementwise"
+    kinks: ClassVar = (
+        Kink(-1.0, -1.0, 2.0, takes="inner", gives=(1.0, 0.0, 0.0)),
+        Kink(2.0, -1.0, 2.0, takes="inner", gives=(1.0, 0.0, 0.0)),
+    )
 
     def prepare(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> tuple[Value | None, ...]:
         return (x, *(v if v is None or v.dtype is x.dtype else cast(v, to=x.dtype) for v in (lo, hi)))
@@ -132,6 +139,36 @@ class Clip(Op):
     def decompose(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> Value:
         y = x if lo is None else where(x < lo, lo, x)
         return y if hi is None else where(y > hi, hi, y)
+
+    def _weights(self, x: Value, lo: Value | None, hi: Value | None) -> tuple[Value | None, ...]:
+        """The derivative in each operand: 1 where the result is that operand, 0 where it is another, NaN where x is."""
+        is_raised = None if lo is None else x < lo
+        held = x if is_raised is None else where(is_raised, lo, x)
+        is_lowered = None if hi is None else held > hi
+        of_x, nothing = where(x == x, 1, x), where(x == x, 0, x)
+        of_lo = of_hi = None
+        if is_raised is not None:
+            of_x, of_lo = where(is_raised, 0, of_x), where(is_raised, 1, nothing)
+        if is_lowered is not None:
+            of_x, of_hi = where(is_lowered, 0, of_x), where(is_lowered, 1, nothing)
+            of_lo = None if of_lo is None else where(is_lowered, 0, of_lo)
+        return of_x, of_lo, of_hi
+
+    def vjp(
+        self, g: Value, x: Value, lo: Value | None = None, hi: Value | None = None, *, y: Value
+    ) -> tuple[Value | Zero, ...]:
+        pairs = zip((x, lo, hi), self._weights(x, lo, hi), strict=True)
+        return tuple(ZERO if v is None or w is None else sum_to(g * w, v.shape) for v, w in pairs)
+
+    def jvp(
+        self, t: Sequence[Value | Zero], x: Value, lo: Value | None = None, hi: Value | None = None, *, y: Value
+    ) -> Value | Zero:
+        pairs = zip(t, self._weights(x, lo, hi), strict=False)
+        terms = [v * w for v, w in pairs if isinstance(v, Value) and w is not None]
+        if not terms:
+            return ZERO
+        total = reduce(add, terms)
+        return total if total.shape == y.shape else expand(total, y.shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

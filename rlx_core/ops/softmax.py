@@ -7,10 +7,10 @@ or a row of zeros, which is what attention wants of a query that sees no key.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 
 from rlx_core.errors import AxisError, DtypeError
 from rlx_core.ir.apply import op_function
@@ -18,15 +18,14 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, normalize_axis
 from rlx_core.ops.activation import exp, log
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.reduction import max_axes
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import along_axis_batch, sum_axes
-from rlx_core.ops.validators import one_of
 
 EmptyRow = Literal["nan", "zero"]
 
@@ -48,6 +47,7 @@ def row_sum(x: Value, axis: int) -> Value:
 class RowOp(Op):
     """What softmax and its logarithm share: the axis that is a row, float operands, and batching."""
 
+    category: ClassVar = "boundary"
     axis: int = -1
 
     def infer(self, x: TensorType) -> TensorType:
@@ -69,7 +69,7 @@ class Softmax(RowOp):
         empty_row: "nan" or "zero", for a row of only -inf.
     """
 
-    empty_row: EmptyRow = field(default="nan", validator=one_of("nan", "zero"))
+    empty_row: EmptyRow = "nan"
 
     def decompose(self, x: Value) -> Value:
         axis = normalize_axis(self.axis, x.ndim)

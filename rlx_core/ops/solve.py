@@ -17,10 +17,10 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import COMPLEXES, f32, f64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_rank, expect_shape, same_dim
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.linalg import adjoint, mat_mul, operand
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, expand, reshape, transpose
 
 SOLVABLE = (f32, f64, *COMPLEXES)
@@ -39,6 +39,7 @@ def well_conditioned(*dims: tuple[int, ...], is_complex: bool = False) -> Callab
 class SystemSolve(Op):
     """What solving one system and a stack of them share: `x = a⁻¹ b`, by LU with pivoting."""
 
+    category: ClassVar = "boundary"
     most_axes: ClassVar[int | None] = None
     """How many axes `a` may have."""
 

@@ -7,7 +7,7 @@ descending. Values carry derivatives to the elements they came from; positions c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64, i32, i64
 from rlx_core.ir.graph import Value
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, normalize_axis, same_dim
 from rlx_core.ops.along_axis import add_along_axis, take_along_axis
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import narrow
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched, along_axis_batch, reshape
 
 ORDERED = (bool_, *INTEGERS, *FLOATS)
@@ -48,6 +49,7 @@ def sorting_positions(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
 class Selection(Op):
     """Elements of one axis in some order, and where they are: values have the derivatives of the elements, positions none."""
 
+    category: ClassVar = "movement"
     axis: int
 
     # Of the k largest these touch k elements, where differentiating the decomposition, a whole sort, would touch n.
@@ -122,6 +124,7 @@ class ArgSort(Op):
         axis, descending, stable, index_dtype: As for `Sort`.
     """
 
+    category: ClassVar = "movement"
     axis: int = -1
     descending: bool = False
     stable: bool = True
@@ -167,6 +170,7 @@ class TopK(Selection):
     axis: int = -1
     largest: bool = True
     index_dtype: DType = i64
+    kinks: ClassVar = (Kink([1.0, 1.0], takes="first", gives=[1.0, 0.0], k=1),)
 
     def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:
         axis = normalize_axis(self.axis, x.rank)
@@ -214,12 +218,11 @@ class SearchSorted(Op):
         index_dtype: i64 or i32.
     """
 
+    category: ClassVar = "reduction"
     side: Literal["left", "right"] = "left"
     index_dtype: DType = i64
 
     def infer(self, sorted: TensorType, v: TensorType) -> TensorType:
-        if self.side not in ("left", "right"):
-            raise ShapeError(f"side must be left or right, not {self.side!r}")
         expect_rank("sorted", sorted, 1)
         expect_dtype("sorted", sorted, ORDERED, "real or bool")
         expect_index_dtype(self.index_dtype)

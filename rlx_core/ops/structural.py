@@ -18,8 +18,7 @@ from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, exact_quotient, is_static, product, require
 from rlx_core.ir.dtypes import bf16, bool_, c64, f16, f32, f64, i32, i64, u8
 from rlx_core.ir.graph import Value
-from rlx_core.ir.op import ZERO, Op, Zero, define_op
-from rlx_core.ir.samples import Rejected, Sample
+from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.strides import Strides, regrouped_strides
 from rlx_core.ir.types import (
     Shape,
@@ -30,6 +29,7 @@ from rlx_core.ir.types import (
     normalize_axis,
 )
 from rlx_core.ops.conversion import linear_jvp
+from rlx_core.ops.samples import Rejected, Sample
 
 
 def as_shape(dims: Iterable[Dim]) -> Shape:
@@ -220,7 +220,7 @@ class Reduction(Op):
 
     axes: tuple[int, ...] = field(converter=as_axes)
     keep_dim: bool = False
-    category: ClassVar = "reduction"
+    category: ClassVar[Category] = "reduction"
 
     def reduced(self, x: TensorType) -> TensorType:
         """The operand's type with the axes dropped, or 1."""

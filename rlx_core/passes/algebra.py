@@ -19,10 +19,10 @@ from rlx_core.ops.kinds import Elementwise
 from rlx_core.ops.movement import Concat, Narrow
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import Expand, Reshape, Transpose, expand, reshape, transpose
+from rlx_core.passes.engine.patterns import scalar_of, some
+from rlx_core.passes.engine.predicates import is_integer, is_not_complex
+from rlx_core.passes.engine.rules import Match, Rule, rewrite, ruleset
 from rlx_core.passes.joined_slices import whole_of_slices
-from rlx_core.passes.patterns import scalar_of, some
-from rlx_core.passes.predicates import is_integer, is_not_complex
-from rlx_core.passes.rules import Match, Rule, rewrite, ruleset
 
 __all__ = ["algebra", "holds_all_values"]
 

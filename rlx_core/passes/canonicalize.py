@@ -15,7 +15,7 @@ from rlx_core.ops.movement import Concat, Flip, Narrow
 from rlx_core.ops.normalization import LayerNorm, RmsNorm
 from rlx_core.ops.softmax import LogSoftmax, Softmax
 from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
-from rlx_core.passes.base import Context, Pass, Result, define_pass, each_graph, emit_like
+from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like
 
 __all__ = ["Canonicalize", "canonicalize"]
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from rlx_core.ir.graph import Argument, Graph, Node, Value
 from rlx_core.ir.rewrite import rebuild
-from rlx_core.passes.base import Context, Pass, Result, define_pass, each_graph, emit_like
+from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like
 
 __all__ = ["CommonSubexpressions", "merge_equal", "node_key"]
 

@@ -11,8 +11,8 @@ from rlx_core.ops.activation import exp, log, rsqrt, sqrt
 from rlx_core.ops.arithmetic import pow, reciprocal, square
 from rlx_core.ops.creation import zeros_like
 from rlx_core.passes.algebra import broadcast
-from rlx_core.passes.predicates import is_float
-from rlx_core.passes.rules import Match, Rule, rewrite, ruleset
+from rlx_core.passes.engine.predicates import is_float
+from rlx_core.passes.engine.rules import Match, Rule, rewrite, ruleset
 
 __all__ = ["fast_math"]
 

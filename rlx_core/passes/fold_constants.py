@@ -12,7 +12,7 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Constant, Graph, Literal, Node, Value, literal, nested_graphs
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import rebuild
-from rlx_core.passes.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
+from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
 
 __all__ = ["FoldConstants", "fold", "literal_of"]
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ops.call import Call
-from rlx_core.passes.base import INLINED, Context, Pass, Result, define_pass, each_graph
-from rlx_core.passes.splice import draft
+from rlx_core.passes.engine.base import INLINED, Context, Pass, Result, define_pass, each_graph
+from rlx_core.passes.engine.splice import draft
 
 __all__ = ["InlineCalls", "inline_calls"]
 

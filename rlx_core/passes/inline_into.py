@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rlx_core.errors import DtypeError, Fact, MissingInputError, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.graph import Argument, Builder, Graph, Param, Value
 from rlx_core.ir.rewrite import copy_node
-from rlx_core.passes.base import Result
+from rlx_core.passes.engine.base import Result
 
 __all__ = ["inline_into", "insert"]
 

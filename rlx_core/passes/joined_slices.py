@@ -14,9 +14,9 @@ from attrs import field, frozen
 from rlx_core.ir.graph import Node, Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.movement import Concat, Narrow
-from rlx_core.passes.fusion import declined_if_kept
-from rlx_core.passes.mark_elementwise_regions import is_step
-from rlx_core.passes.rules import Declined, Match
+from rlx_core.passes.engine.fusion import declined_if_kept
+from rlx_core.passes.engine.rules import Declined, Match
+from rlx_core.passes.fuse.mark_elementwise_regions import is_step
 
 __all__ = ["whole_of_slices"]
 

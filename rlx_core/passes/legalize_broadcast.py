@@ -12,7 +12,7 @@ from rlx_core.ir.types import Shape
 from rlx_core.ops.kinds import Elementwise
 from rlx_core.ops.selection import Where
 from rlx_core.ops.structural import expand, reshape
-from rlx_core.passes.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
+from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph, emit_like, field
 
 __all__ = ["LegalizeBroadcast", "write_out"]
 

@@ -9,7 +9,7 @@ from attrs.validators import in_, optional
 from rlx_core.ir.block import Block, FusionPolicy
 from rlx_core.ir.graph import Graph, nested_graphs
 from rlx_core.ir.hir import has_blocks, lower_hir
-from rlx_core.passes.base import LOWERED, Context, Pass, Result, Stage, define_pass, field
+from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, Stage, define_pass, field
 
 __all__ = ["LowerHir"]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from rlx_core.errors import UnknownNameError, nearest
 from rlx_core.ir.graph import Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import rebuild
-from rlx_core.passes.base import Context, Pass, Result, define_pass, emit_like
+from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, emit_like
 
 __all__ = ["PromoteParams", "promote_params"]
 

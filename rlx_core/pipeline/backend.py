@@ -1,241 +1,31 @@
-"""What a backend is to the core: a target described as data, and a compiler from LIR to a program that runs."""
+"""What a backend is, for authors of one. (`select/backend.py`)"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from rlx_core.pipeline.select.backend import (
+    ABSENT,
+    Backend,
+    Bindings,
+    Level,
+    Listing,
+    ObjectStore,
+    Outputs,
+    Program,
+    Target,
+    Traffic,
+    at_step,
+)
 
-import numpy as np
-from attrs import field, frozen
-
-from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.kernels import Kernel, KernelTable
-
-__all__ = ["Backend", "Bindings", "Level", "Listing", "ObjectStore", "Program", "Target"]
-
-
-@frozen(eq=False)
-class Target:
-    """What one device can run and how it likes its programs.
-
-    Attributes:
-        name: The device name users write (`target="..."`).
-        kernels: Everything it has a kernel for; the claimed ops are read off this table.
-        alignment: Bytes that every arena slot's offset must be a multiple of.
-        accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
-        region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
-        properties: Device properties that change generated code; part of the fingerprint.
-        tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
-            nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
-            last one, which is what programs fall back to. One between is the best place for the rows that name it.
-        adopt: What a row that another plugin brings is here: itself, another row, or `None` where it is of no use. Without it
-            no such row is on the best of several tiers, which is what the target's own compiler makes.
-    """
-
-    name: str
-    kernels: KernelTable
-    alignment: int = 64
-    accepts_views: bool = True
-    region_limits: tuple[int | None, int | None] = (None, None)
-    properties: Mapping[str, str] = field(factory=dict)
-    tiers: tuple[str, ...] = ()
-    adopt: Callable[[Kernel], Kernel | None] | None = field(default=None, eq=False)
-
-    def tier(self, kernel: Kernel) -> str | None:
-        """Where a kernel runs; `None` for a target that has no tiers."""
-        if not self.tiers:
-            return None
-        return kernel.tier if kernel.tier in self.tiers else self.tiers[-1]
-
-    def falls_back(self, tier: str | None) -> bool:
-        """Whether what runs on a tier does so for want of a better kernel: on the last one of several."""
-        return len(self.tiers) > 1 and tier == self.tiers[-1]
-
-
-@frozen
-class Level:
-    """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
-
-    Attributes:
-        name: What users write.
-        summary: What it is, in a few words.
-        comment: How a comment begins in it.
-    """
-
-    name: str
-    summary: str
-    comment: str = "#"
-
-
-@frozen
-class Listing:
-    """What steps of a plan are at one level; steps that share one function share a listing.
-
-    Attributes:
-        steps: Numbers of steps.
-        text: In the language of the level; empty if these steps have nothing there.
-        note: What else there is to say: why there is no text, which tiles were chosen.
-    """
-
-    steps: tuple[int, ...]
-    text: str
-    note: str = ""
-
-
-class Bindings(dict[str, np.ndarray]):
-    """What parameters are bound to, by name, and what programs made of it.
-
-    Several programs may be bound to the same object, one for each combination of sizes. What one makes of a value alone (another
-    arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
-    """
-
-    def __init__(self, values: Mapping[str, np.ndarray]) -> None:
-        super().__init__(values)
-        self.made: dict[Hashable, Any] = {}
-
-
-class Program(ABC):
-    """A compiled LIR on a device. It holds no parameters of its own until they are bound.
-
-    Runs of one program are safe from several threads at once: each run takes an arena of its own or waits for one.
-    """
-
-    @abstractmethod
-    def bind(self, params: Mapping[str, np.ndarray]) -> None:
-        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is.
-
-        They are `Bindings` where other programs may be bound to the same ones.
-        """
-
-    @abstractmethod
-    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run once on arrays in manifest order, already checked against their types; results are the caller's own."""
-
-    def entry(self) -> Callable[..., Any] | None:
-        """A shorter way in for plain calls, or `None` if there is none, which is always right.
-
-        It takes the inputs as positional arguments and returns the tuple of outputs, as `run` would: the caller's own, faults
-        raised. It may look at the arguments itself instead of trusting that they were checked, and must: whatever is not an
-        array that `run` would take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes
-        with another argument) or cannot be served now makes it return `NotImplemented` before anything has happened. The
-        caller then checks and runs. It is for the parameters bound when it was made; after `bind`, ask for another.
-        """
-        return None
-
-    @property
-    def reason_without_entry(self) -> str | None:
-        """Why `entry` gives none, where other programs of the target have one; reports say it."""
-        return None
-
-    @property
-    def code(self) -> object | None:
-        """What `Backend.another` makes programs of the same plan from, which share it; nothing in it changes. `None` if nothing
-        can be shared."""
-        return None
-
-    @property
-    def code_origin(self) -> str | None:
-        """Where the machine code came from when it was made or read, "compiled" or "cached"; `None` if there is none."""
-        return None
-
-    @abstractmethod
-    def clone(self) -> Program:
-        """A program sharing immutable weights and nothing mutable."""
-
-
-class ObjectStore(Protocol):
-    """Where a backend keeps what it made between processes; `rlx_core.runtime.disk.DiskCache` is one.
-
-    Keys are hex digests of everything that decides what was made. Nothing here raises for what a file system does.
-    """
-
-    def get(self, key: str) -> bytes | None:
-        """What is stored under `key`, undamaged, or `None`."""
-
-    def put(self, key: str, payload: bytes) -> bool:
-        """Store `payload` under `key`; whether that worked."""
-
-    def drop(self, key: str, reason: str) -> None:
-        """Remove an entry that proved useless."""
-
-
-class Backend(ABC):
-    """A target and its compiler. A plugin offers one through the `rlx_backends` hook."""
-
-    if TYPE_CHECKING:  # a class attribute in most backends: to a type checker a property could not become one
-        target: Target
-    else:
-
-        @property
-        @abstractmethod
-        def target(self) -> Target:
-            """What the device accepts; read before every compile, never mutated by it."""
-
-    def target_for(self, options: Mapping[str, Any]) -> Target:
-        """The target under the values that a configuration gives to options; most targets do not depend on any.
-
-        Raises:
-            ConfigError: An option has a value that this device cannot meet.
-        """
-        return self.target
-
-    @abstractmethod
-    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
-        """A program for a planned LIR.
-
-        Args:
-            lir: What to run; its steps name kernels of `target`.
-            target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
-            options: The resolved plan.
-        """
-
-    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
-        """A program as `compile` makes it, with code that may be read from `objects` and kept there.
-
-        Args:
-            objects: Where the configuration wants code to be kept; `None` for nowhere. A backend that has nothing to keep
-                leaves this method as it is.
-        """
-        return self.compile(lir, target, options)
-
-    def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
-        """A program as `build` makes it, from the code of one that it made of the same plan.
-
-        Args:
-            lir, target, options: As for `compile`.
-            code: What that program had as `code`.
-
-        Returns:
-            `None` where it has to be built again, which is always right: what is built now would be something else.
-        """
-        return None
-
-    def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
-        """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.
-
-        Args:
-            options: As for `target_for`.
-            objects: As for `build`.
-        """
-        return
-
-    def levels(self, target: Target) -> tuple[Level, ...]:
-        """The languages below the loop language in which `emit` can print a program for `target`, in order."""
-        return ()
-
-    def emit(
-        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
-    ) -> Sequence[Listing]:
-        """The code of some steps, as `compile` would make it.
-
-        Args:
-            lir, target, options: As for `compile`.
-            level: The name of one of `levels(target)`.
-            steps: Whose code to print; each is in one listing of the result.
-        """
-        raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
-
-    def devices(self) -> list[str]:
-        """Human-readable names of what is there; empty if nothing is."""
-        return [self.target.name]
+__all__ = [
+    "ABSENT",
+    "Backend",
+    "Bindings",
+    "Level",
+    "Listing",
+    "ObjectStore",
+    "Outputs",
+    "Program",
+    "Target",
+    "Traffic",
+    "at_step",
+]

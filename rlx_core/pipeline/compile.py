@@ -1,4 +1,4 @@
-"""The road from a graph to something that runs, in the order in which it happens.
+"""The path from a graph to something that runs, in the order in which it happens.
 
 configure → find plugins and target → resolve the plan → passes → split off work on parameters → schedule and plan memory →
 the backend's own compiler. Everything that was decided on the way is in the `Report`.
@@ -13,22 +13,22 @@ from typing import Any, Literal
 
 from attrs import evolve
 
-from rlx_core.errors.memory import enough_memory
-from rlx_core.floating import in_standard_modes
+from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
-from rlx_core.locks import forks_wait
-from rlx_core.pipeline.collecting import collecting_seldom
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
-from rlx_core.pipeline.config import Configuration, PluginConfig
-from rlx_core.pipeline.config_reading import read_sources
+from rlx_core.pipeline.config.reading import read_sources
+from rlx_core.pipeline.config.records import Configuration, PluginConfig
+from rlx_core.pipeline.config.words import check_dispatch
 from rlx_core.pipeline.job import Job
-from rlx_core.pipeline.progress import progress
 from rlx_core.pipeline.providers import activate_options, activate_pipeline
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
-from rlx_core.pipeline.words import check_dispatch
 from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
+from rlx_core.system.collecting import collecting_seldom
+from rlx_core.system.floating import in_standard_modes
+from rlx_core.system.locks import forks_wait
+from rlx_core.system.progress import progress
 
 __all__ = ["Config", "compile_graph", "prepare_job", "set_up"]
 
@@ -36,7 +36,7 @@ Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
 """How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
-@enough_memory("compile")
+@typed_lacks("compile")
 @in_standard_modes
 @forks_wait
 def compile_graph(
@@ -108,7 +108,7 @@ def find_or_compile(
         found = kept.get_or_compile(job.key, compile_now, to_bytes=job.stored, from_bytes=read)
     if source != "compiled":
         job.events.tell("cache-hit", key=job.key, source=source)
-    return evolve(found, objects=kept.objects), source
+    return evolve(job.located(found), objects=kept.objects), source
 
 
 def sources_of(graph: Graph) -> dict[str, Source | None]:
@@ -131,6 +131,7 @@ def prepare_job(
     check_dispatch(configuration, host, graph)
     name, backend, registry = find_target(host, target or configuration.target)
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
+    device = evolve(device, allow_host=configuration.dispatch.allow_host)
     return Job(graph, configuration, device, backend, host, registry, donations, output_names)
 
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import evolve, field, frozen
 
 from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
-from rlx_core.ir.provenance import Source
-from rlx_core.pipeline.backend import Backend, ObjectStore, Program, Target
-from rlx_core.pipeline.config import MemoryConfig
-from rlx_core.pipeline.logs import log_event
-from rlx_core.pipeline.progress import progress
+from rlx_core.ir.provenance import Lines, Source
+from rlx_core.pipeline.config.records import MemoryConfig
 from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.select.backend import Backend, ObjectStore, Program, Target
+from rlx_core.system.logs import log_event
+from rlx_core.system.progress import progress
 
 if TYPE_CHECKING:  # imported where memory is planned; a program from the cache needs none of it
-    from rlx_core.pipeline.lower import PlanOptions
+    from rlx_core.pipeline.planning.planner import PlanOptions
 
 __all__ = ["Compiled", "ProgramCache", "plan_options"]
 
@@ -35,7 +36,9 @@ class Compiled:
         report: What the compilation came to.
         objects: Where its machine code is kept between processes, or `None`.
         code: What the backend made of it, for the programs of whoever asks next; all copies of this share it.
-        sources: Where the user made each input and parameter. A cached program may have been another function's.
+        preparing: What computes its parameters from the caller's, once that was asked for; shared in the same way.
+        sources: Where the user made each input and parameter.
+        lines: Those of the program that the plan was made from, which are the ones that its nodes name.
     """
 
     lir: Lir
@@ -46,6 +49,8 @@ class Compiled:
     objects: ObjectStore | None = None
     sources: Mapping[str, Source | None] = field(factory=dict)
     code: list[object] = field(factory=list)
+    lines: Lines = ()
+    preparing: list[Compiled] = field(factory=list)
 
     @property
     def is_template(self) -> bool:
@@ -56,7 +61,7 @@ class Compiled:
         """The planned program for one binding of the sizes."""
         if not self.is_template:
             return self.lir
-        from rlx_core.pipeline.dynamic import specialize
+        from rlx_core.pipeline.dynamic import specialize  # here, because most programs have fixed sizes
 
         start = time.perf_counter()
         made = specialize(self.lir, binding, self.target, options=plan_options(self.memory))
@@ -72,6 +77,22 @@ class Compiled:
                 made = self._built(lir)
         self._log("build", code=made.code_origin, seconds=time.perf_counter() - start)
         return made
+
+    def to_prepare(self, prepare: Graph) -> Compiled:
+        """What a prepare graph computes, as a program for the same target."""
+        if prepare is not self.lir.prepare:
+            return self._preparing(prepare)
+        if not self.preparing:
+            self.preparing.append(self._preparing(prepare))
+        return self.preparing[0]
+
+    def _preparing(self, prepare: Graph) -> Compiled:
+        from rlx_core.pipeline.planning.planner import make_lir  # here, because few programs have parameters to prepare
+        from rlx_core.pipeline.planning.prepare import computed_graph
+
+        options = plan_options(self.memory)
+        lir = make_lir(computed_graph(prepare), self.target, options=options, resolved=self.lir.options)
+        return evolve(self, lir=lir, code=[], preparing=[])
 
     def _another(self, lir: Lir) -> Program | None:
         """A program of the code that was made before, if there is some."""
@@ -94,7 +115,9 @@ class Compiled:
         if program is None:
             return evolve(self.report, lir=lir, stages=stages, code=None)
         checked = program.reason_without_entry
-        return evolve(self.report, lir=lir, stages=stages, code=program.code_origin, checked=checked)
+        return evolve(
+            self.report, lir=lir, stages=stages, code=program.code_origin, checked=checked, traffic=program.traffic
+        )
 
 
 class ProgramCache(Protocol):
@@ -116,6 +139,6 @@ class ProgramCache(Protocol):
 
 def plan_options(memory: MemoryConfig) -> PlanOptions:
     """How memory is planned, for a configuration of it."""
-    from rlx_core.pipeline.lower import PlanOptions
+    from rlx_core.pipeline.planning.planner import PlanOptions  # here, because a cached program has its plan
 
     return PlanOptions(strategy=memory.strategy, alignment=memory.alignment)

@@ -1,33 +1,29 @@
-"""What each kind of contribution must turn out to be when its address is imported, and which of all that are there are not.
+"""What each kind of contribution must turn out to be when its address is imported.
 
-Whoever uses a contribution asks the question of its kind (`EXPECTED`); `contribution_faults` asks all of them at once, for
-`rlx doctor` and `rlx plugins`.
+Whoever uses a contribution asks the question of its kind (`EXPECTED`); the command line asks all of them at once.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
-from rlx_core.contributions import KINDS, Contribution, KernelSpec, OpSpec, PassSpec, RuleSpec
-from rlx_core.errors import RlxError, nearest
+from rlx_core.contributions import Contribution, KernelSpec, OpSpec, RuleSpec
 from rlx_core.ir.block import Block
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
-from rlx_core.passes.base import LirPass, Pass
-from rlx_core.passes.rules import RuleSet
-from rlx_core.pipeline.backend import Backend
-from rlx_core.pipeline.dispatch import LegalizationTable
-from rlx_core.pipeline.kernels import Kernel
-from rlx_core.plugins import Fault, PluginHost, Registry
+from rlx_core.passes.engine.base import LirPass, Pass
+from rlx_core.passes.engine.rules import RuleSet
+from rlx_core.pipeline.select.backend import Backend
+from rlx_core.pipeline.select.dispatch import LegalizationTable
+from rlx_core.pipeline.select.kernels import Kernel
+from rlx_core.plugins import PluginHost, Registry
 from rlx_core.plugins.conditions import conditions_of
-from rlx_core.plugins.faults import fault_of
 from rlx_core.transforms.contributed import rule_fault
 
-__all__ = ["EXPECTED", "contribution_faults", "expectation", "kernels_fault", "legalization_tables", "load_op"]
+__all__ = ["EXPECTED", "expectation", "kernels_fault", "legalization_tables", "load_op"]
 
 Complaint = Callable[[Any, Any, Registry], str | None]
 """From what a record led to, the record and the registry to what is wrong, or `None`."""
@@ -176,38 +172,3 @@ EXPECTED: Final[Mapping[str, Complaint]] = {
     "events": called_with(1, "a CompileEvent"),
 }
 """The question for each kind whose records lead somewhere; pipelines and options are what they say."""
-
-
-# -------------------------------------------------------------------------------------------- everything at once
-
-
-def contribution_faults(host: PluginHost) -> list[Fault]:
-    """Every contribution of every active plugin that cannot be used, or not as it was meant; all are imported to find out."""
-    registry = host.activate_all()
-    found = list(registry.faults)
-    for kind in KINDS:
-        for name, spec in registry.table(kind).items():
-            found += faults_of_one(registry, kind, name, spec)
-    return [*found, *(each for each in registry.left_out.values() if each not in found)]
-
-
-def faults_of_one(registry: Registry, kind: str, name: str, spec: Contribution) -> Iterator[Fault]:
-    claim = registry.claims[kind, name]
-    note = partial(Fault, kind, name, claim.provenance, is_wrong=False)
-    if kind in EXPECTED:
-        try:
-            registry.load(kind, name, expectation(kind, spec, registry))
-        except RlxError as error:
-            yield fault_of(claim, error)
-    if isinstance(spec, RuleSpec) and spec.op not in registry.ops:
-        hint = nearest(spec.op, registry.ops)
-        reason = f"no plugin provides the op {spec.op}" + (f"; {hint}" if hint else "")
-        yield Fault(kind, name, claim.provenance, reason, claim.provenance.place, f"correct {claim.provenance.place}")
-    if isinstance(spec, PassSpec):
-        passes = {*registry.passes, *registry.rulesets}
-        for word in sorted({*spec.before, *spec.after} - passes):
-            hint = nearest(word, passes)
-            yield note(f"its place is said by {word}, which no plugin provides" + (f"; {hint}" if hint else ""))
-    targets = {*registry.backends, *(each for its, each in registry.refused if its == "backends")}
-    if isinstance(spec, KernelSpec) and spec.target not in targets:
-        yield note(f"no plugin provides the target {spec.target}")

@@ -14,13 +14,13 @@ import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError
-from rlx_core.ir.bind import bind, bind_op
+from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
 from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.lower import ChooseKernel, PlanOptions, make_lir
-from rlx_core.pipeline.lru import CacheCounts, LruCache
+from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.system.lru import CacheCounts, LruCache
 
 __all__ = [
     "Bucket",
@@ -39,9 +39,9 @@ T = TypeVar("T")
 def template_symbols(template: Lir) -> frozenset[Symbol]:
     """Every size that a binding of `template` must give."""
     graphs = [template.graph, *([template.prepare] if template.prepare else [])]
-    in_types: frozenset[Symbol] = frozenset().union(*(g.symbols for g in graphs))
+    in_nodes: frozenset[Symbol] = frozenset().union(*(g.symbols for g in graphs))
     in_guards = free_symbols(*(d for g in graphs for guard in g.guards for d in (guard.left, guard.right)))
-    return in_types | in_guards
+    return in_nodes | in_guards
 
 
 def binding_key(binding: DimBinding, symbols: Iterable[Symbol]) -> str:
@@ -96,8 +96,7 @@ def specialize(
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:
     """The graph with its sizes bound; itself where it has none, so that what it computes is known to be the same for all."""
-    has_none = not graph.symbols and not graph.guards and all(bind_op(n.op, binding) is n.op for n in graph.nodes)
-    return graph if has_none else bind(graph, binding)[0]
+    return bind(graph, binding)[0] if graph.symbols or graph.guards else graph
 
 
 def _donations(template: Lir) -> dict[str, int | None]:

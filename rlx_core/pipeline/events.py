@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import Factory, field, frozen
 
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.logs import log_event
-from rlx_core.pipeline.progress import Phase
 from rlx_core.plugins import Registry
 from rlx_core.plugins.states import attempt
+from rlx_core.system.logs import log_event
+from rlx_core.system.progress import Phase
 
 if TYPE_CHECKING:
-    from rlx_core.passes.runner import PassEvent
+    from rlx_core.passes.engine.runner import PassEvent
 
 __all__ = ["CompileEvent", "Events"]
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from rlx_core.ir.graph import Graph
 from rlx_core.pipeline.compile import Config, set_up
-from rlx_core.pipeline.config import Configuration
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.providers import activate_pipeline
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.transforms.contributed import using
 from rlx_core.transforms.forward import Prepare, preparing
 
 if TYPE_CHECKING:
-    from rlx_core.passes.base import Pass
+    from rlx_core.passes.engine.base import Pass
 
 __all__ = ["transforming_for"]
 
@@ -39,8 +39,8 @@ def prepare_with(found: Callable[[], tuple[PluginHost, Configuration]]) -> Prepa
         return resolved(configuration, activate_pipeline(plugins, configuration))
 
     def prepare(graph: Graph) -> Graph:
-        from rlx_core.passes.base import Context  # here, as below: few programs are differentiated
-        from rlx_core.passes.runner import run_one
+        from rlx_core.passes.engine.base import Context  # here, as below: few programs are differentiated
+        from rlx_core.passes.engine.runner import run_one
 
         # No target: what is recognised is mathematics. A target without a kernel for it takes it apart again.
         for each in passes():
@@ -55,7 +55,7 @@ def resolved(configuration: Configuration, registry: Registry) -> tuple[Pass, ..
     for known, known_registry, passes in _latest:
         if known_registry is registry and known is configuration:
             return passes
-    from rlx_core.pipeline.plan import forward_passes
+    from rlx_core.pipeline.plan import forward_passes  # here, because few programs are differentiated
 
     found = forward_passes(configuration, registry)
     _latest[:] = [(configuration, registry, found)]

@@ -11,30 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.errors import FormatError
 from rlx_core.hooks import API_VERSION
 from rlx_core.ir.fingerprint import canonical, digest_of, fingerprint
-from rlx_core.ir.graph import Graph, ops_inside
+from rlx_core.ir.graph import Graph, lines_of, ops_inside
 from rlx_core.ir.hir import has_blocks
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
-from rlx_core.ir.serialize import load_plan, save
-from rlx_core.pipeline.backend import Backend, Target
+from rlx_core.ir.provenance import Lines
+from rlx_core.ir.serialize import load_plan, relocated, save
 from rlx_core.pipeline.compiled import Compiled, plan_options
-from rlx_core.pipeline.config import Configuration
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.events import Events
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.select.backend import Backend, Target
 from rlx_core.pipeline.showing import dump, watch_for
 from rlx_core.plugins import PluginHost, Registry, package_of, stamp_of
 
 if TYPE_CHECKING:  # imported where something has to be compiled; a program from the cache needs none of it
-    from rlx_core.passes.fusion_report import FusionReport
-    from rlx_core.passes.runner import PassRun
-    from rlx_core.pipeline.dispatch import DispatchReport
+    from rlx_core.passes.engine.fusion_report import FusionReport
+    from rlx_core.passes.engine.runner import PassRun
     from rlx_core.pipeline.plan import Plan
+    from rlx_core.pipeline.select.dispatch import DispatchReport
 
 __all__ = ["Job"]
 
@@ -68,7 +69,7 @@ class Job:
     @cached_property
     def plan(self) -> Plan:
         """The resolved pipeline; a result that is found in a cache does without."""
-        from rlx_core.pipeline.plan import resolve_plan
+        from rlx_core.pipeline.plan import resolve_plan  # here, because a cached program has its plan
 
         return resolve_plan(self.configuration, self.registry, self.target)
 
@@ -76,6 +77,11 @@ class Job:
     def packages(self) -> frozenset[str]:
         """The packages of the program's ops: what they decompose into is their code's, whether a plugin offers them or not."""
         return frozenset(package_of(type(op)) for op in ops_inside(self.graph))
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Where the user wrote each node."""
+        return tuple(lines_of(self.graph))
 
     @cached_property
     def has_nameless_ops(self) -> bool:
@@ -112,9 +118,10 @@ class Job:
 
     def compile(self) -> Compiled:
         """All passes, the split of parameter work, the plan."""
-        from rlx_core.passes.fusion_report import fusion_report
-        from rlx_core.pipeline.lower import make_lir
-        from rlx_core.pipeline.prepare import split_prepare
+        # Here, because a cached program is not compiled.
+        from rlx_core.passes.engine.fusion_report import assert_fusion_clean, fusion_report
+        from rlx_core.pipeline.planning.planner import make_lir
+        from rlx_core.pipeline.planning.prepare import split_prepare
 
         with self.timed("pipeline"):
             plan = self.plan
@@ -122,6 +129,9 @@ class Job:
             self.target.kernels.load()
         with self.timed("passes"):
             run = plan.run(self.graph, watch_for(self.configuration.printing, self.events))
+        fusion = fusion_report(self.graph, run, [p.made for p in plan.passes])
+        if self.configuration.fusion.assert_clean:
+            assert_fusion_clean(fusion, self.configuration.fusion.allowed_misses)
         with self.timed("plan"):
             prepared = split_prepare(run.graph, self.target, pinned=tuple(self.donations))
             lir = make_lir(
@@ -139,9 +149,8 @@ class Job:
             dump(Path(self.configuration.printing.ir_dump), self.graph, run, lir)
         stages = {"HIR nodes": len(self.graph)} if has_blocks(self.graph) else {}
         stages |= {"MIR nodes": len(run.graph)}
-        fusion = fusion_report(self.graph, run, [p.made for p in self.plan.passes])
         dispatch = run.notes["dispatch"]
-        return self.finished(lir, stages, run.passes, lambda: dispatch, prepared.nbytes, fusion)
+        return self.finished(lir, stages, run.passes, lambda: dispatch, fusion)
 
     def stored(self, compiled: Compiled) -> bytes | None:
         """The bytes of a compiled program that another process can go on from.
@@ -150,7 +159,7 @@ class Job:
         """
         if any(kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out):
             return None
-        return save(Module.of_lir(compiled.lir))
+        return save(Module.of_lir(compiled.lir), self.lines)
 
     def restore(self, data: bytes) -> Compiled:
         """The compiled program from its bytes; any fault in them raises.
@@ -158,15 +167,23 @@ class Job:
         The plan was verified before it was stored, and its digest says that it is still the same.
         """
         with self.timed("read"):
-            lir = load_plan(data, HostOps(self.host))
+            lir = load_plan(data, HostOps(self.host), self.lines)
             if lir.fingerprint != self.key:
                 raise FormatError(f"cache: the entry is not program {self.key[:12]}")
-        return self.finished(lir, {"MIR nodes": len(lir.graph)}, (), lambda: self.survey(lir), 0)
+        return self.finished(lir, {"MIR nodes": len(lir.graph)}, (), lambda: self.survey(lir))
+
+    def located(self, found: Compiled) -> Compiled:
+        """A compiled program that may have been made for an equal one from other lines, with the lines of this one."""
+        if found.lines == self.lines:
+            return found
+        lir = relocated(found.lir, found.lines, self.lines, HostOps(self.host))
+        report = evolve(found.report, lir=lir, survey=lambda: self.survey(lir))
+        return evolve(found, lir=lir, lines=self.lines, report=report)
 
     def survey(self, lir: Lir) -> DispatchReport:
         """How each op of a program from the cache comes to be run."""
-        from rlx_core.pipeline.dispatch import DispatchReport
-        from rlx_core.pipeline.legalize import survey
+        from rlx_core.pipeline.legalize import survey  # here, because few reports are asked for it
+        from rlx_core.pipeline.select.dispatch import DispatchReport
 
         dispatcher = self.plan.dispatcher
         assert dispatcher is not None, "a job has a target"
@@ -179,7 +196,6 @@ class Job:
         stages: Mapping[str, int],
         passes: tuple[PassRun, ...],
         dispatch: Callable[[], DispatchReport],
-        prepared_nbytes: int,
         fusion: FusionReport | None = None,
     ) -> Compiled:
         report = Report(
@@ -190,12 +206,11 @@ class Job:
             dispatch,
             lir,
             seconds=self.seconds,
-            prepared_nbytes=prepared_nbytes,
             fusion=fusion,
             device=self.target,
             left_out=self.registry.left_out,
         )
-        return Compiled(lir, self.backend, self.target, self.configuration.memory, report)
+        return Compiled(lir, self.backend, self.target, self.configuration.memory, report, lines=self.lines)
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:

@@ -18,11 +18,11 @@ from rlx_core.ir.graph import Graph, Node, Value, nested_graphs
 from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import listed
-from rlx_core.passes.base import LEGAL, LOWERED, Context, Pass, Result, define_pass, emit_like, with_bodies
-from rlx_core.passes.dead_code import sweep
-from rlx_core.passes.splice import Draft, draft
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, row_of
+from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, Pass, Result, define_pass, emit_like, with_bodies
+from rlx_core.passes.engine.splice import Draft, draft
+from rlx_core.passes.engine.sweep import sweep
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.dispatch import Answer, Dispatch, Dispatcher, DispatchReport, row_of
 from rlx_core.plugins.faults import as_fact
 
 __all__ = ["Legalize", "Offender", "legalize", "offenders", "require_legal"]
@@ -53,10 +53,9 @@ class Legalize(Pass):
     ensures: ClassVar = frozenset({LEGAL})
 
     def run(self, graph: Graph, context: Context) -> Result:
-        dispatcher = context.settings.get("dispatcher")
-        if not isinstance(dispatcher, Dispatcher):
+        if not isinstance(context.dispatcher, Dispatcher):
             return Result.unchanged(graph)
-        return legalize(graph, dispatcher)
+        return legalize(graph, context.dispatcher)
 
 
 def legalize(graph: Graph, dispatcher: Dispatcher) -> Result:

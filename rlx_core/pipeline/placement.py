@@ -13,7 +13,7 @@ from attrs import frozen
 
 from rlx_core.contributions import Contribution, PassSpec
 from rlx_core.errors import ConfigError, Fact, PassOrderError
-from rlx_core.pipeline.config import Configuration, Entry, split_entry
+from rlx_core.pipeline.config.records import Configuration, Entry, split_entry
 from rlx_core.pipeline.providers import full_name
 from rlx_core.plugins.registry import Registry
 

@@ -19,17 +19,17 @@ from attrs import evolve, frozen
 from rlx_core.errors import ConfigError, Fact, PassOrderError, RlxError, UnknownNameError, nearest
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
-from rlx_core.passes.apply_rules import pass_of
-from rlx_core.passes.base import LEGAL, LOWERED, Context, LirPass, Pass, PassRecord
-from rlx_core.passes.order import check_order
-from rlx_core.passes.rules import RuleSet
-from rlx_core.passes.runner import NO_WATCH, Run, Watch, run_passes
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.config import STAGES, Configuration, PipelineConfig, plainly, split_entry
+from rlx_core.passes.engine.apply_rules import pass_of
+from rlx_core.passes.engine.base import LEGAL, LOWERED, Context, LirPass, Pass, PassRecord
+from rlx_core.passes.engine.order import check_order
+from rlx_core.passes.engine.rules import RuleSet
+from rlx_core.passes.engine.runner import NO_WATCH, Run, Watch, run_passes
+from rlx_core.pipeline.config.records import STAGES, Configuration, PipelineConfig, plainly, split_entry
 from rlx_core.pipeline.contributed import legalization_tables
-from rlx_core.pipeline.dispatch import Dispatcher
 from rlx_core.pipeline.placement import Line, check_places, with_included
 from rlx_core.pipeline.providers import CORE, full_name
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.plugins.digest import canonical, sha256
 from rlx_core.plugins.registry import Registry
 
@@ -126,9 +126,7 @@ class Plan:
             "precision": self.configuration.precision,
             "options": self.configuration.options,
         }
-        if self.dispatcher is not None:
-            settings["dispatcher"] = self.dispatcher
-        return Context(self.target, settings)
+        return Context(self.target, settings, self.dispatcher)
 
     @cached_property
     def summary(self) -> Mapping[str, Any]:
@@ -325,7 +323,7 @@ def structured(table: Mapping[str, Any], cls: type[T], what: str, source: str) -
     made = plainly(table, cls)
     if made is not None:
         return made
-    from rlx_core.pipeline.config_structure import structure
+    from rlx_core.pipeline.config.structure import structure  # here, because cattrs takes ten milliseconds to import
 
     return structure(dict(table), cls, what, source)
 

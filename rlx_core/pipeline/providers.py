@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlx_core.contributions.records import option_variables
-from rlx_core.pipeline.config import STAGES, Configuration, split_entry
+from rlx_core.pipeline.config.records import STAGES, Configuration, split_entry
 from rlx_core.plugins import PluginHost
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.registry import Registry

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from rlx_core.ir.graph import Graph
+from rlx_core.ir.graph import Graph, Param
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.shown import Shown
 
 if TYPE_CHECKING:
-    from rlx_core.passes.fusion_report import FusionReport
-    from rlx_core.passes.runner import PassRun
-    from rlx_core.pipeline.backend import Target
-    from rlx_core.pipeline.dispatch import DispatchReport
-    from rlx_core.pipeline.tiers import Tiers
+    from rlx_core.passes.engine.fusion_report import FusionReport
+    from rlx_core.passes.engine.runner import PassRun
+    from rlx_core.pipeline.select.backend import Target, Traffic
+    from rlx_core.pipeline.select.dispatch import DispatchReport
+    from rlx_core.pipeline.select.tiers import Tiers
     from rlx_core.plugins import Fault
 
 __all__ = ["Report", "human_bytes"]
 
 
 @frozen(eq=False, repr=False)
-class Report:
+class Report(Shown):
     """The record of one compilation.
 
     Attributes:
@@ -38,9 +39,10 @@ class Report:
         code: Where its machine code came from when this process made or read it, once there is some: "compiled" or "cached".
         checked: Why even plain calls go through the checks in Python, where those of other programs do not.
         seconds: Times of the parts of the compilation, by part.
-        prepared_nbytes: Bytes of values computed from parameters when they are bound.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.
         device: The target itself, which knows on which tier each kernel runs.
+        traffic: What crossed between the host and the device that the program runs on, once it ran; `None` for a target in the
+            host's memory.
         left_out: Contributions that could not be used, by kind and name; it grows while others are found.
     """
 
@@ -54,9 +56,9 @@ class Report:
     code: str | None = None
     checked: str | None = None
     seconds: Mapping[str, float] = field(factory=dict)
-    prepared_nbytes: int = 0
     fusion: FusionReport | None = None
     device: Target | None = None
+    traffic: Traffic | None = None
     left_out: Mapping[tuple[str, str], Fault] = field(factory=dict)
 
     @cached_property
@@ -67,7 +69,7 @@ class Report:
     @property
     def plan_hash(self) -> str:
         """The resolved pipeline's hash, as `rlx plan` prints it."""
-        from rlx_core.pipeline.plan import plan_hash
+        from rlx_core.pipeline.plan import plan_hash  # here, as below: few reports are read, and every program has one
 
         return plan_hash(self.lir.options)
 
@@ -87,14 +89,26 @@ class Report:
     @property
     def lower_bound_nbytes(self) -> int:
         """The most bytes that are alive at one time: no arena can be smaller for this schedule."""
-        from rlx_core.pipeline.memory import live_ranges, lower_bound
+        from rlx_core.pipeline.planning.memory import live_ranges, lower_bound  # as above
 
         return lower_bound(live_ranges(self.lir)) if self.lir.is_planned else 0
+
+    @property
+    def prepared_nbytes(self) -> int:
+        """Bytes of values computed from parameters when they are bound, as far as sizes are known."""
+        outputs = () if self.lir.prepare is None else self.lir.prepare.outputs
+        return sum(v.type.static_nbytes for v in outputs if not isinstance(v.node.op, Param) and v.type.is_static)
+
+    @property
+    def _preparation(self) -> str:
+        """Where values are computed from parameters."""
+        place = "the host" if self.device is None or self.device.device is None else self.device.device.name
+        return f"{human_bytes(self.prepared_nbytes)} computed on {place} from parameters when they are bound"
 
     @cached_property
     def tiers(self) -> Tiers | None:
         """How many steps run on which tier of the target, and why some do not run on the best; `None` if it has no tiers."""
-        from rlx_core.pipeline.tiers import tiers_of
+        from rlx_core.pipeline.select.tiers import tiers_of  # as above
 
         return None if self.device is None else tiers_of(self.lir, self.device)
 
@@ -105,7 +119,7 @@ class Report:
 
     def _plugin_of(self, kernel: str) -> str:
         """Whose a kernel is; what runs on the host is nobody's."""
-        from rlx_core.pipeline.dispatch import HOST
+        from rlx_core.pipeline.select.kernels import HOST  # as above
 
         return "" if self.device is None or kernel == HOST else self.device.kernels.get(kernel).plugin or ""
 
@@ -134,6 +148,7 @@ class Report:
                 {"op": op, "kernel": kernel, "plugin": plugin, "steps": count}
                 for (op, kernel, plugin), count in sorted(self.kernels.items())
             ],
+            "traffic": None if self.traffic is None else self.traffic.to_json(),
             "tiers": None if self.tiers is None else self.tiers.to_json(),
             "left_out": [str(fault) for fault in self.left_out.values()],
         }
@@ -155,6 +170,10 @@ class Report:
             lines.append(f"  memory is planned when {unknown} {'is' if ',' not in unknown else 'are'} bound")
         if self.tiers is not None:
             lines += [f"  {self.tiers.summary}", *(f"    {line}" for line in self.tiers.lines())]
+        if self.prepared_nbytes:
+            lines.append(f"  {self._preparation}")
+        if self.traffic is not None:
+            lines.append(f"  {self.traffic}")
         for (op, kernel, plugin), count in self.kernels.most_common():
             lines.append(f"  {count:4d} × {op:<28} {kernel} ({plugin})")
         lines += [f"  left out: {fault}" for fault in self.left_out.values()]
@@ -178,14 +197,11 @@ class Report:
         if self.tiers is not None:
             yield "tiers", self.tiers.summary
         if self.prepared_nbytes:
-            yield "prepared", f"{human_bytes(self.prepared_nbytes)} computed from parameters when they are bound"
+            yield "prepared", self._preparation
+        if self.traffic is not None:
+            yield "traffic", str(self.traffic)
         if self.checked:
             yield "calls", f"are checked in Python: {self.checked}"
-
-    def _repr_html_(self) -> str:
-        from rlx_core.pipeline.report_html import report_html  # a report is rarely looked at
-
-        return report_html(self)
 
 
 def human_bytes(count: int) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from rlx_core.errors import FileError
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.config import PrintingConfig
+from rlx_core.pipeline.config.records import PrintingConfig
 from rlx_core.pipeline.events import Events
 
 if TYPE_CHECKING:  # a program from the cache runs no pass, and `compile` imports this module
-    from rlx_core.passes.runner import Run, Watch
+    from rlx_core.passes.engine.runner import Run, Watch
     from rlx_core.pipeline.compiled import Compiled
 
 __all__ = ["dump", "show", "watch_for"]
@@ -21,8 +21,8 @@ __all__ = ["dump", "show", "watch_for"]
 
 def watch_for(printing: PrintingConfig, events: Events) -> Watch:
     """How a run of passes is observed: by listeners, and by graphs printed around the passes that are named."""
-    from rlx_core.ir.text import print_graph
-    from rlx_core.passes.runner import Watch
+    from rlx_core.ir.text import print_graph  # here, because a cached program runs no pass
+    from rlx_core.passes.engine.runner import Watch
 
     def show_graph(heading: str, graph: Graph) -> None:
         print(f"== {heading}\n{print_graph(graph)}")
@@ -51,7 +51,7 @@ def dump(directory: Path, given: Graph, run: Run, lir: Lir) -> None:
     Raises:
         FileError: The system refuses that.
     """
-    from rlx_core.ir.text import print_graph
+    from rlx_core.ir.text import print_graph  # here, because few programs are dumped
     from rlx_core.ir.text_lir import print_lir
 
     levels = {

@@ -7,16 +7,16 @@ from functools import partial
 from attrs import evolve
 
 from rlx_core.errors import ConfigError, DeviceError, Fact, PluginError, RlxError
-from rlx_core.pipeline.backend import Backend, Target
+from rlx_core.hints.packages import known_packages
 from rlx_core.pipeline.contributed import expectation
-from rlx_core.pipeline.kernels import Kernel, KernelTable
+from rlx_core.pipeline.select.backend import ABSENT, Backend, Target
+from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.plugins import PluginHost, Registry, State
 from rlx_core.plugins.conditions import TARGET
 from rlx_core.plugins.faults import fault_of, named_cause
-from rlx_core.plugins.packages import known_packages
 from rlx_core.plugins.states import attempt
 
-__all__ = ["find_target", "no_backend", "opened", "with_contributed_kernels"]
+__all__ = ["find_target", "no_backend", "numbered", "opened", "with_contributed_kernels"]
 
 
 def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Registry]:
@@ -29,21 +29,54 @@ def find_target(host: PluginHost, wanted: str | None) -> tuple[str, Backend, Reg
     if wanted is None:
         name, backend = preferred_target(host)
     else:
-        name, backend = wanted, opened(host, wanted)
+        name, backend = wanted_target(host, wanted)
     return name, backend, host.activate_for_compile(name)
 
 
-def opened(host: PluginHost, name: str) -> Backend:
+def wanted_target(host: PluginHost, wanted: str) -> tuple[str, Backend]:
+    """The name and the backend of a target as users write it: `rocm`, `rocm:1`, or `rocm:absent` for its code alone.
+
+    Raises:
+        DeviceError: It prints no code without a device. And see `find_target`.
+    """
+    if isinstance(wanted, str) and wanted.endswith(f":{ABSENT}"):
+        name = wanted.removesuffix(f":{ABSENT}")
+        found = opened(host, name, even_unavailable=True).absent()
+        if found is None:
+            raise DeviceError(f"target: {name} has nothing that is printed without a device", hint=f'write "{name}"')
+        return name, found
+    name, number = numbered(wanted)
+    backend = opened(host, name)
+    return name, backend if number is None else backend.on(number)
+
+
+def numbered(wanted: str) -> tuple[str, int | None]:
+    """A target as users write it, `rocm` or `rocm:1`, as its name and the number of the device.
+
+    Raises:
+        DeviceError: It is no text, or what follows the colon is no number.
+    """
+    if not isinstance(wanted, str):
+        raise DeviceError(f"target: one is asked for by its name, not by {wanted!r} ({type(wanted).__name__})")
+    name, colon, number = wanted.partition(":")
+    if colon and not (number.isascii() and number.isdecimal()):
+        raise DeviceError(f"target: {wanted!r} has no number after the colon", hint=f'write "{name}:0"')
+    return name, int(number) if colon else None
+
+
+def opened(host: PluginHost, name: str, *, even_unavailable: bool = False) -> Backend:
     """The backend of a target, ready to be asked.
+
+    Args:
+        even_unavailable: Whether it is wanted though it cannot be used here.
 
     Raises:
         PluginError: It does not load, is no backend, or raises when it is made. And see `find_target`.
     """
-    if not isinstance(name, str):
-        raise DeviceError(f"target: one is asked for by its name, not by {name!r} ({type(name).__name__})")
-    spec = host.require("backends", name)
+    spec = host.require("backends", name, even_unavailable=even_unavailable)
     registry = host.registry()
-    found = registry.load("backends", name, expectation("backends", spec, registry))
+    expected = expectation("backends", spec, registry)
+    found = registry.load("backends", name, expected, even_unavailable=even_unavailable)
     if isinstance(found, Backend):
         return found
     outcome = attempt(found)

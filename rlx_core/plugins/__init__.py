@@ -11,7 +11,7 @@ from rlx_core.plugins.defaults import default_host, host_with, set_default_host
 from rlx_core.plugins.entry import Origin, PluginEntry, builtin_entry, given_entry, named_entry
 from rlx_core.plugins.faults import Fault
 from rlx_core.plugins.host import PluginHost
-from rlx_core.plugins.index import Index, cache_directory, installed_plugins
+from rlx_core.plugins.index import Index, installed_plugins
 from rlx_core.plugins.manager import PluginManager
 from rlx_core.plugins.policy import PluginPolicy
 from rlx_core.plugins.registry import Override, Refusal, Registry
@@ -36,7 +36,6 @@ __all__ = [
     "State",
     "Verdict",
     "builtin_entry",
-    "cache_directory",
     "default_host",
     "given_entry",
     "host_with",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-from rlx_core.locks import Lock
 from rlx_core.plugins.host import PluginHost
 from rlx_core.plugins.policy import PluginPolicy
+from rlx_core.system.locks import Lock
 
 _lock = Lock("the list of plugin hosts")
 _hosts: list[PluginHost] = []  # none or one; built on first use, so that importing rlx reads no metadata

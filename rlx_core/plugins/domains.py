@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from rlx_core.hints.packages import known_packages
 from rlx_core.plugins.entry import PluginEntry, normalized
-from rlx_core.plugins.packages import known_packages
 
 __all__ = ["Domains", "domain_of", "owners"]
 

@@ -14,9 +14,9 @@ from rlx_core.errors import (
     UnknownNameError,
     nearest,
 )
+from rlx_core.hints.packages import KnownPackage, known_packages, reinstalling
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.plugins.entry import Origin, PluginEntry
-from rlx_core.plugins.packages import KnownPackage, known_packages, reinstalling
 from rlx_core.plugins.states import Failure, State, Verdict
 
 Absent = tuple[PluginEntry, Verdict]
@@ -49,11 +49,11 @@ def unusable(kind: str, name: str, candidates: list[Absent]) -> RlxError:
 
 
 def not_installed(kind: str, name: str, package: KnownPackage) -> RlxError:
-    """Nothing here has it, and it is known; if a package has it, also which one."""
+    """Nothing here has it, and it is known which package does."""
     error = DeviceUnavailableError if kind == "backends" else PluginError
     return error(
         f"{name}: no installed plugin provides this {singular(kind)}",
-        *([Fact("package", package.name)] if package.name else []),
+        Fact("package", package.name),
         hint=package.command,
     )
 
@@ -110,4 +110,4 @@ def nearest_target(name: str, known: Sequence[str]) -> str | None:
     absent = next((p for each, p in packages.items() if each not in known and hint == nearest(each, [each])), None)
     if absent is None:
         return hint
-    return f"{hint} It is not installed{f': {absent.command}' if absent.command else ''}"
+    return f"{hint} It is not installed: {absent.command}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rlx_core.contributions import ExporterSpec, ImporterSpec
 from rlx_core.contributions.validators import BARE_NAME
 from rlx_core.errors import Fact, PluginError, nearest
-from rlx_core.locks import Lock
+from rlx_core.errors.lacks import is_lack
 from rlx_core.plugins.collect import Claim, Collected, collect
 from rlx_core.plugins.conditions import COMPILE, VERBS, conditions_of, target_conditions
 from rlx_core.plugins.digest import sha256
@@ -24,6 +24,7 @@ from rlx_core.plugins.registry import Key, Registry
 from rlx_core.plugins.stamp import packages_of, stamp_of
 from rlx_core.plugins.states import PluginStatus, State, Verdict, attempt
 from rlx_core.plugins.survey import status
+from rlx_core.system.locks import Lock
 
 EntryKey = tuple[str, str, str]
 
@@ -89,10 +90,10 @@ class PluginHost:
                 self._registry = self._freeze()
             return self._registry
 
-    def require(self, kind: str, name: str) -> Any:
-        """The record of a name, activating who may have it; errors as in `Registry.require`."""
+    def require(self, kind: str, name: str, *, even_unavailable: bool = False) -> Any:
+        """The record of a name, activating who may have it; arguments and errors as those of `Registry.require`."""
         self._look_for(kind, name)
-        return self.registry().require(kind, name)
+        return self.registry().require(kind, name, even_unavailable=even_unavailable)
 
     def load(self, kind: str, name: str) -> Any:
         """The thing itself, imported; see `Registry.load`."""
@@ -257,7 +258,7 @@ class PluginHost:
 
 def lacked_memory(verdict: Verdict) -> bool:
     """Whether a plugin failed for want of memory, which says nothing of its next attempt."""
-    return verdict.failure is not None and isinstance(verdict.failure.error, MemoryError)
+    return verdict.failure is not None and is_lack(verdict.failure.error)
 
 
 def refuse_namesakes(entries: Iterable[PluginEntry]) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from attrs.filters import exclude
 from rlx_core.errors import CacheError, nearest
 from rlx_core.hooks import API_VERSION
 from rlx_core.plugins.entry import CORE, Origin, PluginEntry, builtin_entry, normalized
-from rlx_core.private import is_abandoned, is_temporary, own_directory, read_own, write_own
+from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -62,21 +62,6 @@ def installed_plugins(path: Sequence[str] | None = None, cache: Path | None = No
     if newest < (time.time() - SETTLED) * 1e9:
         write(file, index, {source: stamp(source) for source in sources})
     return index
-
-
-def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where rlx keeps what it can make again: `RLX_CACHE_DIR`, else `rlx` in the platform's cache directory."""
-    env = os.environ if environment is None else environment
-    if chosen := env.get("RLX_CACHE_DIR"):
-        return Path(chosen).expanduser()
-    base = Path(env.get("XDG_CACHE_HOME") or "")
-    if base.is_absolute():  # the XDG specification tells programs to ignore a relative path there
-        return base / "rlx"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "rlx"
-    if sys.platform == "win32":
-        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rlx" / "cache"
-    return Path.home() / ".cache" / "rlx"
 
 
 # What is installed.

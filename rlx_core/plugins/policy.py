@@ -12,8 +12,8 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.hints.packages import reinstalling
 from rlx_core.plugins.entry import Origin, PluginEntry, normalized
-from rlx_core.plugins.packages import reinstalling
 from rlx_core.plugins.states import State, Verdict
 
 BLOCK_VARIABLE: Final = "RLX_PLUGINS_BLOCK"

@@ -26,7 +26,7 @@ from rlx_core.contributions import (
     RuleSetSpec,
     RuleSpec,
 )
-from rlx_core.errors import Fact, PluginError, RlxError, UnknownNameError, nearest
+from rlx_core.errors import DeviceUnavailableError, Fact, PluginError, RlxError, UnknownNameError, nearest
 from rlx_core.plugins.collect import Claim
 from rlx_core.plugins.digest import sha256
 from rlx_core.plugins.entry import PluginEntry
@@ -121,8 +121,11 @@ class Registry:
         """Which plugin, distribution, version and file something comes from."""
         return self._claim(kind, name).provenance
 
-    def require(self, kind: str, name: str) -> Any:
+    def require(self, kind: str, name: str, *, even_unavailable: bool = False) -> Any:
         """The record of a name.
+
+        Args:
+            even_unavailable: Whether a target will do that cannot be used here.
 
         Raises:
             PluginError: its plugin failed, is blocked or incompatible, or two plugins claim the name.
@@ -132,23 +135,27 @@ class Registry:
         found = self.table(kind).get(name)
         if found is not None:
             return found
-        if (kind, name) in self.refused:
-            raise self.refused[kind, name].error()
+        refusal = self.refused.get((kind, name))
+        if refusal is not None and even_unavailable and refusal.kind is DeviceUnavailableError:
+            return refusal.claims[0].record
+        if refusal is not None:
+            raise refusal.error()
         claimed = [each for its, each in self.refused if its == kind]
         raise missing(kind, name, [*self.table(kind), *claimed], self.absent)
 
-    def load(self, kind: str, name: str, expect: Expect | None = None) -> Any:
+    def load(self, kind: str, name: str, expect: Expect | None = None, *, even_unavailable: bool = False) -> Any:
         """The thing itself: the record's `load`, imported.
 
         Args:
             expect: Says what is wrong with what was found, or `None`.
+            even_unavailable: See `require`.
 
         Raises:
             PluginError: It does not load, or is not what it must be; the error has its cause, the plugin that it comes
                 from, and what mends that. And see `require`.
         """
-        record = self.require(kind, name)
-        claim = self.claims[kind, name]
+        record = self.require(kind, name, even_unavailable=even_unavailable)
+        claim = self._claim(kind, name)
         try:
             found = record.load.resolve()
             complaint = attempt(lambda: expect(found)) if expect is not None else None
@@ -196,5 +203,5 @@ class Registry:
         return [record for record in self.events.values() if record.event == event]
 
     def _claim(self, kind: str, name: str) -> Claim:
-        self.require(kind, name)
-        return self.claims[kind, name]
+        self.require(kind, name, even_unavailable=True)  # who brings it is known where it cannot be used, too
+        return self.claims.get((kind, name)) or self.refused[kind, name].claims[0]

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from rlx_core.errors import ShapeError
-from rlx_core.floating import in_standard_modes
 from rlx_core.ir.graph import Graph, ambient_builder
-from rlx_core.locks import forks_wait
 from rlx_core.pipeline.forward import transforming_for
-from rlx_core.runtime.function import Jitted
+from rlx_core.runtime.jit import Jitted
+from rlx_core.system.floating import in_standard_modes
+from rlx_core.system.locks import forks_wait
 from rlx_core.transforms import functional
 from rlx_core.transforms.trace import trace as _trace
-from rlx_core.transforms.tree import expect_function
+from rlx_core.trees.flatten import expect_function
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
 

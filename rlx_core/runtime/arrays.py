@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, ShapeError, TraceError
+from rlx_core.errors import DtypeError, Fact, FormatError, LengthMismatchError, PlaceError, ShapeError, TraceError
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.placed import Placed
 from rlx_core.ir.provenance import Source
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Declared", "Held", "checked", "flat_from_bytes", "from_bytes", "reshaped", "separated"]
 
 Bytes = bytes | bytearray | memoryview
+
+
+class Memory(Protocol):
+    """The memory of a device, as far as arguments are concerned."""
+
+    name: str
+
+    def adopt(self, data: Any) -> Placed | None:
+        """An array of the device library's own as it lies; `None` for everything else."""
 
 
 @frozen
@@ -41,15 +51,27 @@ class Declared:
         return Fact("declared", self.type, self.source)
 
 
-def checked(entry: Declared, data: Any) -> np.ndarray:
+def checked(entry: Declared, data: Any, memory: Memory | None = None) -> Any:
     """`data` as an array of exactly the entry's dtype and, where they are known, its dims.
+
+    Args:
+        memory: Where the program runs, if not in the host's memory: an array that lies there is taken as it lies.
 
     Raises:
         DtypeError, ShapeError: It has others.
+        PlaceError: It lies on another device.
         TraceError: It is not an array.
     """
     if type(data) is np.ndarray and data.dtype is entry.stored and data.shape == entry.dims:
         return data  # what nearly every call brings, without another look
+    placed = None if memory is None else memory.adopt(data)
+    if placed is not None:
+        data = placed
+    if isinstance(data, Placed):
+        _expect_here(entry, data, memory)
+        _expect_dtype(entry, data.type.dtype, data.type.static_shape)
+        _expect_dims(entry, data.type.static_shape)
+        return data
     try:
         array = as_array(data)
     except TraceError as error:
@@ -57,14 +79,29 @@ def checked(entry: Declared, data: Any) -> np.ndarray:
             f"run: {entry.name} is {type(data).__name__}, not an array", entry.fact, hint=error.hint
         ) from None
     _expect_dtype(entry, dtype(array.dtype), array.shape)
-    dims_fit = array.ndim == entry.type.rank and all(
-        not isinstance(d, int) or d == n for d, n in zip(entry.type.shape, array.shape, strict=True)
+    _expect_dims(entry, array.shape)
+    return array.astype(entry.type.dtype.numpy, copy=False)  # native byte order
+
+
+def _expect_dims(entry: Declared, shape: tuple[int, ...]) -> None:
+    dims_fit = len(shape) == entry.type.rank and all(
+        not isinstance(d, int) or d == n for d, n in zip(entry.type.shape, shape, strict=True)
     )
     if not dims_fit:
         raise ShapeError(
-            f"run: {entry.name} must be {entry.type}, not {TensorType(entry.type.dtype, array.shape)}", entry.fact
+            f"run: {entry.name} must be {entry.type}, not {TensorType(entry.type.dtype, shape)}", entry.fact
         )
-    return array.astype(entry.type.dtype.numpy, copy=False)  # native byte order
+
+
+def _expect_here(entry: Declared, data: Placed, memory: Memory | None) -> None:
+    here = "the host" if memory is None else memory.name
+    if memory is None or data.place != here:
+        raise PlaceError(
+            f"run: {entry.name} lies on {data.place}, and the program runs on {here}",
+            entry.fact,
+            hint=f"copy it: {entry.name}.to_host()"
+            + (f', or rlx.device_put({entry.name}.to_host(), "{here}")' if memory else ""),
+        )
 
 
 def _expect_dtype(entry: Declared, found: DType, shape: Sequence[int] | None) -> None:
@@ -152,7 +189,8 @@ class Held:
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], donated: Collection[str]) -> Held:
-        spans = {name: _span(array) for name, array in arrays.items() if array.size}
+        here = {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
+        spans = {name: _span(array) for name, array in here.items() if array.size}
         return cls(tuple(spans.values()), tuple(spans[name] for name in donated if name in spans))
 
 
@@ -166,8 +204,11 @@ def separated(entries: Sequence[Declared], arrays: Sequence[np.ndarray], held: H
         held: Parameters that stay where they are.
     """
     held = held or Held()
-    ready = [writable(a) if e.is_donated else a for e, a in zip(entries, arrays, strict=True)]
-    spans = {i: _span(a) for i, a in enumerate(ready) if a.size}
+    # Arrays on a device are its program's matter.
+    ready = [
+        writable(a) if e.is_donated and isinstance(a, np.ndarray) else a for e, a in zip(entries, arrays, strict=True)
+    ]
+    spans = {i: _span(a) for i, a in enumerate(ready) if isinstance(a, np.ndarray) and a.size}
     copied = _sharing(spans, held.spans) if any(e.is_donated for e in entries) else set()
     copied = {i for i in copied if entries[i].is_donated}
     copied |= {i for i, (start, end) in spans.items() for low, high in held.written if start < high and low < end}

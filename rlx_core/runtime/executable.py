@@ -14,24 +14,24 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from attrs import define, field, frozen
 
-from rlx_core.errors import Fact, FormatError, MissingInputError, OutOfMemoryError, UnknownNameError, nearest
-from rlx_core.errors.memory import lacking
-from rlx_core.floating import in_standard_modes
+from rlx_core.errors import Fact, FormatError, MissingInputError, UnknownNameError, nearest
+from rlx_core.errors.lacks import in_our_words
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.bind import infer_binding, infer_binding_from_counts
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import leaf_name
-from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Entry, Lir
 from rlx_core.ir.types import TensorType
-from rlx_core.locks import Lock
-from rlx_core.pipeline.backend import Bindings, Program
 from rlx_core.pipeline.compiled import Compiled
-from rlx_core.pipeline.lru import LruCache
 from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.select.backend import Bindings, Outputs, Program
 from rlx_core.runtime.arrays import Bytes, Declared, Held, checked, flat_from_bytes, from_bytes, reshaped, separated
+from rlx_core.runtime.preparing import prepared
 from rlx_core.runtime.straight import Door
+from rlx_core.system.floating import in_standard_modes
+from rlx_core.system.locks import Lock
+from rlx_core.system.lru import LruCache
 
 __all__ = ["Executable"]
 
@@ -89,8 +89,10 @@ class Executable:
     >>> executable.run({"x": x})                             # doctest: +SKIP
     """
 
-    def __init__(self, compiled: Compiled, shared: Shared | None = None) -> None:
+    def __init__(self, compiled: Compiled, shared: Shared | None = None, *, outputs: Outputs | None = None) -> None:
         self._compiled = compiled
+        self._memory = compiled.target.device
+        self._wanted = None if outputs == "host" and self._memory is None else outputs
         self._shared = shared or Shared()
         self._handles: dict[str, np.ndarray] = {}
         self._handle_lock = Lock("handles")
@@ -148,7 +150,7 @@ class Executable:
             UnknownNameError: The target has no such level, or the plan no such step.
             ConfigError: Sizes are still unknown.
         """
-        from rlx_core.pipeline.emission import Planned, emit  # here, because programs are run more often than printed
+        from rlx_core.draw.emission import Planned, emit  # here, because programs are run more often than printed
 
         return emit(Planned(self._latest, self._compiled.backend, self._compiled.target), level, step)
 
@@ -160,12 +162,18 @@ class Executable:
         return f"<executable {name}({listed(self.inputs)}) -> ({listed(self.outputs)}) on {self._compiled.lir.target}>"
 
     def _repr_html_(self) -> str:
-        from rlx_core.runtime.display import executable_html
+        return self.page(list(self.outputs))
 
-        return executable_html(self)
+    def page(self, outputs: Sequence[str], title: str = "") -> str:
+        """What a notebook shows of the program, for whoever knows more of it: what its outputs are called, or a title."""
+        from rlx_core.draw.pages import callable_html  # here, because programs are run more often than looked at
+
+        results = dict(zip(outputs, self.outputs.values(), strict=True))
+        groups = {"inputs": self.inputs, "parameters": self.params, "outputs": results}
+        return callable_html(self.report, groups, outputs, title)
 
     def _repr_svg_(self) -> str:
-        from rlx_core.ir.display import program_svg
+        from rlx_core.draw.pages import program_svg  # here, because programs are run more often than looked at
 
         return program_svg(self.lir.graph, list(self.outputs))
 
@@ -187,12 +195,15 @@ class Executable:
     def set_params(self, arrays: Mapping[str, Any]) -> None:
         """Bind several parameters at once: all of them, or on an error none. Clones have them too."""
         entries = {name: self._entry(name, self._params, "parameter") for name in arrays}
-        ready = {name: checked(entries[name], array) for name, array in arrays.items()}
+        ready = {name: checked(entries[name], array, self._memory) for name, array in arrays.items()}
         with self._shared.lock:
             known = {**self._shared.weights.arrays, **ready}
             if self._donated:
                 apart = separated([self._params[name] for name in known], list(known.values()))
                 known = dict(zip(known, apart, strict=True))
+                for name in self._donated & ready.keys():
+                    if isinstance(known[name], np.ndarray):
+                        known[name] = known[name].view()  # given anew, even if it is the array that was given before
             self._shared.weights = Weights(known, next(_versions))
             self._shared.door.entry = None
 
@@ -206,48 +217,56 @@ class Executable:
 
     # --------------------------------------------------------------------------------- running
 
-    def run(self, inputs: Mapping[str, Any] | None = None) -> tuple[np.ndarray, ...]:
+    def run(self, inputs: Mapping[str, Any] | None = None, *, outputs: Outputs | None = None) -> tuple[Any, ...]:
         """The outputs, in order, for named inputs. A bound handle is the default for the input of its name.
+
+        Args:
+            inputs: NumPy arrays, or whatever converts to them without a copy; on a device's target also its own arrays.
+            outputs: Where results lie: on the "host" or the "device". By default what the compilation said, else on the
+                device if an input lies there.
 
         Raises:
             MissingInputError: An input is not given, or a parameter was never bound.
             UnknownNameError: A name that is not an input.
             ShapeError, DtypeError: An array that is not of its input's type.
             GuardError, BindingError: Sizes that contradict one another or the program's guards.
+            PlaceError: An array that lies on another device.
         """
         given = self._given(inputs or {})
-        results = self.run_slots([given[n] for n in self._inputs])
+        results = self.run_slots([given[n] for n in self._inputs], outputs=outputs)
         self._refresh_handles(results)
         return results
 
-    def run_slots(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    def run_slots(self, arrays: Sequence[Any], *, outputs: Outputs | None = None) -> tuple[Any, ...]:
         """The outputs for inputs in manifest order; handles take no part."""
         entry = self._shared.door.entry
-        if entry is not None:
-            outputs: tuple[np.ndarray, ...] = entry(*arrays)
-            if outputs is not NotImplemented:
-                return outputs
-        return self._run_checked(arrays)
+        if entry is not None and outputs is None:
+            found: tuple[Any, ...] = entry(*arrays)
+            if found is not NotImplemented:
+                return found
+        return self._run_checked(arrays, outputs or self._wanted)
 
     @in_standard_modes
-    def _run_checked(self, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    def _run_checked(self, arrays: Sequence[Any], outputs: Outputs | None) -> tuple[Any, ...]:
         if len(arrays) != len(self._entries):
             raise MissingInputError(
                 f"run: takes {len(self._entries)} inputs ({', '.join(self._inputs)}), not {len(arrays)}"
             )
         try:
-            ready = [checked(entry, array) for entry, array in zip(self._entries, arrays, strict=True)]
+            memory = self._memory
+            ready = [checked(entry, array, memory) for entry, array in zip(self._entries, arrays, strict=True)]
             bound = self._bound(ready)
             if self._has_donations:
                 ready = separated(self._entries, ready, bound.held)
-            results = NotImplemented if bound.entry is None else bound.entry(*ready)
+            results = NotImplemented if bound.entry is None or outputs is not None else bound.entry(*ready)
             if results is NotImplemented:
-                results = tuple(bound.program.run(ready))
+                results = tuple(bound.program.run_to(ready, outputs))
             self._open(bound)
-        except OutOfMemoryError:
-            raise
-        except MemoryError as error:
-            raise lacking("run", error) from error
+        except (MemoryError, ImportError, AttributeError, OSError) as error:
+            said = in_our_words("run", error)
+            if said is None:
+                raise
+            raise said from error
         return results
 
     def run_flat(self, arrays: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
@@ -284,7 +303,7 @@ class Executable:
             UnknownNameError: There is no such input, or no output of that number.
         """
         if name in self._inputs:
-            kept = checked(self._inputs[name], array)
+            kept = checked(self._inputs[name], array, self._memory)
         else:
             kept = as_array(array)
             self._expect_output(name)
@@ -303,7 +322,7 @@ class Executable:
 
     def clone(self) -> Executable:
         """An executable that shares this one's weights and programs and has handles of its own."""
-        return Executable(self._compiled, self._shared)
+        return Executable(self._compiled, self._shared, outputs=self._wanted)
 
     def __copy__(self) -> Executable:
         """An executable with programs and handles of its own. Weights are shared as long as no run writes to them."""
@@ -318,7 +337,7 @@ class Executable:
         )
 
     def _with(self, weights: Mapping[str, np.ndarray], handles: Mapping[str, np.ndarray]) -> Executable:
-        made = Executable(self._compiled)
+        made = Executable(self._compiled, outputs=self._wanted)
         made.set_params(weights)
         made._handles.update(handles)
         return made
@@ -359,6 +378,8 @@ class Executable:
     def _open(self, bound: Bound) -> None:
         """Let plain calls go straight to a program that has just run: by now its frame can become the entry's."""
         shared = self._shared
+        if self._wanted is not None:
+            return  # an entry puts results where the inputs are
         if bound.runs >= _RUNS_BEFORE_ENTRY and shared.door.entry is bound.entry:
             return
         with shared.lock:
@@ -401,9 +422,9 @@ class Executable:
     def _prepared(self, lir: Lir, weights: Weights) -> Bindings:
         """What a program is bound to: the same object for all sizes, unless sizes had to be bound in the prepare program."""
         if lir.prepare is not self._compiled.lir.prepare:
-            return prepared(lir, weights)
+            return prepared(self._compiled, lir, weights.arrays)
         if not weights.prepared:
-            weights.prepared.append(prepared(lir, weights))
+            weights.prepared.append(prepared(self._compiled, lir, weights.arrays))
         return weights.prepared[0]  # a signal handler may have made another
 
     def _binding(self, arrays: Sequence[np.ndarray], weights: Weights) -> DimBinding:
@@ -453,14 +474,6 @@ def _declared(entry: Entry, compiled: Compiled) -> Declared:
     return Declared(entry.name, entry.type, entry.is_donated, compiled.sources.get(entry.name))
 
 
-def prepared(lir: Lir, weights: Weights) -> Bindings:
-    """The parameters, or what the prepare program of a plan makes of them."""
-    if lir.prepare is None:
-        return Bindings(weights.arrays)
-    values = interpret(lir.prepare, {}, {name: weights.arrays[name] for name in lir.prepare.param_types})
-    return Bindings(dict(zip(lir.graph.param_types, values, strict=True)))
-
-
 def _successors(lir: Lir) -> Iterator[tuple[str, int]]:
     """Donated leaf → the output that is its next value."""
     for number, delivery in enumerate(lir.deliveries):
@@ -468,7 +481,8 @@ def _successors(lir: Lir) -> Iterator[tuple[str, int]]:
             yield leaf_name(delivery.donor), number
 
 
-def _typed(result: np.ndarray) -> tuple[bytes, DType, tuple[int, ...]]:
+def _typed(result: Any) -> tuple[bytes, DType, tuple[int, ...]]:
+    result = np.asarray(result)
     return result.astype(result.dtype.newbyteorder("<"), copy=False).tobytes(), dtype(result.dtype), result.shape
 
 

@@ -1,4 +1,4 @@
-"""Compiling a program that exists already, a graph or a module, where `function.py` compiles what a function does."""
+"""Compiling a program that exists already, a graph or a module, where `compiled_function.py` compiles what a function does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module, Stage
 from rlx_core.pipeline.compile import Config, compile_graph
+from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
 from rlx_core.runtime.executable import Executable
@@ -27,6 +28,7 @@ def compile_program(
     host: PluginHost | None = None,
     binding: DimBinding | Mapping[str, int] | None = None,
     donations: Mapping[str, int | None] | None = None,
+    outputs: Outputs | None = None,
 ) -> Executable:
     """The executable of a graph or of a HIR or MIR module, whose own fusion policy holds unless the configuration has one.
 
@@ -46,7 +48,7 @@ def compile_program(
     # A file, or a configuration that is made already, has a policy.
     settings = own | dict(config or {}) if own and (config is None or isinstance(config, Mapping)) else config
     compiled = compile_graph(graph, target=target, config=settings, host=host, donations=donations, cache=default_cache)
-    return Executable(compiled)
+    return Executable(compiled, outputs=outputs)
 
 
 def _opened(module: Module) -> tuple[Graph, dict[str, Any]]:

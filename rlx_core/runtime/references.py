@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx_core.errors import Fact, FormatError
 from rlx_core.plugins import PluginHost, default_host
-from rlx_core.transforms.tree import function_name
+from rlx_core.trees.flatten import function_name
 
 __all__ = ["expect_default_host", "expect_importable", "is_found", "made_again"]
 

@@ -17,7 +17,7 @@ from rlx_core.ir.graph import Graph
 from rlx_core.ir.module import Module
 from rlx_core.pipeline.targets import find_target
 from rlx_core.plugins import PluginHost, default_host
-from rlx_core.runtime.function import compile_function
+from rlx_core.runtime.compiled_function import compile_function
 from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
 
@@ -115,24 +115,24 @@ class Session:
 
 
 def available_devices(host: PluginHost | None = None) -> list[str]:
-    """The names of the devices that can be used here."""
+    """The targets of which there is a device here; `rlx.devices()` lists the devices."""
     found = host or default_host()
     names = sorted(found.activate_all().backends)
     return [name for name in names if is_available(name, found)]
 
 
 def is_available(device: str, host: PluginHost | None = None) -> bool:
-    """Whether a device can be used here.
+    """Whether a device can be used here: its plugin can, and there is one.
 
     Raises:
         DeviceError: No plugin has it.
     """
     try:
-        find_target(host or default_host(), device)
+        _, backend, _ = find_target(host or default_host(), device)
+        return bool(backend.devices())
     except DeviceUnavailableError:
         return False
     except DeviceError:
         raise
     except RlxError:
         return False
-    return True

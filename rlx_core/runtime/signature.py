@@ -13,8 +13,8 @@ from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, items, need
 from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.transforms.trace import Leaf, Trace, is_static_leaf
-from rlx_core.transforms.tree import Tree, flatten, flatten_arguments, single
-from rlx_core.transforms.tree_form import class_name, named_tuples, tree_form, tree_from
+from rlx_core.trees.flatten import Tree, flatten, flatten_arguments, single
+from rlx_core.trees.form import class_name, named_tuples, tree_form, tree_from
 
 __all__ = ["Signature"]
 

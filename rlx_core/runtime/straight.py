@@ -1,7 +1,7 @@
 """Calls that need no checking: from a function's arguments to its program's entry, and from the outputs to its result.
 
 A call is straight if it is by position, has the structure that was compiled, and the entry takes what is in it. Everything else
-is `NotImplemented`, and goes the checked road, which converts, copies or says what is wrong.
+is `NotImplemented`, and takes the checked path, which converts, copies or says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import define, frozen
 
 from rlx_core.ir.op import exact
 from rlx_core.transforms.trace import Leaf
-from rlx_core.transforms.tree import Tree
+from rlx_core.trees.flatten import Tree
 
 __all__ = ["Door", "StraightCall"]
 
@@ -32,7 +32,7 @@ class Door:
 
 @frozen(eq=False)
 class StraightCall:
-    """The straight road of one compiled variant.
+    """The fast path of one compiled variant.
 
     Attributes:
         door: Where the entry is.
@@ -52,7 +52,7 @@ class StraightCall:
 
     @classmethod
     def of(cls, door: Door, arguments: Tree, leaves: Sequence[Leaf], results: Tree) -> StraightCall:
-        """The straight road of a function whose arguments' leaves are `leaves`."""
+        """The fast path of a function whose arguments' leaves are `leaves`."""
         inputs = tuple(i for i, leaf in enumerate(leaves) if leaf.role == "input")
         statics = tuple(
             (i, type(leaf.static), exact(leaf.static)) for i, leaf in enumerate(leaves) if leaf.role == "static"

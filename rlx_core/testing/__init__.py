@@ -5,6 +5,7 @@
     python -m pytest --pyargs rlx_core.testing --rlx-backend=cpu         a backend, against the interpreter
     python -m pytest --pyargs rlx_core.testing --rlx-op=softmax          one op
     python -m pytest --pyargs rlx_core.testing --rlx-samples=one         of each op one sample, another for each law
+    python -m pytest --pyargs rlx_core.testing --rlx-samples=one --rlx-seed=7    of each op another sample
 
 They need pytest, which comes with the extra `rlx-core[testing]`.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rlx_core.ir.samples import Sample
+from rlx_core.ops.samples import Sample
 from rlx_core.testing.cases import Program
 
 __all__ = ["has_axis", "with_negative_axes"]

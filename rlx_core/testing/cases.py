@@ -14,8 +14,8 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
-from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.samples import Case, Rejected, Sample, draw
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.engine import STANDARD, Engine
 

@@ -1,7 +1,7 @@
 """Generated programs on a target: each way of compiling one against float64, and ways that must agree to the bit.
 
-`python -m rlx_core.testing.fuzz --target cpu --seconds 60` goes on with new seeds until the time is over; what fails is
-reduced, printed, and written where `--keep` says.
+`python -m rlx_core.testing.fuzz --seconds 60` goes on with new seeds until the time is over; what fails is reduced, printed,
+and written where `--keep` says. A target that can run one program in several ways names them: `--ways PACKAGE.MODULE:NAME`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from attrs import evolve, field, frozen
 
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.verify_lir import verify_lir
-from rlx_core.pipeline.backend import Target
 from rlx_core.pipeline.compile import compile_graph, set_up
 from rlx_core.pipeline.compiled import Compiled
-from rlx_core.pipeline.config import Configuration
-from rlx_core.pipeline.lower import PlanOptions, make_lir
-from rlx_core.pipeline.verify_steps import step_faults
+from rlx_core.pipeline.config.records import Configuration
+from rlx_core.pipeline.planning.planner import PlanOptions, make_lir
+from rlx_core.pipeline.planning.verify_steps import step_faults
+from rlx_core.pipeline.select.backend import Target
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.generate import Generated, generate
@@ -35,7 +35,7 @@ from rlx_core.testing.kept import text_of, write_case
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
-__all__ = ["CPU_WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "reduced"]
+__all__ = ["WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "reduced"]
 
 CHUNK = 40  # programs a process: one that dies takes no more with it
 
@@ -59,19 +59,15 @@ class Way:
     every: int = 1
 
 
-def threads(count: int) -> dict[str, Any]:
-    return {"options": {"cpu.threads": count}}
+HOST: Mapping[str, Any] = {"dispatch.allow-host": ["*"]}
+"""What a target has no kernel for runs on the host: ways are about results, not about what is refused."""
 
-
-CPU_WAYS = (
-    Way("2 threads", threads(2)),
-    Way("1 thread", threads(1), repeats="2 threads"),
-    Way("3 threads", threads(3), repeats="2 threads"),
-    Way("nothing in place", threads(2), repeats="2 threads", is_apart=True),
-    Way("without passes", {"use": "none", **threads(1)}, every=4),
-    Way("without passes, NumPy", {"use": "none", "options": {"cpu.tier": "numpy"}}),
+WAYS = (
+    Way("as it is", HOST),
+    Way("nothing in place", HOST, repeats="as it is", is_apart=True),
+    Way("without passes", {"use": "none", **HOST}),
 )
-"""How programs are tried on the target `cpu`. Without passes NumPy runs all of them and native code every fourth."""
+"""How programs are tried on a target that nothing more is known of."""
 
 
 class Objects:
@@ -98,7 +94,9 @@ def run_once(program: Generated, compiled: Compiled) -> list[np.ndarray]:
     return list(executable.run({name: array.copy() for name, array in program.inputs.items()}))
 
 
-def compiled_for(program: Generated, way: Way, target: str, host: PluginHost | None, objects: Objects) -> Compiled:
+def compiled_for(
+    program: Generated, way: Way, target: str | None, host: PluginHost | None, objects: Objects
+) -> Compiled:
     """A program compiled one way; the configuration file is read once for all programs."""
     plugins, configuration = configured(way, host)
     made = compile_graph(program.graph, target=target, config=configuration, host=plugins, donations=program.donations)
@@ -121,7 +119,7 @@ def apart(lir: Lir, target: Target, donations: Mapping[str, int | None]) -> Lir:
         output_names=[e.name for e in lir.manifest.outputs],
         donations=donations,
         prepare=lir.prepare,
-        choose=lambda node: kernels.get(id(node)) or target.kernels.choose(node).kernel,
+        choose=lambda node: kernels.get(id(node)) or target.kernel_for(node),
         options=PlanOptions(in_place=False, strategy="none", alignment=lir.alignment),
         resolved=lir.options,
     )
@@ -146,9 +144,9 @@ def configured(way: Way, host: PluginHost | None) -> tuple[PluginHost, Configura
 
 def complaint(
     program: Generated,
-    ways: Sequence[Way] = CPU_WAYS,
+    ways: Sequence[Way] = WAYS,
     *,
-    target: str = "cpu",
+    target: str | None = None,
     host: PluginHost | None = None,
     objects: Objects | None = None,
 ) -> str | None:
@@ -185,7 +183,7 @@ def complaint(
 
 
 def reduced(
-    program: Generated, ways: Sequence[Way] = CPU_WAYS, *, target: str = "cpu", host: PluginHost | None = None
+    program: Generated, ways: Sequence[Way] = WAYS, *, target: str | None = None, host: PluginHost | None = None
 ) -> tuple[Generated, str]:
     """The smallest program that fails in the way in which `program` does, and what is wrong with it."""
     first = complaint(program, ways, target=target, host=host)
@@ -212,7 +210,10 @@ def report(seed: int, program: Generated, why: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 1 if a program failed."""
     parser = argparse.ArgumentParser(prog="python -m rlx_core.testing.fuzz", description=__doc__)
-    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--target", default=None, help="what to compile for; by default the preferred one")
+    parser.add_argument(
+        "--ways", default=None, metavar="MODULE:NAME", help="the ways of compiling one program that are tried"
+    )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--start", type=int, default=None, help="the first seed; by default one of the clock's")
     parser.add_argument("--count", type=int, default=None, help="run so many seeds in this process, and no more")
@@ -225,7 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = chosen.start if chosen.start is not None else int(time.time()) * 1000 + 1_000_000
     if chosen.count is not None:
         with entered(chosen.inside):
-            return seeds(range(start, start + chosen.count), chosen.target, chosen.keep)
+            ways = WAYS if chosen.ways is None else found_at(chosen.ways)
+            return seeds(range(start, start + chosen.count), ways, chosen.target, chosen.keep)
     return keep_going(start, chosen)
 
 
@@ -233,20 +235,25 @@ def entered(name: str | None) -> AbstractContextManager[Any]:
     """The context manager that `module:name` makes; one that does nothing without a name."""
     if name is None:
         return nullcontext()
-    module, _, function = name.partition(":")
-    made: AbstractContextManager[Any] = vars(importlib.import_module(module))[function]()
+    made: AbstractContextManager[Any] = found_at(name)()
     return made
 
 
-def seeds(numbers: Sequence[int], target: str, keep: Path | None) -> int:
+def found_at(name: str) -> Any:
+    """What `module:name` means."""
+    module, _, attribute = name.partition(":")
+    return vars(importlib.import_module(module))[attribute]
+
+
+def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep: Path | None) -> int:
     """Try some seeds here; prints the number of each before it, so that a crash can be told."""
     failures = 0
     for seed in numbers:
         print(f"seed {seed}", flush=True)
         program = generate(seed)
-        if complaint(program, target=target) is not None:
+        if complaint(program, ways, target=target) is not None:
             failures += 1
-            smallest, why = reduced(program, target=target)
+            smallest, why = reduced(program, ways, target=target)
             print(report(seed, smallest, why), flush=True)
             if keep is not None:
                 print(f"kept as {write_case(keep, f'seed{seed}', smallest, why)}", flush=True)
@@ -257,7 +264,9 @@ def keep_going(start: int, chosen: argparse.Namespace) -> int:
     """Try new seeds in processes of their own until the time is over."""
     end, seed, failures = time.monotonic() + chosen.seconds, start, 0
     while time.monotonic() < end:
-        command = [sys.executable, "-m", "rlx_core.testing.fuzz", "--target", chosen.target]
+        command = [sys.executable, "-m", "rlx_core.testing.fuzz"]
+        command += ["--target", chosen.target] if chosen.target else []
+        command += ["--ways", chosen.ways] if chosen.ways else []
         command += ["--start", str(seed), "--count", str(CHUNK)]
         command += ["--keep", str(chosen.keep)] if chosen.keep else []
         command += ["--inside", chosen.inside] if chosen.inside else []

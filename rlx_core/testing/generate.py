@@ -21,9 +21,9 @@ from rlx_core.ir.dtypes import dtype, f32, f64
 from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import Op, operand_names
-from rlx_core.ir.samples import Sample, draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
+from rlx_core.ops.samples import Sample, draw
 from rlx_core.testing.adapt import led_to, viewed
 from rlx_core.testing.yardstick import precision
 

@@ -12,14 +12,15 @@ from typing import Any
 from rlx_core.errors import RlxError
 from rlx_core.ir.op import Op
 from rlx_core.ir.parse import parse_graph
-from rlx_core.ir.samples import Case, Sample
 from rlx_core.ir.text import print_graph
+from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.about import about
 from rlx_core.testing.cases import Program, cases_of, programs, refusal
 from rlx_core.testing.laws_of_backends import EveryBackend, Run
 from rlx_core.testing.laws_of_declarations import Declarations
 from rlx_core.testing.laws_of_derivatives import Derivatives
 from rlx_core.testing.laws_of_kernels import Kernels
+from rlx_core.testing.laws_of_kinks import Kinks
 from rlx_core.testing.laws_of_meaning import Meaning
 from rlx_core.testing.subjects import Contribution
 from rlx_core.testing.variants import bases, variants
@@ -27,7 +28,7 @@ from rlx_core.testing.variants import bases, variants
 __all__ = ["EveryBackend", "EveryOp", "Run", "about"]
 
 
-class EveryOp(Meaning, Derivatives, Declarations, Kernels, EveryBackend):
+class EveryOp(Meaning, Derivatives, Kinks, Declarations, Kernels, EveryBackend):
     """The laws as tests; subclass it with a name that starts with `Test`, and with `ops` to choose what it is about."""
 
     def test_contribution_can_be_used(self, contribution: Contribution) -> None:

@@ -30,7 +30,9 @@ _LAWS = (
     "laws_of_backends",
     "laws_of_declarations",
     "laws_of_derivatives",
+    "laws_of_devices",
     "laws_of_kernels",
+    "laws_of_kinks",
     "laws_of_meaning",
 )
 for _module in (*_LAWS, "judges"):
@@ -65,6 +67,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["one", "all"],
         default="all",
         help="each law tries every sample and its variants (all), or of each op one sample, another for each law (one)",
+    )
+    group.addoption(
+        "--rlx-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --rlx-samples=one, which sample: another N tries others, the same N the same again",
     )
 
 
@@ -121,7 +130,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the laws came to, a line for each op, rule and kernel."""
+    """What the laws came to, a line for each op, rule and kernel; and the seed that tries the same again."""
+    if seed := terminalreporter.config.getoption("--rlx-seed"):
+        terminalreporter.line(f"these are the samples and cases of --rlx-seed={seed}")
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ()) if r.user_properties]
     if not reports:
         return
@@ -153,6 +164,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     from rlx_core.testing.choice import one_of_each, tried
 
     config, law = metafunc.config, metafunc.function.__name__
+    if seed := config.getoption("--rlx-seed"):
+        law = f"{law} {seed}"
     chosen = subjects(config, metafunc.cls.ops)
     amount = config.getoption("--rlx-samples")
     found: dict[str, Sequence[Any]] = {}

@@ -31,7 +31,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.op import Op
-from rlx_core.ir.samples import Sample
+from rlx_core.ops.samples import Sample
 from rlx_core.public import CORE, FUNCTIONS, PLUGIN_KIT, found_at, place_of
 
 __all__ = ["stubs"]

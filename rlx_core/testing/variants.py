@@ -15,8 +15,8 @@ from attrs import evolve
 
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i32, i64, u8
-from rlx_core.ir.samples import Case, Sample
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.cases import Program, Variation, cases_of, evolve_types
 
 __all__ = ["accepted", "bases", "variants"]

@@ -15,7 +15,8 @@ from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.types import TensorType, normalize_axis
 from rlx_core.ops.structural import expand, transpose
-from rlx_core.transforms.engine import STANDARD, Engine, missing_rule, padded, rule_for
+from rlx_core.transforms.engine import STANDARD, SWEEPS, Engine, missing_rule, rule_for
+from rlx_core.transforms.graphs import padded
 
 __all__ = ["batch_into", "batched_body", "vmap_graph", "vmap_with_values"]
 
@@ -253,3 +254,6 @@ def batched_body(
     values, batched = batch_into(builder, body, bindings, flags, size, engine=engine)
     outputs = [values[v] for v in body.outputs]
     return builder.finish(outputs), tuple(v in batched for v in outputs)
+
+
+SWEEPS["batch"] = batched_body

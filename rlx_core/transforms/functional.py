@@ -24,8 +24,8 @@ from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
+from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
 

@@ -11,10 +11,12 @@ from rlx_core.errors import DtypeError, Fact
 from rlx_core.ir.dims import product
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Builder, Graph, Value, building, leaf_name
+from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import inline
 from rlx_core.ops.structural import reshape
 from rlx_core.transforms.batch import vmap_graph
-from rlx_core.transforms.engine import STANDARD, Engine, find_value, pruned
+from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.graphs import find_value, pruned
 from rlx_core.transforms.jvp import jvp_graph
 from rlx_core.transforms.vjp import grad, losses, vjp_graph, vjp_with_values
 
@@ -32,6 +34,7 @@ def hvp(graph: Graph, wrt: Sequence[str | Value], *, aux: int = 0, engine: Engin
     Raises:
         ShapeError, DtypeError: The loss is not a real scalar.
     """
+    expect_graph("hvp", graph)
     outputs = losses(graph, aux, "one")
     both, values = vjp_with_values(graph, wrt, outputs=outputs, seed="one", engine=engine)
     handles = [w if isinstance(w, str) else values[w] for w in wrt]
@@ -47,6 +50,7 @@ def jacfwd(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
         DtypeError: One of them is not a real float: a complex Jacobian depends on what is held fixed.
         ShapeError: A name in `wrt` has symbolic dims.
     """
+    expect_graph("jacfwd", graph)
     _require_real(graph, [find_value(graph, w) for w in wrt])
     columns = [_tangents_over_basis(graph, name, engine) for name in wrt]
     builder, leaves = _copied_leaves(graph, f"{graph.name}_jacfwd")
@@ -80,6 +84,7 @@ def jacrev(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: Eng
         DtypeError: One of them is not a real float: a complex Jacobian depends on what is held fixed.
         ShapeError: An output has symbolic dims.
     """
+    expect_graph("jacrev", graph)
     _require_real(graph, [find_value(graph, w) for w in wrt])
     builder, leaves = _copied_leaves(graph, f"{graph.name}_jacrev")
     jacobians = []
@@ -140,4 +145,5 @@ def hessian(graph: Graph, wrt: Sequence[str], *, form: Form = "dims", engine: En
     Raises:
         ShapeError, DtypeError: The loss is not a real scalar.
     """
+    expect_graph("hessian", graph)
     return jacfwd(grad(graph, wrt, seed="one", engine=engine), wrt, form=form, engine=engine)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rlx_core.ir.graph import Builder, Graph, Value
 from rlx_core.ir.module import expect_graph
-from rlx_core.transforms.engine import STANDARD, Engine, differentiable, fresh_name, live_nodes, pruned, rule_for, zeros
+from rlx_core.transforms.engine import STANDARD, SWEEPS, Engine, rule_for
+from rlx_core.transforms.graphs import differentiable, fresh_name, live_nodes, pruned, zeros
 from rlx_core.transforms.prepare import copy_prepared
 from rlx_core.transforms.sweeps import pushforward
 
@@ -61,3 +62,6 @@ def tangents_of(body: Graph, wrt: Sequence[str], *, engine: Engine = STANDARD) -
     both = jvp_graph(body, wrt, engine=engine)
     tangents = both.outputs[len(body.outputs) :]
     return pruned(both, [t for t in tangents if t.dtype.is_differentiable])
+
+
+SWEEPS["jvp"] = tangents_of

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Value, leaf_name
+from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node
-from rlx_core.transforms.engine import STANDARD, Engine, dependents, fresh_name, live_nodes, pruned
+from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.graphs import dependents, fresh_name, live_nodes, pruned
 from rlx_core.transforms.jvp import jvp_graph
 
 __all__ = ["Linearized", "linearize"]
@@ -37,6 +39,7 @@ def linearize(graph: Graph, names: Sequence[str | Value], *, engine: Engine = ST
     Raises:
         UnknownNameError, DtypeError, MissingRuleError: As for `jvp_graph`.
     """
+    expect_graph("linearize", graph)
     both = jvp_graph(graph, names, engine=engine)
     count = len(graph.outputs)
     tangents = both.inputs[len(graph.inputs) :]

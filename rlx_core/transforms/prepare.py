@@ -15,7 +15,8 @@ from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.ops.call import Call
-from rlx_core.transforms.engine import STANDARD, Engine, find_value, live_nodes, rule_for
+from rlx_core.transforms.engine import STANDARD, Engine, rule_for
+from rlx_core.transforms.graphs import find_value, live_nodes
 
 __all__ = ["copy_prepared", "inline_calls", "prepare"]
 
@@ -140,6 +141,7 @@ def _named_like(node: Node, inner: Node, body: Graph) -> Node:
 
 def inline_calls(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
     """The graph with every call replaced by the body it calls, calls inside bodies included."""
+    expect_graph("inline_calls", graph)
     result, values = rebuild(graph, _inline_call, by="inline-calls")
     while any(isinstance(n.op, Call) for n in result.nodes):
         result, again = rebuild(result, _inline_call, by="inline-calls")

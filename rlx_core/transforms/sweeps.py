@@ -19,17 +19,8 @@ from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.padded_sums import is_padded, sum_of_padded
-from rlx_core.transforms.engine import (
-    STANDARD,
-    Engine,
-    dependents,
-    missing_rule,
-    operand_name,
-    padded,
-    placeholder,
-    rule_for,
-    zeros,
-)
+from rlx_core.transforms.engine import STANDARD, Engine, missing_rule, rule_for
+from rlx_core.transforms.graphs import dependents, operand_name, padded, placeholder, zeros
 
 __all__ = ["backward", "pushforward"]
 

@@ -2,7 +2,7 @@
 
 Every array leaf of the arguments becomes an input (or a parameter), every Python scalar a constant of the program. What
 the function calls from `rlx.nn` is recorded as HIR blocks, everything else as ops, so a traced model and a built one take
-the same road.
+the same path.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Graph, Value, building, operator, refused_ufunc
+from rlx_core.ir.placed import placed_type
 from rlx_core.ir.provenance import locating
 from rlx_core.ir.types import TensorType
-from rlx_core.transforms.tree import Tree, bind_arguments, flatten, flatten_arguments, function_name
+from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, function_name
 
 __all__ = ["Leaf", "Trace", "is_static_leaf", "leaf_type", "not_an_array", "trace", "trace_flat"]
 
@@ -70,6 +71,9 @@ def leaf_type(leaf: Any) -> TensorType:
         return leaf
     if isinstance(leaf, Value):
         return leaf.type
+    placed = placed_type(leaf)
+    if placed is not None:
+        return placed
     array = as_array(leaf)
     return TensorType(dtype(array.dtype), array.shape)
 

@@ -8,18 +8,8 @@ from typing import Any, Literal
 from rlx_core.errors import DtypeError, Fact, RlxError, ShapeError
 from rlx_core.ir.graph import Builder, Graph, Node, Value
 from rlx_core.ir.module import expect_graph
-from rlx_core.transforms.engine import (
-    STANDARD,
-    Engine,
-    differentiable,
-    find_value,
-    fresh_name,
-    live_nodes,
-    ones,
-    pruned,
-    rule_for,
-    zeros,
-)
+from rlx_core.transforms.engine import STANDARD, SWEEPS, Engine, rule_for
+from rlx_core.transforms.graphs import differentiable, find_value, fresh_name, live_nodes, ones, pruned, zeros
 from rlx_core.transforms.prepare import copy_prepared
 from rlx_core.transforms.sweeps import backward
 
@@ -186,3 +176,6 @@ def cotangents_of(body: Graph, wrt: Sequence[str], *, engine: Engine = STANDARD)
     """A nested graph's VJP: inputs and cotangents of the differentiable outputs in, cotangents of `wrt` out."""
     both = vjp_graph(body, wrt, engine=engine)
     return pruned(both, both.outputs[len(body.outputs) :])
+
+
+SWEEPS["vjp"] = cotangents_of

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,26 @@ from benchmarks.cases import CASES, GROUPS, chosen  # noqa: E402
 from benchmarks.machine import description  # noqa: E402
 from benchmarks.measure import Timing, disagreement, measure, sampled, verify_threads  # noqa: E402
 from benchmarks.peers import Peer, plain_numpy  # noqa: E402
+from benchmarks.place import Place, place_of  # noqa: E402
 from benchmarks.report import Outcome, bars, rows_of, table  # noqa: E402
 from benchmarks.runner import Settings, one  # noqa: E402
-from rlx_core.errors import UnknownNameError  # noqa: E402
+from rlx_core.errors import DeviceError, UnknownNameError  # noqa: E402
+from rlx_core.plugins import set_default_host  # noqa: E402
+from rlx_core.testing.fake_device import FakeDriver, fake_host  # noqa: E402
+
+HERE = Place("cpu", None)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeDriver]]:
+    """The fake device among the targets of everybody; its drivers."""
+    drivers: list[FakeDriver] = []
+    before = set_default_host(fake_host(1, drivers=drivers))
+    monkeypatch.setenv("RLX_TARGET", "cpu")  # what the run sets is undone
+    description.cache_clear()
+    yield drivers
+    set_default_host(before)
+    description.cache_clear()
 
 
 def case(**settings: Any) -> Case:
@@ -101,7 +119,7 @@ def test_the_ratio_is_to_the_fastest_peer() -> None:
 
 def test_numbers_say_for_which_instructions_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A set that is forced is the one that is said."""
-    sets = pytest.importorskip("rlx_cpu.native.isa", reason="it is about native code: rlx-cpu is not installed")
+    sets = pytest.importorskip("rlx_cpu.native.llvm.isa", reason="it is about native code: rlx-cpu is not installed")
     for isa in sets.available():
         monkeypatch.setenv("RLX_CPU_ISA", isa.name)
         description.cache_clear()
@@ -148,7 +166,7 @@ def test_cases_agree_with_numpy_and_a_broken_peer_is_left_out(name: str) -> None
     (found,) = chosen([name])
     peers = [Peer("numpy", np.__version__, plain_numpy), Peer("broken", "1", Broken)]
     settings = Settings((name,), True, 1, 0.0, 1, Path("unused"))
-    result = one(found, peers, settings)
+    result = one(found, peers, settings, HERE)
     assert result.left_out[-1] == "broken has no program: RuntimeError: no such kernel"
     assert not [said for said in result.left_out if "disagrees" in said]
     assert result.rlx.median > 0
@@ -179,7 +197,7 @@ def test_the_part_of_a_limit_is_that_of_as_many_threads() -> None:
 def test_limits_are_measured_in_the_rounds_of_their_case() -> None:
     fixed = Program(lambda: None, lambda: [np.ones(3)])
     limited = case(work=(1.0, "GB/s"), limit="copy", single=lambda data: fixed)
-    found = one(limited, [], Settings((), False, 2, 0.0, 1, Path("unused")))
+    found = one(limited, [], Settings((), False, 2, 0.0, 1, Path("unused")), HERE)
     assert set(found.limits) == {1, 2}
     assert all(rate > 0 for rate in found.limits.values())
     assert found.single is not None
@@ -202,6 +220,7 @@ def test_what_was_timed_is_published_when_a_run_is_stopped(
     monkeypatch.setattr(runner, "chosen", lambda words: cases)
     monkeypatch.setattr(runner, "one", stopped)
     monkeypatch.setattr(runner, "machine", lambda *_: None)
+    monkeypatch.setattr(runner, "place_of", lambda target: HERE)
     console = Console(width=100, record=True, file=io.StringIO())
     with pytest.raises(KeyboardInterrupt):
         runner.run(Settings((), False, 1, 0.0, 1, tmp_path, tmp_path / "x.json"), console)
@@ -214,7 +233,33 @@ def test_what_was_timed_is_published_when_a_run_is_stopped(
 
 def test_a_profile_lists_the_steps_of_a_case_by_their_kernels() -> None:
     product = next(c for c in CASES if c.name == "gemm-16x384x384")
-    said = runner.steps(product)
+    said = runner.steps(product, HERE)
     assert "GFLOP/s" in said.splitlines()[0]
     assert "matmul(f32[16, 384], f32[384, 384]) -> f32[16, 384]" in said
-    assert runner.steps(case()) == "  no steps: it does not run in this process"
+    assert runner.steps(case(), HERE) == "  no steps: it does not run in this process"
+
+
+def test_on_a_device_the_data_lies_there_and_a_repetition_ends_when_it_has_finished(fake: list[FakeDriver]) -> None:
+    place, (found,) = place_of("fake:0"), chosen(["math-exp"])
+    program = place.made(found.rlx, found.data())
+    program.run()
+    crossed = fake[0].count("write"), fake[0].count("read")
+    program.run()
+    assert (fake[0].count("write"), fake[0].count("read")) == crossed
+    assert fake[0].waiting == 0
+    x = found.data()["x"]
+    np.testing.assert_allclose(program.results()[0], np.exp(x), rtol=1e-5)
+    result = one(found, [], Settings((), False, 2, 0.0, 1, Path("unused")), place)
+    assert (result.limits, result.single) == ({}, None)
+    assert description()["device"].startswith("fake:0 Recorder")
+
+
+def test_a_profile_on_a_device_is_by_its_own_clock(fake: list[FakeDriver]) -> None:
+    said = runner.steps(next(c for c in CASES if c.name == "math-exp"), place_of("fake"))
+    assert "loop(f32[16384]) -> f32[16384]" in said
+    assert said.splitlines()[1].split()[:3] == ["100.0%", "1.0", "1"], "which takes a microsecond a launch"
+
+
+def test_a_target_that_is_not_there_is_named(fake: list[FakeDriver]) -> None:
+    with pytest.raises(DeviceError, match="there is 1, counted from 0"):
+        place_of("fake:3")

@@ -28,7 +28,7 @@ WORKS = """
 """
 FOR_OTHERS = """
     from rlx_core.ops.activation import exp
-    from rlx_core.pipeline.kernels import KernelTable
+    from rlx_core.pipeline.select.kernels import KernelTable
 
     table = KernelTable("cpu")
 
@@ -48,7 +48,7 @@ FOR_OTHERS = """
         return [RuleSpec("rlx.exp", "vjp", exp_vjp)]
 """
 BY_ORDER = """
-    from rlx_core.passes.base import define_pass, Pass, Result
+    from rlx_core.passes.engine.base import define_pass, Pass, Result
     from rlx_core.ir.rewrite import rebuild
     from rlx_core.ops.activation import exp
     from rlx_core.ops.arithmetic import multiply

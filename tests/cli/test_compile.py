@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from rlx_core.codegen import parse_kernel
+from rlx_core.files.load_save import save
 from rlx_core.ir.module import Module
 from rlx_core.ir.parse import parse_graph
 from rlx_core.ir.serialize import load
 from rlx_core.ir.text_lir import parse_lir
 from rlx_core.ir.types import spec
 from rlx_core.ops import standard_ops
-from rlx_core.runtime.files import save
-from rlx_core.runtime.function import compile_function
+from rlx_core.runtime.compiled_function import compile_function
 
 OPS = {op.name: op for op in standard_ops()}
 SOFTMAX = ("--op", "softmax f32[64,128]")

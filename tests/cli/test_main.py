@@ -226,3 +226,13 @@ def test_a_reader_that_has_gone_is_no_error_worth_a_word(tmp_path) -> None:
     )
     code_of, _, err = process("explain", place=tmp_path, code=code)
     assert (code_of, err) == (1, "")
+
+
+def test_a_warning_is_one_line_without_the_place_in_the_source_that_raised_it() -> None:
+    program = (
+        "import warnings; from rlx_core.cli import main\n"
+        "main.app = lambda *args, **options: warnings.warn('kit: it is left out.', RuntimeWarning)\n"
+        "main.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: kit: it is left out.\n"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
+from rlx_core.files.load_save import save as save_file
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.module import Module
 from rlx_core.ir.serialize import save
@@ -13,11 +14,10 @@ from rlx_core.ir.text import print_graph
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.pipeline.lower import make_lir
-from rlx_core.runtime.files import save as save_file
-from rlx_core.runtime.function import compile_function
+from rlx_core.pipeline.planning.planner import make_lir
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.runtime.compiled_function import compile_function
 
 
 @pytest.fixture

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_core.codegen import check_kernel, formula_of, kernel_of
-from rlx_core.codegen.layout import Memory
 from rlx_core.codegen.loops import Kernel
+from rlx_core.codegen.places import Place
 from rlx_core.ir.graph import infer
 from rlx_core.ir.op import Op
-from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import standard_ops
 from rlx_core.testing.cases import Program, programs
 
-__all__ = ["SAMPLES", "SOFTMAX", "dense", "dense_kernel", "kernel"]
+__all__ = ["SAMPLES", "SOFTMAX", "dense_kernel", "kernel"]
 
 SOFTMAX = """\
 kernel softmax grid [3] row [5]
@@ -31,17 +30,13 @@ kernel softmax grid [3] row [5]
 """Of `f32[3, 5]`, without the loops that comments tell of."""
 
 
-def dense(type: TensorType) -> Memory:
-    return Memory(type, dense_strides(type))
-
-
 def dense_kernel(op: Op, types: Sequence[TensorType | None]) -> Kernel | None:
     """The kernel of an op on operands of such types; None where it is no loop kernel."""
     formula = formula_of(op, tuple(types))
     if formula is None:
         return None
-    memory = [None if t is None else dense(t) for t in types]
-    return check_kernel(kernel_of(formula, memory, [dense(t) for t in infer(op, types)]))
+    places = [None if t is None else Place.dense(t) for t in types]
+    return check_kernel(kernel_of(formula, places, [Place.dense(t) for t in infer(op, types)]))
 
 
 SAMPLES: dict[Program, Kernel] = {

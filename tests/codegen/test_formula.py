@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlx_core.codegen import formula_of, kernel_of, print_kernel, run_kernel
-from rlx_core.codegen.layout import Memory
 from rlx_core.codegen.loops import Kernel, Load, Reduce
+from rlx_core.codegen.places import Place
 from rlx_core.codegen.schedule import schedule
 from rlx_core.errors import IndexRangeError
 from rlx_core.ir.types import spec
@@ -27,7 +27,7 @@ from rlx_core.ops.structural import Reshape, Sum, Transpose
 from rlx_core.testing.cases import Program, wide
 from rlx_core.testing.judges import near_oracle
 
-from .kernels import SAMPLES, SOFTMAX, dense, kernel
+from .kernels import SAMPLES, SOFTMAX, kernel
 
 
 def run(made: Kernel, operands: Sequence[np.ndarray | None], results: Sequence[np.ndarray]) -> None:
@@ -96,7 +96,8 @@ def test_a_known_number_is_no_load() -> None:
     types = (spec("f32[3]"), spec("f32[]"))
     formula = formula_of(add.op(), types)
     assert formula is not None
-    made = kernel_of(formula, [dense(types[0]), Memory(types[1], (), 2.0)], [dense(types[0])])
+    two = np.float32(2).tobytes()
+    made = kernel_of(formula, [Place.dense(types[0]), Place(types[1], (), literal=two)], [Place.dense(types[0])])
 
     assert len(list(made.loads)) == 1
 

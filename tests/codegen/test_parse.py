@@ -44,7 +44,10 @@ def test_a_kernel_prints_and_parses_back(made: Kernel) -> None:
     assert print_kernel(read) == text
 
 
-@pytest.mark.parametrize("text", [SOFTMAX, GATHER], ids=["softmax", "gather"])
+ALIGNED = SOFTMAX.replace("x0 f32", "x0 f32 aligned 4", 1)
+
+
+@pytest.mark.parametrize("text", [SOFTMAX, GATHER, ALIGNED], ids=["softmax", "gather", "aligned"])
 def test_text_by_hand_means_what_it_prints(text: str) -> None:
     read = parse_kernel(text, OPS)
     printed = [line for line in print_kernel(read).splitlines() if not line.lstrip().startswith("#")]

@@ -83,6 +83,7 @@ BROKEN: dict[str, tuple[Callable[[], Kernel], str, str]] = {
     "store into an operand": (with_store(Store(0, 2, (20, 4))), "store 0", "x is an operand"),
     "store of another dtype": (with_store(Store(1, 3, (20, 4))), "store 0", "stores i64 into a buffer of f32"),
     "store with a stride too many": (with_store(Store(1, 2, (20, 4, 0))), "store 0", "has 3 strides"),
+    "store of many into one": (with_store(Store(1, 2, (20, 0))), "store 0", "stores 5 times at one place, along axis 1"),
     "result that is never stored": (lambda: evolve(SOUND, stores=()), "y", "a result is never stored"),
 }  # fmt: skip
 

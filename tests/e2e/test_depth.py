@@ -13,7 +13,8 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.codegen import formula_of
-from rlx_core.ir import serialize, view
+from rlx_core.draw import view
+from rlx_core.ir import serialize
 from rlx_core.ir.fingerprint import fingerprint
 from rlx_core.ir.graph import Graph
 from rlx_core.ir.interpret import interpret

@@ -25,11 +25,11 @@ from rlx_core.hooks import hookimpl
 from rlx_core.ir.text_lir import print_lir
 from rlx_core.ops import define_op, Op
 from rlx_core.ops.activation import exp, softplus
-from rlx_core.passes.base import Pass, Result, define_pass
-from rlx_core.passes.rules import rewrite, ruleset
+from rlx_core.passes.engine.base import Pass, Result, define_pass
+from rlx_core.passes.engine.rules import rewrite, ruleset
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.dispatch import LegalizationTable
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.pipeline.select.dispatch import LegalizationTable
+from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.pipeline.plan import resolve_plan
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy
 
@@ -125,7 +125,7 @@ def compiled(order):
 
 
 def resolve_plan_of(host, config, target):
-    from rlx_core.pipeline.config_reading import read_table
+    from rlx_core.pipeline.config.reading import read_table
 
     return resolve_plan(read_table(config), host.registry(), target)
 

@@ -10,8 +10,9 @@ pytest.importorskip("rlx_cpu", reason="it compiles for the CPU: rlx-cpu is not i
 
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
-from rlx_core.testing.fuzz import CPU_WAYS, complaint
+from rlx_core.testing.fuzz import complaint
 from rlx_core.testing.kept import read_case, text_of
+from rlx_cpu.ways import WAYS
 
 HOST = PluginHost([rlx_cpu.plugin])
 CASES = sorted((Path(__file__).parent / "cases").glob("*.rlx.txt"))
@@ -19,7 +20,7 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.rlx.txt"))
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.removesuffix(".rlx.txt"))
 def test_what_failed_once_does_not_fail_again(path: Path) -> None:
-    assert complaint(read_case(path), CPU_WAYS, host=HOST) is None
+    assert complaint(read_case(path), WAYS, host=HOST) is None
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.removesuffix(".rlx.txt"))

@@ -7,8 +7,8 @@ import pytest
 from attrs import evolve
 
 from rlx_core.errors import FormatError, UnknownNameError
-from rlx_core.ir.annotations import record_classes
 from rlx_core.ir.attributes import decode, encode, exact_float, read_float
+from rlx_core.ir.declared_kinds import record_classes
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import literal
 from rlx_core.ir.op import Op, define_op

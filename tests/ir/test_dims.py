@@ -19,12 +19,15 @@ from rlx_core.ir.dims import (
     collecting_guards,
     exact_quotient,
     free_symbols,
+    holds,
     parse_dim,
+    parse_dims,
     product,
     require,
+    smaller,
     symbol,
 )
-from rlx_core.ir.dims.algebra import MOST_NESTED
+from rlx_core.ir.dims.atoms import MOST_NESTED
 from rlx_core.ir.dims.binding import substitute
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
@@ -71,6 +74,75 @@ def test_a_product_divides_exactly(a, b):
         assert guards == []
 
 
+rounded = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: p[0] - 2 * p[1]),
+        st.tuples(inner, st.integers(1, 4)).map(lambda p: p[0] // p[1]),
+        st.tuples(inner, st.integers(1, 4)).map(lambda p: p[0] % p[1]),
+        st.tuples(inner, inner).map(lambda p: smaller(*p)),
+    ),
+    max_leaves=6,
+)
+
+
+@given(rounded, rounded, st.integers(1, 4), bindings)
+def test_quotients_and_minima_of_bound_sizes_are_python_s(a, b, divisor, sizes):
+    bind = DimBinding.of(**sizes).bind
+    assert bind(a // divisor) == bind(a) // divisor
+    assert bind(a % divisor) == bind(a) % divisor
+    assert bind(a // -divisor) == bind(a) // -divisor
+    assert bind(smaller(a, b)) == min(bind(a), bind(b))
+    assert smaller(a, b) == smaller(b, a)
+
+
+@given(rounded, rounded, st.sampled_from([">", ">=", "=="]), bindings)
+def test_what_is_decided_without_the_sizes_is_so_at_every_size(a, b, relation, sizes):
+    bind = DimBinding.of(**sizes).bind
+    known = holds(relation, a, b)
+    if known is not None:
+        assert holds(relation, bind(a), bind(b)) is known
+
+
+@given(rounded)
+def test_rounded_sizes_print_and_parse_back(a):
+    assert parse_dim(str(a)) == a
+    assert parse_dims(f"{a}, 7") == [a, 7]
+
+
+def test_bounds_of_quotients_and_minima_are_known():
+    assert holds(">=", N, smaller(N, 4))
+    assert holds(">=", N - smaller(N, 4), 0)
+    assert holds(">=", 4, smaller(N, 4))
+    assert holds(">=", N, 2 * (N // 2))
+    assert holds(">", 3, N % 3)
+    assert holds(">=", N + 1, 2 * ((N + 1) // 2))
+    assert holds(">=", smaller(N, 4), 1) is None
+    assert holds(">=", exact_quotient(N - 5, 2), 0) is None  # a quotient of what may be negative may be negative
+
+
+def test_sizes_of_slices_of_slices_stay_flat():
+    cut, halved = N, N
+    for _ in range(40):
+        cut, halved = cut - smaller(1, cut), (halved + 1) // 2
+    assert str(cut) == "n - min(40, n)"
+    assert str(halved) == f"(n + {2**40 - 1})//({2**40})"
+    assert str(smaller(4, smaller(N, 8))) == "min(4, n)"
+    assert str(smaller(8, smaller(N, 4))) == "min(4, n)"
+
+
+def test_a_divisor_that_is_not_known_is_above_zero_under_a_guard():
+    with collecting_guards() as guards:
+        assert str(M // N) == "(m)//(n)"
+        assert (N * M) // N == M
+        assert 0 // N == 0
+    assert {str(g) for g in guards} == {"n > 0"}
+    with pytest.raises(BindingError, match="m = 3 is not divisible by 0"):
+        DimBinding.of(n=0, m=3).bind(M // N)
+    with pytest.raises(ShapeError, match="n is divided by 0"):
+        N % 0
+
+
 def test_zero_divides_by_any_size_that_is_not_zero():
     with collecting_guards() as guards:
         assert exact_quotient(0, N) == 0
@@ -107,7 +179,24 @@ def test_quotients_nest_to_a_stated_depth_and_parse_back_from_it():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1 +", "n m", "(n", "n)", "2^", "n^n", "n^99", "9" * 30, "(" * 100 + "n" + ")" * 100, "n//2", "é*", "--"],
+    [
+        "",
+        "1 +",
+        "n m",
+        "(n",
+        "n)",
+        "2^",
+        "n^n",
+        "n^99",
+        "9" * 30,
+        "(" * 100 + "n" + ")" * 100,
+        "n///2",
+        "min(n)",
+        "min(n, 2",
+        "n, 2",
+        "é*",
+        "--",
+    ],
 )
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ShapeError):

@@ -5,6 +5,8 @@ import pytest
 
 from rlx_core.errors import FormatError, ShapeError, TraceError, UnknownNameError, WrongInputCountError
 from rlx_core.ir.apply import apply
+from rlx_core.ir.bind import bind
+from rlx_core.ir.dims import DimBinding, symbol
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import MOST_NESTED, Builder, Value, building, infer, leaf_name, literal
 from rlx_core.ir.parse import parse_graph
@@ -16,6 +18,7 @@ from rlx_core.ir.verify import verify
 from rlx_core.ops.arithmetic import add, exp
 from rlx_core.ops.call import Call
 from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import dim_value
 from rlx_core.ops.structural import Sum, reshape
 
 
@@ -210,3 +213,19 @@ def test_graphs_nest_to_a_stated_depth_and_are_read_back_from_it(ops):
 
     with pytest.raises(TraceError, match=f"call: graphs are nested more than {MOST_NESTED} deep"):
         wrapped(graph)
+
+
+def test_the_symbols_of_a_graph_are_those_of_types_attributes_and_nested_graphs():
+    inner = Builder("inner")
+    with building(inner):
+        size = cast(dim_value(size=symbol("m") + 1), "f32")
+        body = inner.finish([inner.input("x", spec("f32[]")) * size])
+    outer = Builder("outer")
+    with building(outer):
+        x = outer.input("x", spec("f32[k]"))
+        total = Sum((0,))(x) + cast(dim_value(size=symbol("n")), "f32")
+        graph = outer.finish([Call(body)(total)])
+
+    assert {s.name for s in body.symbols} == {"m"}
+    assert {s.name for s in graph.symbols} == {"k", "n", "m"}
+    assert not bind(graph, DimBinding.of(k=2, n=3, m=4))[0].symbols

@@ -21,9 +21,9 @@ from rlx_core.ir.verify_lir import check_lir, verify_lir
 from rlx_core.ops.arithmetic import add, exp, multiply, negative
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.structural import reshape, transpose
-from rlx_core.pipeline.backend import Target
-from rlx_core.pipeline.kernels import KernelTable
-from rlx_core.pipeline.lower import make_lir
+from rlx_core.pipeline.planning.planner import make_lir
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import KernelTable
 
 
 def target():

@@ -1,10 +1,9 @@
-"""Modules: what each stage has, what it refuses and how it says so, and extensions."""
+"""Modules: what each stage has, what it refuses and how it says so."""
 
 import pytest
 
-from rlx_core.errors import ConfigError, CycleError, UnknownNameError, VerifyError, WrongStageError
+from rlx_core.errors import VerifyError, WrongStageError
 from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.extensions import Extension, Extensions
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.module import HirBuilder, Module, Stage
 from rlx_core.ir.text import parse_graph
@@ -94,58 +93,3 @@ def test_the_fingerprint_covers_stage_and_policy(hir):
     module = Module.of_hir(hir)
     made = [module, module.with_policy("fusable"), module.lower(), module.lower("fusable")]
     assert len({m.fingerprint() for m in made}) == 4
-
-
-# ------------------------------------------------------------------------------------------ extensions
-
-
-def appending(name, **relations):
-    return Extension(name, lambda m: m.extended(lambda y: exp(y, name=name)), **relations)
-
-
-def registered(*extensions):
-    found = Extensions()
-    for extension in extensions:
-        found = found.register(extension)
-    return found
-
-
-def names_of(module):
-    return [n.name for n in module.hir.nodes if n.op.name == "rlx.exp" and n.name]
-
-
-def test_the_order_follows_the_relations_and_never_the_registration(hir):
-    a, b, c = appending("a", after=("c",)), appending("b"), appending("c", before=("b",), owner="acme")
-    for order in ((a, b, c), (c, b, a), (b, a, c)):
-        assert names_of(registered(*order).apply(Module.of_hir(hir))) == ["c", "a", "b"]
-
-
-def test_a_named_subset_can_be_applied(hir):
-    extensions = registered(appending("a", after=("c",)), appending("b"), appending("c"))
-    assert names_of(extensions.apply(Module.of_hir(hir), ["b", "a"])) == ["a", "b"]
-
-
-def test_a_second_extension_of_a_name_names_the_first_owner():
-    with pytest.raises(ConfigError, match="acme offers it already"):
-        registered(appending("a", owner="acme"), appending("a", owner="other"))
-
-
-def test_a_cycle_is_spelt_out():
-    with pytest.raises(CycleError, match="a before b before a"):
-        registered(appending("a", before=("b",)), appending("b", before=("a",))).ordered()
-
-
-def test_an_unknown_extension_has_the_nearest_name():
-    with pytest.raises(UnknownNameError) as error:
-        registered(appending("quantise")).ordered(["quantize"])
-    assert error.value.hint == "did you mean `quantise`?"
-
-
-def test_an_extension_that_lowers_is_refused_by_name(hir):
-    with pytest.raises(WrongStageError, match="extension low"):
-        registered(Extension("low", lambda m: m.lower())).apply(Module.of_hir(hir))
-
-
-def test_extensions_need_hir(hir):
-    with pytest.raises(WrongStageError, match="an extension belongs to HIR"):
-        registered(appending("a")).apply(Module.of_hir(hir).lower())

@@ -12,6 +12,7 @@ from rlx_core.ir.text import parse_graph, print_graph
 from rlx_core.ir.types import spec
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.normalization import GroupNorm, LayerNorm
+from rlx_core.ops.rope import Rope
 from rlx_core.ops.structural import Sum
 
 
@@ -30,6 +31,51 @@ class Blur(Op):
 
     def decompose(self, x):
         return x
+
+
+@define_op(domain="acme")
+class Named(Op):
+    """An op whose attributes are held to what attrs' validators say."""
+
+    kind: str = field(default="a", validator=attrs.validators.in_(["a", "b"]))
+    tag: str = field(default="x1", validator=attrs.validators.matches_re("x[0-9]"))
+    sizes: tuple[int, ...] = field(default=(1, 2), validator=attrs.validators.min_len(2))
+    extent: object = field(default=1, validator=attrs.validators.instance_of(int))
+    odd: int = field(default=1)
+
+    @odd.validator
+    def _check(self, attribute, value):
+        if value % 2 == 0:
+            raise ValueError("an even one has no middle")
+
+    def infer(self, x):
+        return x
+
+    def decompose(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"kind": "c"}, "acme.named: attribute kind must be 'a' or 'b', not 'c'"),
+        ({"tag": "y"}, "acme.named: attribute tag must match 'x[0-9]', not 'y'"),
+        ({"sizes": (1,)}, "acme.named: attribute sizes must have a length >= 2, not 1"),
+        ({"extent": 1.5}, "acme.named: attribute extent must be of type int, not 1.5 (float)"),
+        ({"odd": 4}, "acme.named: an even one has no middle"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_a_validator_refuses_is_said_in_the_words_of_rlx_or_of_its_author(attributes, says):
+    with pytest.raises(ConfigError) as caught:
+        Named(**attributes)
+    assert caught.value.message == says
+
+
+def test_a_word_that_is_none_of_those_listed_has_the_nearest_one():
+    with pytest.raises(ConfigError, match="attribute layout must be 'bsd' or 'bshd' or 'bhsd', not 'bhsdd'") as caught:
+        Rope(head_dim=4, layout="bhsdd")
+    assert caught.value.hint == "did you mean `bhsd`?"
 
 
 def test_numbers_of_numpy_become_python_s_and_lists_tuples():
@@ -57,7 +103,7 @@ def test_a_dtype_may_be_given_by_its_name():
         ({"radius": 1, "axes": [True]}, "attribute axes must be"),
         ({"radius": 1, "sigma": None}, "attribute sigma must be a number, not None (NoneType)"),
         ({"radius": 1, "sigma": np.ones(2)}, "attribute sigma must be a number"),
-        ({"radius": 1, "sigma": -1.0}, "'sigma' must be > 0: -1.0"),
+        ({"radius": 1, "sigma": -1.0}, "attribute sigma must be > 0, not -1.0"),
         ({"radius": 1, "name_of_edge": 3}, "attribute name_of_edge must be a text"),
     ],
     ids=str,

@@ -154,7 +154,7 @@ SYMBOLIC: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "concat": (lambda x: rlx.concat([x, x, rlx.zeros((2, 3))]), "f32[n, 3]", "f32[2*n + 2, 3]"),
     "stack": (lambda x: rlx.stack([x, x], axis=1), "f32[n, 3]", "f32[n, 2, 3]"),
     "flatten": (lambda x: rlx.reshape(x, -1), "f32[n, 3]", "f32[3*n]"),
-    "slice": (lambda x: x[1:], "f32[n, 3]", "f32[n - 1, 3]"),
+    "slice": (lambda x: x[1:], "f32[n, 3]", "f32[n - min(1, n), 3]"),
     "last": (lambda x: x[-1], "f32[n, 3]", "f32[3]"),
     "reversed": (lambda x: x[::-1], "f32[n, 3]", "f32[n, 3]"),
     "tile": (lambda x: rlx.tile(x, (2, 1)), "f32[n, 3]", "f32[2*n, 3]"),

@@ -12,7 +12,6 @@ from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.op import ZERO, Zero
-from rlx_core.ir.samples import Case, Rejected, Sample, draw
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops import (
     activation,
@@ -27,6 +26,7 @@ from rlx_core.ops import (
     selection,
     trigonometry,
 )
+from rlx_core.ops.samples import Case, Rejected, Sample, draw
 
 MODULES = (arithmetic, floating, activation, piecewise, trigonometry, gamma, comparison, bitwise, complex, selection)
 assert operators.install, "rules are written with operators"

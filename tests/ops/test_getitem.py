@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import BindingError, DtypeError, GuardError, IndexRangeError, RlxError, ShapeError
+from rlx_core.errors import DtypeError, GuardError, IndexRangeError, RlxError, ShapeError
+from rlx_core.ir.bind import bind
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
@@ -147,32 +149,76 @@ def test_a_slice_of_an_unknown_size_has_an_expression_for_its_size() -> None:
     x = Builder("getitem").input("x", spec("f64[n]"))
 
     assert x[::-1].type == spec("f64[n]")
-    assert x[1:-1].type == spec("f64[n - 2]")
+    assert x[:4].type == x[-4:].type == spec("f64[min(4, n)]")
+    assert x[1:].type == x[:-1].type == spec("f64[n - min(1, n)]")
+    assert x[::2].type == x[::-2].type == spec("f64[(n + 1)//2]")
+    assert x[:1].type == x[-1:].type == spec("f64[1]")
     assert Builder("even").input("x", spec("f64[2*n]"))[::2].type == spec("f64[n]")
-    with pytest.raises(ShapeError, match="no known length") as caught:
-        x[3::-2]
-    assert caught.value.hint == "take the slice forwards, and flip it"
 
 
-@pytest.mark.parametrize(
-    ("key", "sizes"),
-    [
-        (np.s_[:, :4], {4, 5, 6, 7}),
-        (np.s_[:, 1:], {1, 2, 3, 4, 5, 6, 7}),
-        (np.s_[:, ::2], {0, 2, 4, 6}),
-        (np.s_[:, ::-3], {0, 3, 6}),
-        (np.s_[:, 1::3], {1, 4, 7}),
-        (np.s_[:, 1:-2], {3, 4, 5, 6, 7}),
-        (np.s_[:, -3:], {3, 4, 5, 6, 7}),
-    ],
-    ids=str,
-)
-def test_a_compiled_slice_is_numpy_s_at_every_size_that_its_guards_let_through(key: Any, sizes: set[int]) -> None:
-    compiled = rlx.compile(lambda x: x[key], rlx.spec("f32[2, n]"))
-    for size in range(8):
+SLICES = [
+    np.s_[:4],
+    np.s_[1:],
+    np.s_[::2],
+    np.s_[-3:],
+    np.s_[:-2],
+    np.s_[2:5],
+    np.s_[-5:-2],
+    np.s_[1:-2],
+    np.s_[-4:3],
+    np.s_[5:2],
+    np.s_[-1:-3],
+    np.s_[1::3],
+    np.s_[-6:5:2],
+    np.s_[::-3],
+    np.s_[4::-1],
+    np.s_[-2:1:-2],
+    np.s_[:3:-1],
+    np.s_[:-4:-2],
+]
+
+
+@pytest.mark.parametrize("key", SLICES, ids=str)
+def test_a_slice_of_an_unknown_size_is_clamped_as_numpy_clamps_it(key: slice) -> None:
+    graph = rlx.trace(rlx.value_and_grad(lambda x: rlx.sum(x[:, key] * 3)), rlx.spec("f32[2, n]"))
+    taken = rlx.trace(lambda x: x[:, key], rlx.spec("f32[2, n]"))
+    for size in range(9):
         x = np.arange(2 * size, dtype=np.float32).reshape(2, size)
-        if size in sizes:
-            np.testing.assert_array_equal(compiled(x), x[key])
-        else:
-            with pytest.raises((GuardError, BindingError)):
-                compiled(x)
+        wanted = np.zeros_like(x)
+        wanted[:, key] = 3
+        bound, _ = bind(taken, DimBinding.of(n=size))
+        np.testing.assert_array_equal(rlx.interpret(bound, {"x": x})[0], x[:, key])
+        total, gradient = rlx.interpret(bind(graph, DimBinding.of(n=size))[0], {"x": x})
+        np.testing.assert_array_equal(gradient, wanted)
+        assert total == np.sum(x[:, key] * 3)
+
+
+@pytest.mark.parametrize("key", [*SLICES[:6], SLICES[-2]], ids=str)
+def test_a_compiled_slice_is_numpy_s_at_every_size(key: slice) -> None:
+    compiled = rlx.compile(lambda x: x[:, key] * 2, rlx.spec("f32[2, n]"))
+    for size in (0, 1, 3, 4, 7):
+        x = np.arange(2 * size, dtype=np.float32).reshape(2, size)
+        np.testing.assert_array_equal(compiled(x), x[:, key] * 2)
+
+
+def test_a_slice_of_one_element_has_one_so_that_it_broadcasts() -> None:
+    compiled = rlx.compile(lambda x: x - x[:, -1:] + x[:, 1:2], rlx.spec("f32[2, n]"))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(compiled(x), x - x[:, -1:] + x[:, 1:2])
+    with pytest.raises(GuardError, match="n >= 2"):
+        compiled(x[:, :1])
+
+
+def test_a_size_as_a_bound_is_taken_at_its_word() -> None:
+    graph = rlx.trace(lambda x: rlx.asarray(np.arange(6))[: x.shape[0]], rlx.spec("f32[n]"))
+    assert graph.output_types == (spec("i64[n]"),)
+    bind(graph, DimBinding.of(n=6))
+    with pytest.raises(GuardError, match="6 >= n"):
+        bind(graph, DimBinding.of(n=7))
+
+
+def test_a_clamped_slice_meets_a_known_size_under_a_guard() -> None:
+    graph = rlx.trace(lambda x: rlx.reshape(x[:, :4], (4, 2)) + np.ones((4, 1)), rlx.spec("f32[2, n]"))
+    bind(graph, DimBinding.of(n=9))
+    with pytest.raises(GuardError, match=r"min\(4, n\)"):
+        bind(graph, DimBinding.of(n=3))

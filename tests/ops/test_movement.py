@@ -9,6 +9,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import GuardError, ShapeError
+from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, symbol
 from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ir.graph import Builder, Constant, building
@@ -108,3 +109,20 @@ def test_movement_keeps_every_bit(name: str) -> None:
 def test_a_slice_that_leaves_its_axis_names_both_ends() -> None:
     with pytest.raises(ShapeError, match="ends at 5, axis 0 of f64"):
         narrow(np.ones(4), axis=0, start=2, length=3)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_an_axis_of_unknown_size_is_spread_as_one_of_that_size(size: int) -> None:
+    x = np.arange(size, dtype=np.float64)
+    graph = rlx.trace(lambda x: pad(x, lo=(1,), hi=(2,), between=(2,)), rlx.spec("f64[n]"))
+    bound, _ = bind(graph, DimBinding.of(n=size))
+
+    np.testing.assert_array_equal(rlx.interpret(bound, {"x": x})[0], pad(x, lo=(1,), hi=(2,), between=(2,)))
+
+
+@pytest.mark.parametrize("mode", ["edge", "wrap", "reflect", "symmetric", "constant"])
+def test_an_axis_that_gets_no_cells_may_turn_out_to_be_empty(mode: str) -> None:
+    graph = rlx.trace(lambda x: pad(x, lo=(1, 0), hi=(1, 0), mode=mode), rlx.spec("f64[2, n]"))
+    bound, _ = bind(graph, DimBinding.of(n=0))
+
+    assert rlx.interpret(bound, {"x": np.zeros((2, 0))})[0].shape == (4, 0)

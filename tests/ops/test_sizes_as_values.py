@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,11 @@ WORKS: dict[str, Callable[[Any], Any]] = {
     "value - size": lambda x: x - (2 * x.shape[0] - 1),
     "a NumPy integer * size": lambda x: rlx.zeros((np.int64(2) * x.shape[0], x.shape[0] + np.int8(1))),
     "size ** 2": lambda x: x + x.shape[0] ** 2,
+    "size // 2": lambda x: x * (x.shape[0] // 2),
+    "size % 2": lambda x: x * (x.shape[0] % 2),
+    "divmod": lambda x: x * divmod(x.shape[0], 3)[1] + divmod(9, x.shape[0])[0],
+    "round, ceil, abs": lambda x: x * (round(x.shape[0]) + math.ceil(x.shape[0]) + abs(-x.shape[0])),
+    "a shape of a rounded half": lambda x: rlx.zeros((x.shape[0] // 2, x.shape[0] % 2)),
     "an argument of a function": lambda x: rlx.maximum(x, x.shape[0]),
     "asarray": lambda x: x / rlx.sqrt(rlx.asarray(x.shape[0], dtype=rlx.float32)),
     "a choice": lambda x: rlx.where(rlx.asarray(x.shape[0]) > 3, x, -x),
@@ -76,7 +82,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "1 / size": (lambda x: x * (1 / x.shape[0]), "1 / n is not known"),
     "size * 0.5": (lambda x: x * (x.shape[0] * 0.5), r"n \* 0.5 is not known"),
     "size ** -0.5": (lambda x: x * x.shape[0] ** -0.5, r"n \*\* -0.5 is not known"),
-    "size % 2": (lambda x: x * (x.shape[0] % 2), "n % 2 is not known"),
+    "2 ** size": (lambda x: x * 2 ** x.shape[0], r"2 \*\* n is not known"),
+    "size / 2": (lambda x: x * (x.shape[0] / 2), "n / 2 is not known"),
+    "size & 1": (lambda x: x * (x.shape[0] & 1), "n & 1 is not known"),
+    "1 << size": (lambda x: x * (1 << x.shape[0]), "1 << n is not known"),
+    "int": (lambda x: x * int(x.shape[0]), "n is not known yet"),
+    "math.sqrt": (lambda x: x * math.sqrt(x.shape[0]), "n is not known yet"),
     "array * size": (lambda x: x * (np.ones(3, np.float32) * x.shape[0]), "not known"),
 }
 
@@ -87,6 +98,18 @@ def test_what_needs_a_known_size_says_what_to_write(name: str) -> None:
     with pytest.raises(ShapeError, match=says) as caught:
         rlx.trace(function, rlx.spec("f32[n, 3]"))
     assert "rlx.asarray(size)" in str(caught.value.hint)
+
+
+def test_a_hint_says_what_serves_in_place_of_what_was_asked() -> None:
+    found = {}
+    for name in ("1 / size", "if", "range"):
+        with pytest.raises(ShapeError) as caught:
+            rlx.trace(REFUSED[name][0], rlx.spec("f32[n, 3]"))
+        found[name] = str(caught.value.hint)
+    assert "`x / size`" in found["1 / size"]
+    assert "rlx.where(rlx.asarray(size) > 3, a, b)" in found["if"]
+    assert "rlx.arange(size)" in found["range"]
+    assert "rlx.asarray(table)[size : size + 1]" in found["range"]
 
 
 def test_a_size_beside_a_narrow_integer_must_fit_it() -> None:
@@ -100,6 +123,8 @@ def test_a_size_beside_a_narrow_integer_must_fit_it() -> None:
 def test_a_size_means_nothing_outside_of_a_program() -> None:
     with pytest.raises(TraceError, match="the size n is known to a program"):
         rlx.add(np.ones(3), rlx.symbol("n"))
+    with pytest.raises(TraceError, match="the size n is known to a program that is traced, and is no array"):
+        rlx.trace(lambda x: x @ x.shape[0], rlx.spec("f32[n, 3]"))
 
 
 def test_a_mean_of_unknown_size_has_its_gradient() -> None:

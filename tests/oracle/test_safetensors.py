@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file as torch_load_file
 from safetensors.torch import save_file as torch_save_file
 
-from rlx_core.formats.safetensors import load_safetensors, save_safetensors
+from rlx_core.files.safetensors import load_safetensors, save_safetensors
 
 
 def test_bfloat16_agrees_with_the_library_both_ways(tmp_path: Path) -> None:

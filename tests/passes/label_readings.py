@@ -16,7 +16,7 @@ from rlx_core.ops.reduction import max_axes
 from rlx_core.ops.selection import stop_gradient, where
 from rlx_core.ops.softmax import log_softmax, softmax
 from rlx_core.ops.structural import expand, reshape, sum_axes
-from rlx_core.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
+from rlx_core.passes.fuse.softmax_cross_entropy import FuseSoftmaxCrossEntropy
 
 from .programs import Row
 

@@ -12,10 +12,10 @@ import rlx_core.ops.operators  # noqa: F401  gives values their operators
 from rlx_core.ir.graph import Builder, Graph, Param, Value, as_results, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.rewrite import inline
-from rlx_core.ir.samples import draw
 from rlx_core.ir.types import spec
 from rlx_core.ir.verify import Stage, check
-from rlx_core.passes.base import Context, Pass, Result
+from rlx_core.ops.samples import draw
+from rlx_core.passes.engine.base import Context, Pass, Result
 
 NO_TARGET = Context()
 

@@ -9,8 +9,8 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add, subtract
-from rlx_core.passes.base import Context
 from rlx_core.passes.cse import CommonSubexpressions
+from rlx_core.passes.engine.base import Context
 
 X = spec("f32[4]")
 

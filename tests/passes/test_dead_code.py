@@ -9,8 +9,9 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import negative
-from rlx_core.passes.base import Context
-from rlx_core.passes.dead_code import DeadCode, prune
+from rlx_core.passes.dead_code import DeadCode
+from rlx_core.passes.engine.base import Context
+from rlx_core.passes.engine.sweep import prune
 
 X = spec("f32[4]")
 

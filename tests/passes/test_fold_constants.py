@@ -12,7 +12,7 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.structural import expand
-from rlx_core.passes.base import Context
+from rlx_core.passes.engine.base import Context
 from rlx_core.passes.fold_constants import FoldConstants
 
 

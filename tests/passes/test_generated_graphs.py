@@ -18,15 +18,15 @@ from rlx_core.ops.movement import Narrow, concat
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape, sum_axes, transpose
 from rlx_core.passes.algebra import algebra
-from rlx_core.passes.apply_rules import pass_of
-from rlx_core.passes.base import Context
 from rlx_core.passes.canonicalize import Canonicalize
 from rlx_core.passes.cse import CommonSubexpressions
 from rlx_core.passes.dead_code import DeadCode
+from rlx_core.passes.engine.apply_rules import pass_of
+from rlx_core.passes.engine.base import Context
+from rlx_core.passes.engine.runner import run_passes
 from rlx_core.passes.fold_constants import FoldConstants
 from rlx_core.passes.inline_calls import InlineCalls
 from rlx_core.passes.legalize_broadcast import LegalizeBroadcast
-from rlx_core.passes.runner import run_passes
 
 CLEAN = [Canonicalize(), InlineCalls(), FoldConstants(), CommonSubexpressions(), pass_of(algebra)(), DeadCode()]
 PASSES = [*CLEAN, LegalizeBroadcast(), LegalizeBroadcast(form="equal")]

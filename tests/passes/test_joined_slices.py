@@ -17,8 +17,8 @@ from rlx_core.ops.movement import concat, narrow
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import reshape
 from rlx_core.passes.algebra import algebra
-from rlx_core.passes.apply_rules import explain, pass_of
 from rlx_core.passes.cse import CommonSubexpressions
+from rlx_core.passes.engine.apply_rules import explain, pass_of
 from rlx_core.passes.joined_slices import DEEPEST
 
 from .programs import arrays, ops, program, run

@@ -10,7 +10,7 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ir.verify import Stage, check
 from rlx_core.ops.activation import gelu
-from rlx_core.passes.base import LOWERED, Context
+from rlx_core.passes.engine.base import LOWERED, Context
 from rlx_core.passes.lower_hir import LowerHir
 
 

@@ -15,8 +15,8 @@ from rlx_core.ops.indexing import ScatterAdd
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import Expand, Reshape, Transpose, expand, reshape, sum_axes, transpose
-from rlx_core.passes.base import Context
 from rlx_core.passes.canonicalize import Canonicalize, canonicalize
+from rlx_core.passes.engine.base import Context
 from rlx_core.passes.inline_calls import InlineCalls
 from rlx_core.passes.inline_into import inline_into
 from rlx_core.passes.legalize_broadcast import LegalizeBroadcast

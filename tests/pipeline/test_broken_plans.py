@@ -18,8 +18,8 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Alias, Delivery, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.verify_lir import verify_lir
-from rlx_core.pipeline.lower import make_lir
-from rlx_core.pipeline.verify_steps import step_faults
+from rlx_core.pipeline.planning.planner import make_lir
+from rlx_core.pipeline.planning.verify_steps import step_faults
 
 Draw = random.Random
 

@@ -8,10 +8,11 @@ import pytest
 from rlx_core.errors import BindingError, ConfigError, GuardError, LengthMismatchError, ShapeError
 from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, symbol
-from rlx_core.ir.graph import Builder, Graph
+from rlx_core.ir.graph import Builder, Graph, building
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.creation import dim_value
 from rlx_core.ops.movement import narrow
 from rlx_core.ops.structural import reshape, sum_axes, transpose
 from rlx_core.pipeline.dynamic import (
@@ -24,8 +25,8 @@ from rlx_core.pipeline.dynamic import (
     template_symbols,
     validity_mask,
 )
-from rlx_core.pipeline.lower import make_lir
-from rlx_core.pipeline.lru import LruCache
+from rlx_core.pipeline.planning.planner import make_lir
+from rlx_core.system.lru import LruCache
 
 
 def sequence_graph() -> Graph:
@@ -145,6 +146,22 @@ def test_a_binding_is_spelled_by_name(fake_target):
     key = binding_key(DimBinding.of(seq=3, batch=2, other=1), template_symbols(template))
 
     assert key == "batch=2 seq=3"
+
+
+def test_a_size_that_is_only_an_attribute_is_one_that_a_plan_waits_for(fake_target):
+    builder = Builder("scaled")
+    with building(builder):
+        graph = builder.finish([builder.input("x", spec("i64[2]")) * dim_value(size=symbol("n"))])
+    target = fake_target()
+    template = make_lir(graph, target)
+
+    assert not template.is_planned
+    assert binding_key(DimBinding.of(n=3), template_symbols(template)) == "n=3"
+    with pytest.raises(BindingError, match="needs a size for n"):
+        specialize(template, DimBinding.of(), target)
+    made = [specialize(template, DimBinding.of(n=n), target) for n in (3, 4)]
+    assert all(lir.is_planned for lir in made)
+    assert made[0].fingerprint != made[1].fingerprint
 
 
 def test_a_failed_attempt_is_tried_again():

@@ -9,7 +9,7 @@ import pytest
 import rlx_core as rlx
 from benchmarks.growth import gru, runge_kutta
 from rlx_core.ir import verify_memory
-from rlx_core.passes import fusion
+from rlx_core.passes.engine import fusion
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.compiled import Compiled
 

@@ -17,11 +17,11 @@ from rlx_core.ir.interpret import interpret
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp, gelu
 from rlx_core.ops.arithmetic import OPS as ARITHMETIC
-from rlx_core.passes.base import LirPass, Pass, Result, define_pass
-from rlx_core.passes.rules import rewrite, ruleset
-from rlx_core.pipeline.config_reading import read_table
-from rlx_core.pipeline.dispatch import LegalizationTable
+from rlx_core.passes.engine.base import LirPass, Pass, Result, define_pass
+from rlx_core.passes.engine.rules import rewrite, ruleset
+from rlx_core.pipeline.config.reading import read_table
 from rlx_core.pipeline.plan import resolve_plan
+from rlx_core.pipeline.select.dispatch import LegalizationTable
 from rlx_core.plugins import PluginHost, given_entry
 
 
@@ -245,7 +245,7 @@ class TestHash:
     def test_it_is_the_same_for_every_hash_seed(self):
         program = (
             "from rlx_core.plugins import PluginHost; from rlx_core.pipeline.plan import resolve_plan;"
-            "from rlx_core.pipeline.config_reading import read_table;"
+            "from rlx_core.pipeline.config.reading import read_table;"
             "print(resolve_plan(read_table({}), PluginHost([]).registry()).hash)"
         )
         environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}

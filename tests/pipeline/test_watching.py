@@ -14,10 +14,10 @@ from rlx_core.ir.graph import Builder, building
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.blocks import linear
-from rlx_core.pipeline import progress as progress_module
 from rlx_core.pipeline.compile import compile_graph
-from rlx_core.pipeline.logs import LOGGED
-from rlx_core.pipeline.progress import Phase, progress
+from rlx_core.system import progress as progress_module
+from rlx_core.system.logs import LOGGED
+from rlx_core.system.progress import Phase, progress
 
 FRESH = {"cache": {"disk": False}}
 

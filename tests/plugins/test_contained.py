@@ -16,6 +16,7 @@ from attrs import evolve
 
 import rlx_core as rlx
 from rlx_core.cli import checks
+from rlx_core.cli.contribution_faults import contribution_faults
 from rlx_core.contributions import (
     KINDS,
     BackendSpec,
@@ -34,18 +35,16 @@ from rlx_core.contributions import (
     RuleSetSpec,
     RuleSpec,
 )
-from rlx_core.errors import ConfigError, DeviceError, LegalizeError, MissingRuleError, PluginError, RlxError
-from rlx_core.hooks import HOOKS, hookimpl
+from rlx_core.errors import DeviceError, LegalizeError, MissingRuleError, PluginError
 from rlx_core.ir.block import Block, define_block
 from rlx_core.ops import Op, define_op, op_function
-from rlx_core.passes.base import Pass, define_pass
-from rlx_core.pipeline.backend import Backend
-from rlx_core.pipeline.contributed import EXPECTED, contribution_faults
-from rlx_core.pipeline.kernels import KernelTable
+from rlx_core.passes.engine.base import Pass, define_pass
+from rlx_core.pipeline.contributed import EXPECTED
+from rlx_core.pipeline.select.backend import Backend
+from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, PluginPolicy, State, default_host
 
-EVERYWHERE = ("target", "target.cpu", "compile", "domain.rlx", "domain.linalg")
-X = np.float32([0.5, 1.5])
+from .guests import EVERYWHERE, X, host_with, plugin_of
 
 
 @define_op(domain="acme")
@@ -154,22 +153,6 @@ def records(kind: str, fault: str) -> list[Contribution]:
 FAULTS = (
     "does not load", "raises at load", "wrong type", "wrong signature", "duplicate", "foreign domain", "standard name",
 )  # fmt: skip
-
-
-def plugin_of(*given: tuple[str, list[Contribution]]) -> object:
-    """A plugin with these records, by kind."""
-    hooks = {kind: hook for hook, kind in HOOKS.items()}
-    content = {hooks[kind]: hookimpl(lambda self, found=found: found) for kind, found in given}
-    return type("Acme", (), content)()
-
-
-def host_with(*plugins: object, **policy: Any) -> PluginHost:
-    """Everything installed, and these plugins, which are active whenever anything is compiled or transformed."""
-    entries = [
-        PluginEntry(name, plugin=plugin, distribution=f"{name}-rlx", version="1.0", when=EVERYWHERE)
-        for name, plugin in zip(("acme", "other"), plugins, strict=False)
-    ]
-    return PluginHost([*default_host().entries, *entries], policy=PluginPolicy.of(**policy))
 
 
 @pytest.fixture(autouse=True)
@@ -377,117 +360,6 @@ def test_a_configuration_may_accept_a_name_in_the_domain_of_another():
     assert accepting.require("ops", "linalg.thing").load.text == "math:exp"
 
 
-# ---- rules
-
-
-def seven(op, g, x, *, y):
-    """A wrong derivative, to be recognised by."""
-    return (g * 0 + 7,)
-
-
-def test_contributed_rules_hold_under_the_host_that_was_passed():
-    host = host_with(plugin_of(("rules", [RuleSpec("rlx.tanh", "vjp", seven)])))
-
-    assert rlx.jit(rlx.grad(lambda x: rlx.sum(rlx.tanh(x))), host=host)(X).tolist() == [7, 7]
-    assert rlx.compile(rlx.grad(lambda x: rlx.sum(rlx.tanh(x))), rlx.spec("f32[2]"), host=host)(X).tolist() == [7, 7]
-    assert rlx.grad(lambda x: rlx.sum(rlx.tanh(x)))(X).tolist() != [7, 7]  # the default host has no such plugin
-
-
-def test_contributed_rules_of_a_file_hold_for_who_names_it(tmp_path):
-    file = tmp_path / "seven.py"
-    file.write_text(
-        "from rlx_core.contributions import RuleSpec\nfrom rlx_core.hooks import hookimpl\n"
-        "def seven(op, g, x, *, y): return (g * 0 + 7,)\n"
-        "@hookimpl\ndef rlx_rules(): return [RuleSpec('rlx.tanh', 'vjp', seven)]\n"
-    )
-    config = {"plugins": {"files": [str(file)]}}
-
-    assert rlx.jit(rlx.grad(lambda x: rlx.sum(rlx.tanh(x))), config=config)(X).tolist() == [7, 7]
-
-
-def test_a_rule_for_an_op_that_does_not_exist_is_reported_with_the_nearest():
-    host = host_with(plugin_of(("rules", [RuleSpec("rlx.tahn", "vjp", seven)])))
-
-    (fault,) = contribution_faults(host)
-    assert fault.reason.startswith("no plugin provides the op rlx.tahn; did you mean")
-
-
-# ---- kernels
-
-
-def plus_one(op, x, *, out, workspace):
-    np.add(x, 1, out=out)
-
-
-def test_two_kernels_of_one_name_cost_their_own_table_and_no_more():
-    first, second = KernelTable("cpu"), KernelTable("cpu")
-    first.register(rlx.tanh.op, name="mine", priority=1)(plus_one)
-    second.register(rlx.exp.op, name="mine")(plus_one)
-    host = host_with(plugin_of(("kernels", [KernelSpec("cpu", tuple(first)), KernelSpec("cpu", [*first, *second])])))
-
-    with pytest.warns(RuntimeWarning, match="two kernels are called 'mine'"):
-        assert rlx.jit(lambda x: rlx.tanh(x), host=host)(X).tolist() == (X + 1).tolist()
-
-
-def test_kernels_that_can_be_read_only_once_are_refused():
-    table = KernelTable("cpu")
-    table.register(rlx.tanh.op)(plus_one)
-    host = host_with(plugin_of(("kernels", [KernelSpec("cpu", iter(table))])))
-
-    (fault,) = contribution_faults(host)
-    assert "which can be read once" in fault.reason
-
-
-def test_a_native_row_of_a_guest_is_the_guests_and_runs_on_the_last_tier():
-    table = KernelTable("cpu", plugin="cpu")
-    table.register(rlx.tanh.op, name="native_mine", tier="native", priority=1)(plus_one)
-    host = host_with(plugin_of(("kernels", [KernelSpec("cpu", tuple(table))])))
-
-    function = rlx.jit(lambda x: rlx.tanh(x), host=host)
-    assert function(X).tolist() == (X + 1).tolist()
-    assert function.report.kernels == {("rlx.tanh", "native_mine", "acme"): 1}
-    assert (
-        function.report.tiers.counts == {"native": 0, "library": 0, "numpy": 1}
-        or len(function.report.tiers.counts) == 1
-    )
-
-
-def test_the_plan_covers_the_versions_of_who_brings_kernels_only():
-    table = KernelTable("cpu")
-    table.register(rlx.tanh.op, name="mine")(plus_one)
-    plugin = plugin_of(("kernels", [KernelSpec("cpu", table)]))
-
-    def plan_of(version: str) -> str:
-        entry = PluginEntry("acme", plugin=plugin, distribution="acme-rlx", version=version, when=EVERYWHERE)
-        host = PluginHost([*default_host().entries, entry], policy=PluginPolicy())
-        function = rlx.jit(lambda x: rlx.tanh(x), host=host)
-        function(X)
-        return function.report.plan_hash
-
-    assert plan_of("1.0") == plan_of("1.0") != plan_of("2.0")
-
-
-# ---- ops
-
-
-@pytest.mark.parametrize(
-    ("methods", "says"),
-    [
-        ({}, "it has neither `decompose` nor `infer`"),
-        (
-            {"decompose": lambda self, x: x, "vjp": lambda self, x: (x,)},
-            r"its vjp rule takes \(self, x\), and is called as vjp\(self, g, x, \*, y\)",
-        ),
-        ({"infer": lambda self, x: x, "batch": lambda self, x: x}, r"is called as batch\(self, size, x, is_batched\)"),
-    ],
-)
-def test_an_op_that_cannot_be_used_as_it_is_written_is_refused_when_it_is_met(methods, says):
-    odd = op_function(define_op(domain="mine")(type("Strange", (Op,), {"__doc__": "An op.", **methods})))
-
-    with pytest.raises(MissingRuleError, match=says):
-        rlx.jit(lambda x: odd(x))(X)
-
-
 # ---- readers and writers
 
 
@@ -513,52 +385,3 @@ def test_of_two_readers_the_one_that_works_reads(tmp_path):
         assert rlx.load(tmp_path / "a.lines", host=host) == "text"
     with pytest.raises(PluginError, match="SystemExit"):
         rlx.load(tmp_path / "a.lines", host=host_with(plugin_of(("importers", [bad]))))
-
-
-# ---- words of a configuration
-
-
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        ({"dispatch.force-common": ["sofmax"]}, r"dispatch\.force-common: 'sofmax' means no op"),
-        ({"dispatch.allow-host": ["rlx.sofmax"]}, r"dispatch\.allow-host: 'rlx\.sofmax' means no op"),
-        ({"printing.after": ["cce"]}, r"printing\.after: no plugin provides a pass called 'cce'"),
-    ],
-)
-def test_a_word_that_means_nothing_is_an_error_with_the_nearest(config, says):
-    with pytest.raises(ConfigError, match=says) as caught:
-        rlx.jit(lambda x: rlx.tanh(x), config=config)(X)
-    assert "did you mean" in caught.value.hint
-
-
-@pytest.mark.parametrize("word", ["softmax", "rlx.softmax", "rlx", "linalg.*", "linalg.svd", "*", "mine.own"])
-def test_words_that_mean_something_are_none(word):
-    @define_op(domain="mine")
-    class Own(Op):
-        def decompose(self, x):
-            return x + x
-
-    own = op_function(Own)
-    assert rlx.jit(lambda x: own(x), config={"dispatch.force-common": [word]})(X).tolist() == (X + X).tolist()
-
-
-def test_an_option_is_read_from_its_variable(monkeypatch):
-    option = OptionSpec("acme.level", int, 2, "How hard to try.", env="ACME_LEVEL")
-    entry = PluginEntry("acme", plugin=plugin_of(("options", [option])), distribution="acme-rlx")  # nothing declared
-    host = PluginHost([*default_host().entries, entry], policy=PluginPolicy())
-    monkeypatch.setenv("ACME_LEVEL", "5")
-
-    function = rlx.jit(lambda x: rlx.tanh(x) * 5, host=host)
-    function(X)
-    assert function.executables[0].report.lir.options["options"]["acme.level"] == 5
-
-
-def test_an_option_says_a_variable_by_which_its_plugin_is_found():
-    with pytest.raises(RlxError, match=r"env is 'LEVEL', not of the form ACME_… or RLX_ACME_…"):
-        OptionSpec("acme.level", int, 2, "How hard to try.", env="LEVEL")
-
-
-def test_a_plugin_to_block_that_is_not_there_is_warned_of():
-    with pytest.warns(RuntimeWarning, match=r"the configuration: no plugin is called `linalgg`; did you mean `linalg`"):
-        rlx.jit(lambda x: rlx.tanh(x), config={"plugins": {"block": ["linalgg"]}})(X)

@@ -1,32 +1,28 @@
-"""The compile cache survives whatever happens to its files; damage costs a compile and nothing else."""
+"""Compiled programs are kept in memory and on disk; whatever is wrong with what is kept costs a compile and nothing else."""
 
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
+import inspect
 import os
-import stat
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import CacheError, FormatError
+from rlx_core.errors import FormatError
+from rlx_core.ir.attributes import Decoder, Encoder
+from rlx_core.ir.provenance import Source
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.config import CacheConfig, Configuration
 from rlx_core.runtime import cache
 from rlx_core.runtime.cache import CompileCache, default_cache
-from rlx_core.runtime.disk import DiskCache, cache_directory
 from rlx_core.runtime.executable import Executable
+from rlx_core.system.disk import DiskCache
 
 KEY = hashlib.sha256(b"a program").hexdigest()
 OTHER = hashlib.sha256(b"another").hexdigest()
@@ -41,165 +37,6 @@ def disk(tmp_path: Path) -> DiskCache:
 
 def entry(disk: DiskCache, key: str = KEY) -> Path:
     return disk.directory / f"{key}.rlx"
-
-
-# -------------------------------------------------------------------------------------------- entries
-
-
-@pytest.mark.parametrize("payload", [b"", b"x", PAYLOAD], ids=len)
-def test_what_was_stored_is_read_back(disk, payload):
-    assert disk.get(KEY) is None
-    assert disk.put(KEY, payload)
-    assert DiskCache(disk.directory).get(KEY) == payload
-    assert disk.keys() == [KEY]
-
-
-def test_an_entry_cut_at_any_length_is_no_entry(disk):
-    disk.put(KEY, PAYLOAD[:64])
-    whole = entry(disk).read_bytes()
-    for length in range(len(whole)):
-        entry(disk).write_bytes(whole[:length])
-        assert disk.get(KEY) is None, length
-        assert not entry(disk).exists()
-    assert disk.counts.rejected == len(whole)
-
-
-def test_an_entry_with_any_bit_flipped_is_no_entry(disk):
-    disk.put(KEY, PAYLOAD[:32])
-    whole = entry(disk).read_bytes()
-    for bit in range(8 * len(whole)):
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        entry(disk).write_bytes(damaged)
-        assert disk.get(KEY) is None, bit
-
-
-def test_an_entry_with_bytes_appended_is_no_entry(disk):
-    disk.put(KEY, PAYLOAD)
-    with entry(disk).open("ab") as file:
-        file.write(b"\0")
-
-    assert disk.get(KEY) is None
-
-
-def test_an_entry_under_another_name_is_no_entry(disk):
-    disk.put(KEY, PAYLOAD)
-    entry(disk).rename(entry(disk, OTHER))
-
-    assert disk.get(OTHER) is None
-    assert "stored under" in disk.counts.faults[-1]
-
-
-def test_a_damaged_entry_is_replaced(disk):
-    disk.put(KEY, PAYLOAD)
-    entry(disk).write_bytes(b"junk")
-
-    assert disk.put(KEY, PAYLOAD)
-    assert disk.get(KEY) == PAYLOAD
-
-
-@pytest.mark.parametrize("kind", ["symlink", "directory", "pipe"])
-def test_what_is_not_a_plain_file_is_no_entry(disk, kind, tmp_path):
-    target = tmp_path / "elsewhere"
-    target.write_bytes(b"secret")
-    if kind == "symlink":
-        entry(disk).symlink_to(target)
-    elif kind == "directory":
-        entry(disk).mkdir()
-    else:
-        os.mkfifo(entry(disk))
-
-    assert disk.get(KEY) is None
-    assert target.read_bytes() == b"secret"
-
-
-@pytest.mark.parametrize("key", ["", "../../etc/passwd", KEY.upper(), KEY[:-1], KEY + "0", KEY[:-1] + "\n"])
-def test_only_hex_digests_are_keys(disk, key):
-    with pytest.raises(CacheError, match="64 hex digits"):
-        disk.get(key)
-
-
-# ------------------------------------------------------------------------------------------- eviction
-
-
-def test_the_entries_unused_for_longest_go_first(tmp_path):
-    disk = DiskCache(tmp_path / "cache", max_nbytes=3 * 1200)
-    keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(4)]
-    for age, key in enumerate(keys[:3]):
-        disk.put(key, bytes(1000))
-        os.utime(entry(disk, key), (1000 + age, 1000 + age))
-    disk.get(keys[0])
-
-    disk.put(keys[3], bytes(1000))
-
-    assert disk.keys() == sorted([keys[0], keys[2], keys[3]])
-    assert disk.nbytes <= disk.max_nbytes
-    assert disk.counts.evicted == 1
-
-
-def test_entries_are_listed_for_a_share_of_the_limit_and_not_for_each(tmp_path, monkeypatch):
-    """Otherwise an entry would take the longer to write, the more there are."""
-    listings = []
-    scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listings.append(path) or scandir(path))
-    disk = DiskCache(tmp_path / "cache", max_nbytes=100 * 1080)
-
-    for i in range(100):
-        disk.put(hashlib.sha256(bytes([i])).hexdigest(), bytes(1000))
-
-    # The first, and one for every seven entries, which are more than a sixteenth of the limit.
-    assert len(listings) == 1 + 99 // 7
-
-
-def test_what_another_process_wrote_is_found_before_the_share_is_exceeded_twice(tmp_path):
-    mine, other = (DiskCache(tmp_path / "cache", max_nbytes=100 * 1080) for _ in range(2))
-    keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(200)]
-    for own, foreign in zip(keys[:100], keys[100:], strict=True):
-        mine.put(own, bytes(1000))
-        other.put(foreign, bytes(1000))
-
-    assert mine.nbytes <= mine.max_nbytes * (1 + 2 / 16)
-    assert mine.counts.evicted + other.counts.evicted >= 200 - 112
-
-
-def test_a_payload_larger_than_the_cache_is_not_kept(tmp_path):
-    disk = DiskCache(tmp_path / "cache", max_nbytes=500)
-
-    assert not disk.put(KEY, bytes(501))
-    assert disk.keys() == []
-
-
-def test_temporary_files_of_killed_writers_are_swept_away_when_old(disk):
-    old, young = disk.directory / ".old.tmp", disk.directory / ".young.tmp"
-    old.write_bytes(b"")
-    young.write_bytes(b"")
-    os.utime(old, (1000, 1000))
-
-    disk.put(KEY, PAYLOAD)
-
-    assert not old.exists()
-    assert young.exists()
-
-
-def test_temporary_files_of_processes_that_are_gone_go_at_once_and_others_count(tmp_path):
-    disk = DiskCache(tmp_path / "cache", max_nbytes=10_000)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    dead = disk.directory / f".{KEY[:16]}.{gone.pid}.{'0' * 16}.tmp"
-    alive = disk.directory / f".{KEY[:16]}.{os.getppid()}.{'0' * 16}.tmp"
-    for each in (dead, alive):
-        each.write_bytes(bytes(6000))
-        os.utime(each, (time.time() - 60,) * 2)  # a moment, since a writer in another container is not seen from here
-
-    disk.put(OTHER, bytes(3000))
-    disk.put(KEY, bytes(3000))
-
-    assert not dead.exists()
-    assert alive.exists()
-    assert disk.keys() == [KEY], "with what is being written, the two were too many"
-
-
-# ----------------------------------------------------------------------------------------- permissions
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has neither these modes nor these links")
@@ -227,201 +64,6 @@ def test_an_unsafe_directory_means_no_files_and_one_warning(tmp_path, monkeypatc
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cache.default_cache(settings) is found
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
-def test_an_entry_that_others_may_write_is_no_entry(disk):
-    disk.put(KEY, PAYLOAD)
-    entry(disk).chmod(0o622)
-
-    assert disk.get(KEY) is None
-    assert "can be written by others" in disk.counts.faults[-1]
-
-
-def test_directory_and_entries_belong_to_the_owner_alone(disk):
-    disk.put(KEY, PAYLOAD)
-
-    assert stat.S_IMODE(disk.directory.stat().st_mode) == 0o700
-    assert stat.S_IMODE(entry(disk).stat().st_mode) == 0o600
-
-
-def test_a_directory_open_to_others_is_refused(tmp_path):
-    directory = tmp_path / "shared"
-    directory.mkdir()
-    directory.chmod(0o755)
-
-    with pytest.raises(CacheError, match="mode 755, not 700"):
-        DiskCache(directory)
-
-
-def test_a_directory_or_an_entry_of_another_user_is_refused(disk, monkeypatch):
-    disk.put(KEY, PAYLOAD)
-    someone_else = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: someone_else)
-
-    assert disk.get(KEY) is None
-    with pytest.raises(CacheError, match="belongs to user"):
-        DiskCache(disk.directory)
-
-
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-
-    with pytest.raises(CacheError, match="cannot be used"):
-        DiskCache(tmp_path / "file" / "cache")
-
-
-@pytest.mark.parametrize("operation", ["replace", "fsync", "open"])
-def test_a_write_that_fails_leaves_nothing_and_raises_nothing(disk, monkeypatch, operation):
-    """Stands for a full disk and a read-only directory, which a test cannot make for every user."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, operation, fail)
-        assert not disk.put(KEY, PAYLOAD)
-
-    assert list(disk.directory.iterdir()) == []
-    assert "No space left" in disk.counts.faults[-1]
-    assert disk.put(KEY, PAYLOAD)
-
-
-@contextmanager
-def an_ordinary_user() -> Iterator[None]:
-    """Root may write where nobody else may, so it becomes nobody for a while."""
-    is_root = os.geteuid() == 0
-    if is_root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no modes that keep an owner from writing")
-def test_a_read_only_directory_is_read_and_not_written():
-    with an_ordinary_user(), tempfile.TemporaryDirectory() as place:  # one that this user may enter, as pytest's is not
-        disk = DiskCache(Path(place) / "cache")
-        disk.put(KEY, PAYLOAD)
-        disk.directory.chmod(0o500)
-        try:
-            assert disk.get(KEY) == PAYLOAD
-            assert not disk.put(OTHER, PAYLOAD)
-            assert "Permission denied" in disk.counts.faults[-1]
-        finally:
-            disk.directory.chmod(0o700)
-
-
-def test_the_directory_comes_from_the_environment():
-    home = Path.home() / ".cache" / "rlx"
-    assert cache_directory({"RLX_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
-    assert cache_directory({"XDG_CACHE_HOME": "/b"}) == Path("/b/rlx")
-    assert cache_directory({"XDG_CACHE_HOME": "relative"}) == home
-    assert cache_directory({"RLX_CACHE_DIR": "", "XDG_CACHE_HOME": ""}) == home
-
-
-# ----------------------------------------------------------------------------------- several processes
-
-
-def write_and_read(directory: str, seed: int) -> int:
-    """Store and read twelve shared keys in turn; returns how many reads gave something other than what was stored."""
-    disk = DiskCache(directory, max_nbytes=40_000)
-    wrong = 0
-    for round in range(30):
-        number = (round * 7 + seed) % 12
-        key, payload = hashlib.sha256(bytes([number])).hexdigest(), bytes([number]) * 5000
-        if round % 3 == seed % 3:
-            disk.put(key, payload)
-        wrong += disk.get(key) not in (None, payload)
-    return wrong + disk.counts.rejected
-
-
-def test_several_processes_may_write_read_and_evict_at_once(tmp_path):
-    directory = str(tmp_path / "cache")
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        wrong = pool.starmap(write_and_read, [(directory, seed) for seed in range(3)])
-
-    assert wrong == [0, 0, 0]
-    assert DiskCache(directory).nbytes <= 40_000
-
-
-KILLED = """
-import os, resource, signal, sys
-from rlx_core.runtime.disk import DiskCache
-
-directory, key, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
-old, new = b"o" * 50_000, b"n" * 60_000
-header = 80
-limits = [n * (header + len(new)) // times for n in range(times)]
-disk, seen = DiskCache(directory), set()
-
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed(prepare):
-    child = os.fork()
-    if child == 0:
-        prepare()
-        disk.put(key, new)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status), "the writer was not killed"
-    found = disk.get(key)
-    assert found in (None, old, new), f"{len(found)} bytes"
-    seen.add(None if found is None else found[:1])
-
-
-def at(size):
-    def prepare():  # the kernel kills whoever writes beyond a limit, in the middle of the call
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-    return prepare
-
-
-def before_renaming():
-    os.replace = die
-
-
-def after_renaming():
-    rename = os.replace
-    os.replace = lambda *places: (rename(*places), die())
-
-
-for number, limit in enumerate(limits):
-    if number == times // 2:
-        assert seen == {None}, seen
-        disk.put(key, old)
-    killed(at(limit))
-killed(before_renaming)
-assert disk.get(key) == old
-killed(after_renaming)
-assert disk.get(key) == new
-assert disk.counts.rejected == 0
-assert seen == {None, b"o", b"n"}, seen
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a write beyond the limit is an error, not a signal")
-@pytest.mark.parametrize("kind", ["programs", "objects"])
-def test_a_process_killed_at_any_byte_of_a_write_leaves_a_whole_entry_or_none(tmp_path, kind):
-    """A hundred writers of each kind die at another byte, then one before and one after its file gets its name."""
-    directory = tmp_path / kind
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(directory), KEY, "100"], capture_output=True, text=True, check=False
-    )
-
-    assert done.returncode == 0, done.stderr
-    disk = DiskCache(directory)
-    assert len(list(directory.glob(".*.tmp"))) >= 100, "killed writers leave temporary files"
-    assert disk.keys() == [KEY]
-    assert disk.put(KEY, PAYLOAD)
-    assert disk.get(KEY) == PAYLOAD
 
 
 # ---------------------------------------------------------------------------------------- both layers
@@ -535,8 +177,60 @@ def test_a_damaged_cache_entry_is_compiled_again_and_counted(tmp_path, damage):
 
 
 def test_the_default_cache_is_the_tests_own():
-    from rlx_core.pipeline.config_reading import load_config
+    from rlx_core.pipeline.config.reading import load_config
 
     disk = default_cache(load_config(overrides={})).disk
     assert disk is not None
     assert "pytest" in str(disk.directory)
+
+
+# -------------------------------------------------------------------------------- the lines of the user
+
+
+def one_line(x, at):
+    return rlx.sum(rlx.exp(x) * 2.0, axis=0) + rlx.take(x, at, axis=0)
+
+
+def several_lines(x, at):
+    grown = rlx.exp(x)
+    doubled = grown * 2.0
+    total = rlx.sum(doubled, axis=0)
+    last = rlx.take(x, at, axis=0)
+    return total + last
+
+
+@pytest.mark.parametrize("is_kept", ["in memory", "on disk"])
+def test_a_program_from_the_cache_names_the_lines_of_whoever_asks(tmp_path, monkeypatch, is_kept):
+    """Not those of an equal function, which it was compiled for: in the plan, in reports, in errors of a run."""
+    settings = {"cache": {"directory": str(tmp_path)}}
+    kept = []
+    for function in (one_line, several_lines, one_line):
+        if is_kept == "on disk":
+            monkeypatch.setattr(cache, "_caches", {})
+        program = rlx.compile(function, rlx.spec("f32[2, 3]"), rlx.spec("i64[]"), config=settings)
+        kept.append(program.report.cache)
+        text, first = inspect.getsourcelines(function)
+        own = range(first, first + len(text))
+        computed = [node for node in program.executable.lir.graph.nodes if node.operands]
+        reported = [row.source for row in program.report.dispatch.rows]
+        with pytest.raises(rlx.errors.IndexRangeError) as caught:
+            program(np.ones((2, 3), np.float32), np.int64(9))
+
+        assert {node.origin.source.line in own for node in computed} == {True}
+        assert {int(place.rpartition(":")[2]) in own for place in reported if place} == {True}
+        assert any(isinstance(fact.where, Source) and fact.where.line in own for fact in caught.value.facts)
+    source = "memory" if is_kept == "in memory" else "disk"
+    assert kept == ["compiled", source, source]
+
+
+def test_lines_that_a_plan_was_not_made_from_are_not_stored():
+    """A line that a pass noted is of the process in which the plan was made, and says nothing in another."""
+    graph = rlx.trace(lambda x: rlx.exp(x), rlx.spec("f32[2]"))
+    node = graph.nodes[-1]
+    written = Encoder(lines=[node.origin.source]).graph(graph)
+    strange = Encoder(lines=[Source("elsewhere.py", 1)]).graph(graph)
+
+    assert [row[4][0] for row in written["nodes"]][-1] == 0
+    assert [row[4][0] for row in strange["nodes"]][-1] is None
+    with pytest.raises(FormatError, match="source: there is no line 0 among 0"):
+        Decoder({type(node.op).name: type(node.op)}).graph(written)

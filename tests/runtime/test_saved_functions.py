@@ -19,9 +19,9 @@ from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.serialize import load, load_stored
 from rlx_core.ops import Op
-from rlx_core.pipeline.backend import Backend, Program, Target
-from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.op_table import HostOps
+from rlx_core.pipeline.select.backend import Backend, Program, Target
+from rlx_core.pipeline.select.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost, default_host
 from rlx_core.runtime.signature import Signature
 

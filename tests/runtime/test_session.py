@@ -73,11 +73,10 @@ def test_a_known_device_that_cannot_be_used_is_a_runtime_error_with_the_remedy()
     assert isinstance(caught.value, RuntimeError)
 
 
-def test_a_device_of_a_plugin_that_nobody_has_written_names_no_package_to_install():
-    host = PluginHost([])
+def test_a_device_whose_package_is_not_installed_says_how_to_install_it():
     with pytest.raises(DeviceUnavailableError) as caught:
-        rlx.Session("metal", host=host)
-    assert caught.value.hint is None
+        rlx.Session("metal", host=PluginHost([]))
+    assert "plugins/rlx_metal" in caught.value.hint
 
 
 def test_an_unknown_precision_or_key_is_refused():

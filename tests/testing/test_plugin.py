@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from seeded.seeds import Blend, Square
 
-from rlx_core.ir.samples import Sample
 from rlx_core.ops import standard_ops
+from rlx_core.ops.samples import Sample
 from rlx_core.testing.about import about, runs
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.choice import tried
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 OPS = '''
 import numpy as np
 from rlx_core.ir.op import Op, define_op
-from rlx_core.ir.samples import Sample
+from rlx_core.ops.samples import Sample
 from rlx_core.ops.arithmetic import multiply
 
 @define_op(domain="acme")
@@ -162,6 +162,18 @@ def test_one_is_another_sample_for_each_law_and_the_same_in_every_run() -> None:
     assert all(len(each) == 1 for each in chosen)
     assert chosen == [tried(of_exp, of_dtypes_and_ranks.about, name, "one") for name in names]
     assert {each[0] for each in chosen} >= set(of_exp)
+
+
+@pytest.mark.slow
+def test_another_seed_is_another_sample_and_the_report_says_which(tmp_path: Path) -> None:
+    def of(seed: int) -> str:
+        ran = laws(tmp_path, "--rlx-op=exp", "--rlx-samples=one", f"--rlx-seed={seed}", "--collect-only")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert f"these are the samples and cases of --rlx-seed={seed}" in ran.stdout
+        return "\n".join(line for line in ran.stdout.splitlines() if "::" in line)
+
+    assert of(7) == of(7)
+    assert of(7) != of(8)
 
 
 def test_every_op_is_varied_from_each_way_of_calling_it() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.movement import narrow
-from rlx_core.passes.base import Context
 from rlx_core.passes.dead_code import DeadCode
+from rlx_core.passes.engine.base import Context
 from rlx_core.transforms.vjp import vjp_graph
 
 

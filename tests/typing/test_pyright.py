@@ -1,6 +1,6 @@
 """What an editor sees: pyright, strict, on programs with mistakes, on programs without, on the README's and on the examples.
 
-`make types` installs pyright, which runs on Node and comes from its registry, and then runs these tests.
+`make types` installs pyright as the wheel `basedpyright`, which brings the Node that it runs on, and then runs these tests.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-INSTALLED = ROOT / ".pyright" / "node_modules" / ".bin" / "pyright"
+INSTALLED = ROOT / ".venv-types" / "bin" / "basedpyright"
 PYRIGHT = str(INSTALLED) if INSTALLED.exists() else shutil.which("pyright")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(PYRIGHT is None, reason="`make types` installs pyright, which needs npm"),
+    pytest.mark.skipif(PYRIGHT is None, reason="`make types` installs pyright"),
 ]
 
 MARK = re.compile(r"# type: ignore\[|# pyright only")
@@ -80,11 +80,12 @@ def test_programs_without_mistakes_are_accepted_as_strict() -> None:
 def test_the_programs_of_the_readme_and_the_examples_are_accepted(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 6
-    for i, block in enumerate(blocks):
+    for block in blocks:
         named = re.match(r"# ([\w/]+\.py)\n", block)
-        path = tmp_path / (named[1] if named else f"readme_{i}.py")
+        path = tmp_path / (named[1] if named else "readme.py")
         path.parent.mkdir(exist_ok=True)
-        path.write_text(block, encoding="utf-8")
+        with path.open("a", encoding="utf-8") as file:  # blocks without a name continue one program
+            file.write(block)
     for example in (ROOT / "examples").glob("*.py"):
         shutil.copy(example, tmp_path)
     settings = {"typeCheckingMode": "strict", "include": ["."], "extraPaths": [str(tmp_path)], **UNTYPED_PROGRAMS}

@@ -27,7 +27,7 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.yardstick import Yardstick, yardstick
 from rlx_cpu.kernels import kernels
-from rlx_cpu.native.isa import available
+from rlx_cpu.native.llvm.isa import available
 from rlx_cpu.native.sharing import everything_is_shared
 
 HOST = PluginHost([rlx_cpu.plugin])

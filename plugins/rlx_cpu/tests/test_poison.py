@@ -22,7 +22,7 @@ from rlx_core.runtime.executable import Executable
 from rlx_core.testing.cases import Program, programs
 from rlx_core.testing.fuzz import Way, complaint
 from rlx_core.testing.generate import generate
-from rlx_cpu.frames import Shared
+from rlx_cpu.frames import SharedParams
 from rlx_cpu.kernels import kernels
 from rlx_cpu.poison import CANARY, Guard, PoisonError, guarded
 from rlx_cpu.program import NumpyProgram
@@ -137,7 +137,7 @@ def chain() -> Compiled:
 def guard_of(compiled: Compiled) -> tuple[NumpyProgram, Guard]:
     lir = guarded(compiled.lir)
     guard = Guard(lir)
-    return NumpyProgram(lir, compiled.target.kernels, Shared(), guard), guard
+    return NumpyProgram(lir, compiled.target.kernels, SharedParams(), guard), guard
 
 
 @pytest.mark.parametrize("where", ["before", "after", "far"])

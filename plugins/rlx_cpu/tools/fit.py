@@ -1,7 +1,7 @@
-"""Prints `native/coefficients.py`: the polynomials of the vector functions, interpolated at Chebyshev nodes in 50 digits.
+"""Prints `codegen/scalars/coefficients.py`: polynomials of vector functions, interpolated at Chebyshev nodes in 50 digits.
 
-    python plugins/rlx_cpu/tools/fit.py > plugins/rlx_cpu/src/rlx_cpu/native/coefficients.py
-    python plugins/rlx_cpu/tools/fit.py pieces > plugins/rlx_cpu/src/rlx_cpu/native/piece_coefficients.py
+    python plugins/rlx_cpu/tools/fit.py > rlx_core/codegen/scalars/coefficients.py
+    python plugins/rlx_cpu/tools/fit.py pieces > plugins/rlx_cpu/src/rlx_cpu/native/scalars/piece_coefficients.py
 
 Interpolation at Chebyshev nodes is within a factor of about two of the best polynomial of its degree, needs no iteration and
 gives the same numbers everywhere. The error printed is measured after rounding the coefficients, relative to the whole

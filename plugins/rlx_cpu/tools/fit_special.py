@@ -1,6 +1,6 @@
-"""Prints `native/special_coefficients.py`: the polynomials of the gamma family and of the inverse error function.
+"""Prints `codegen/scalars/special_coefficients.py`: the polynomials of the gamma family and of the inverse error function.
 
-    python plugins/rlx_cpu/tools/fit_special.py > plugins/rlx_cpu/src/rlx_cpu/native/special_coefficients.py
+    python plugins/rlx_cpu/tools/fit_special.py > rlx_core/codegen/scalars/special_coefficients.py
 
 They are fitted as `fit.py` says. Needs mpmath.
 """

@@ -130,3 +130,8 @@ def test_the_readmes_example_runs(cpu: PluginHost) -> None:
     exec(blocks[0], found)
     assert found["gradients"]["scale"].shape == ()
     assert np.isfinite(found["value"])
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
+def test_a_precision_policy_leaves_every_op_alone_because_the_op_says_so(op: type[Op]) -> None:
+    assert vars(op)["category"] == "boundary"

@@ -1,6 +1,6 @@
 """Sizes: static, symbolic, or integer expressions of symbols.
 
-A `Dim` is an `int` or an `Expr`. An expression is kept as a canonical polynomial over symbols and exact quotients, so
+A `Dim` is an `int` or an `Expr`. An expression is kept as a canonical polynomial over symbols, quotients and minima, so
 that equal sizes are equal objects to `==` and `hash`: `n*(s+1)` and `s*n + n` are one dim. A relation that cannot be
 decided while sizes are unknown becomes a `Guard`, which is checked when they are bound.
 """
@@ -12,16 +12,18 @@ from rlx_core.ir.dims.algebra import (
     SEQ,
     Dim,
     Expr,
-    Symbol,
     exact_quotient,
+    floor_quotient,
     free_symbols,
     is_static,
     product,
+    smaller,
     symbol,
 )
+from rlx_core.ir.dims.atoms import Symbol
 from rlx_core.ir.dims.binding import DimBinding, batch_past_seq, batch_seq, substitute
 from rlx_core.ir.dims.guards import Guard, Relation, collecting_guards, holds, record, require
-from rlx_core.ir.dims.text import parse_dim
+from rlx_core.ir.dims.text import parse_dim, parse_dims
 
 __all__ = [
     "BATCH",
@@ -38,13 +40,16 @@ __all__ = [
     "batch_seq",
     "collecting_guards",
     "exact_quotient",
+    "floor_quotient",
     "free_symbols",
     "holds",
     "is_static",
     "parse_dim",
+    "parse_dims",
     "product",
     "record",
     "require",
+    "smaller",
     "substitute",
     "symbol",
 ]

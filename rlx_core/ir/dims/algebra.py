@@ -1,16 +1,17 @@
-"""Sizes as integer polynomials of symbols and exact quotients, kept in canonical form."""
+"""Sizes as integer polynomials of symbols, quotients and minima, kept in canonical form."""
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from numbers import Integral
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from rlx_core.errors import ShapeError
+from rlx_core.ir.dims.atoms import WELL_KNOWN, Atom, Compound, Kind, Symbol, atom_key, numbered, symbol_named
 from rlx_core.ir.dims.guards import Relation, holds, require
 
 __all__ = [
@@ -18,90 +19,43 @@ __all__ = [
     "PAST_SEQ",
     "ROWS",
     "SEQ",
-    "Atom",
     "Dim",
     "Expr",
     "Symbol",
     "exact_quotient",
+    "floor_quotient",
     "free_symbols",
     "is_static",
     "product",
+    "smaller",
     "symbol",
-    "symbol_from",
     "symbol_numbered",
 ]
 
 
-@frozen(order=True, repr=False)
-class Symbol:
-    """An unknown size with a unique id; the name is for people."""
-
-    id: int
-    name: str = field(eq=False, order=False)
-
-    def __repr__(self) -> str:
-        return self.name
-
-    # Numbers are given out as names come up, so they differ from process to process: sizes travel by their text.
-    def __reduce__(self) -> tuple[object, ...]:
-        return symbol_from, (repr(self),)
-
-
-MOST_NESTED = 32
-"""Quotients inside one another: sizes are printed, compared and bound by recursion, and a size is halved less often than that."""
-
-
-@frozen(order=False, repr=False)
-class Quotient:
-    """An exact quotient that no polynomial division resolves; a guard states that it is exact.
-
-    Attributes:
-        depth: How many quotients are nested, this one included.
-    """
-
-    dividend: Expr
-    divisor: Expr
-    depth: int = field(init=False, eq=False, order=False)
-
-    @depth.default
-    def _depth(self) -> int:
-        atoms = [a for size in (self.dividend, self.divisor) for monomial, _ in size.terms for a, _ in monomial]
-        return 1 + max((a.depth for a in atoms if isinstance(a, Quotient)), default=0)
-
-    def __attrs_post_init__(self) -> None:
-        if self.depth > MOST_NESTED:
-            raise ShapeError(
-                f"size: {str(self.dividend)[:40]}… divided by {self.divisor} nests more than {MOST_NESTED} quotients",
-                hint="give the intermediate size a symbol of its own",
-            )
-
-    def __repr__(self) -> str:
-        return f"({self.dividend})/({self.divisor})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Quotient, (self.dividend, self.divisor)
-
-
-Atom: TypeAlias = Symbol | Quotient
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
-
-
-def _atom_key(atom: Atom) -> tuple[bool, str]:
-    # By name, not by id: ids depend on which symbol a process happened to make first.
-    return isinstance(atom, Quotient), repr(atom)
 
 
 def _multiply(a: Monomial, b: Monomial) -> Monomial:
     powers: dict[Atom, int] = dict(a)
     for atom, power in b:
         powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: _atom_key(item[0])))
+    return tuple(sorted(powers.items(), key=lambda item: atom_key(item[0])))
 
 
 def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str], ...]]:
     # Graded lexicographic, as long division needs it: a product of leading terms is the leading term of the product.
-    factors = tuple(_atom_key(atom) for atom, power in monomial for _ in range(power))
+    factors = tuple(atom_key(atom) for atom, power in monomial for _ in range(power))
     return -len(factors), factors
+
+
+def _refused(symbol: str, is_reflected: bool = False) -> Callable[[Expr, object], Any]:
+    """An operator that has no size for a result."""
+
+    def operator(self: Expr, other: object) -> Any:
+        return _other_kind(other, symbol, self) if is_reflected else _other_kind(self, symbol, other)
+
+    return operator
 
 
 @frozen(order=False, repr=False)
@@ -163,21 +117,52 @@ class Expr:
 
     def __floordiv__(self, other: Dim) -> Dim:
         size = _size_of(other)
-        return _other_kind(self, "//", other) if size is None else exact_quotient(self, size)
+        return _other_kind(self, "//", other) if size is None else floor_quotient(self, size)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        size = _size_of(other)
+        return _other_kind(other, "//", self) if size is None else floor_quotient(size, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        size = _size_of(other)
+        return _other_kind(self, "%", other) if size is None else self - floor_quotient(self, size) * size
+
+    def __rmod__(self, other: Dim) -> Dim:
+        size = _size_of(other)
+        return _other_kind(other, "%", self) if size is None else size - floor_quotient(size, self) * self
+
+    def __divmod__(self, other: Dim) -> tuple[Dim, Dim]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Dim) -> tuple[Dim, Dim]:
+        return other // self, other % self
 
     def __pow__(self, other: int) -> Dim:
         if type(other) is not int or other < 0:
             return _other_kind(self, "**", other)
         return product([self] * other)
 
-    def __truediv__(self, other: object) -> Any:
-        return _other_kind(self, "/", other)
+    __truediv__, __rtruediv__ = _refused("/"), _refused("/", True)
+    __lshift__, __rlshift__ = _refused("<<"), _refused("<<", True)
+    __rshift__, __rrshift__ = _refused(">>"), _refused(">>", True)
+    __and__, __rand__ = _refused("&"), _refused("&", True)
+    __or__, __ror__ = _refused("|"), _refused("|", True)
+    __xor__, __rxor__ = _refused("^"), _refused("^", True)
+    __rpow__ = _refused("**", True)
 
-    def __rtruediv__(self, other: object) -> Any:
-        return _other_kind(other, "/", self)
+    def __invert__(self) -> Dim:
+        return -1 - self
 
-    def __mod__(self, other: object) -> Any:
-        return _other_kind(self, "%", other)
+    def __abs__(self) -> Dim:
+        return self - 2 * smaller(self, 0)
+
+    def __trunc__(self) -> Expr:
+        return self
+
+    __pos__ = __floor__ = __ceil__ = __trunc__
+
+    def __round__(self, digits: int | None = None) -> Expr:
+        return self
 
     # An undecided comparison is refused: a branch that was taken for one size would be kept for all of them.
     def __lt__(self, other: Dim) -> bool:
@@ -196,28 +181,44 @@ class Expr:
     __array_ufunc__: ClassVar[None] = None
 
     def __index__(self) -> int:
-        raise ShapeError(f"size: {self} is not known yet", hint=_AS_VALUE)
+        raise ShapeError(f"size: {self} is not known yet", hint=_TO_COUNT)
 
     def __float__(self) -> float:
-        raise ShapeError(f"size: {self} is not known yet", hint=_AS_VALUE)
+        raise ShapeError(f"size: {self} is not known yet", hint=_TO_COUNT)
 
     def __format__(self, form: str) -> str:
         return format(repr(self), form)
 
     def __repr__(self) -> str:
-        return " + ".join(_print_term(m, c) for m, c in self.terms).replace("+ -", "- ")
+        return " + ".join(_print_term(m, c) for m, c in self.terms).replace("+ -", "- ") or "0"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        from rlx_core.ir.dims.text import parse_dim  # reading sizes is about them; they only know that they can be read
-
-        return parse_dim, (repr(self),)
+    def around(self, atom: Atom) -> tuple[Dim, Dim] | None:
+        """This size as a multiple of `atom` and a rest: `(factor, rest)`; `None` where `atom` is not linear in it."""
+        inside: dict[Monomial, int] = {}
+        outside: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms:
+            power = dict(monomial).get(atom, 0)
+            if power > 1:
+                return None
+            others = tuple((a, p) for a, p in monomial if a != atom)
+            (inside if power else outside)[others] = coefficient
+        return Expr._simplest(inside), Expr._simplest(outside)
 
 
 Dim: TypeAlias = int | Expr
 
-_AS_VALUE = (
-    "rlx.asarray(size) is the size as a value of the program: compute with it, compare it in rlx.where, slice a traced "
-    "value with it, count with rlx.arange(size); Python's `if`, `range` and NumPy need a size that is fixed"
+_AS_VALUE = "rlx.asarray(size) is the size as a value of the program"
+_TO_COMPUTE = (
+    f"put the traced value first, as in `x / size`, or compute with a value: {_AS_VALUE}, "
+    "and rlx.asarray(size, dtype=x.dtype) has the dtype of x"
+)
+_TO_COMPARE = (
+    f"Python's `if` and `min` would decide once, for every size; {_AS_VALUE}: choose with "
+    "rlx.where(rlx.asarray(size) > 3, a, b), or fix the size in the spec"
+)
+_TO_COUNT = (
+    "`range`, `float`, lists and NumPy need a size that is fixed in the spec; in a program rlx.arange(size) counts, "
+    f"rlx.asarray(table)[size : size + 1] reads a table, and {_AS_VALUE}"
 )
 
 
@@ -251,7 +252,8 @@ def _compared(left: Any, relation: Relation, right: Any) -> bool:
 
 
 def _undecided(left: object, symbol: str, right: object) -> NoReturn:
-    raise ShapeError(f"size: {left} {symbol} {right} is not known before the sizes are", hint=_AS_VALUE)
+    hint = _TO_COMPARE if symbol in (">", ">=") else _TO_COMPUTE
+    raise ShapeError(f"size: {left} {symbol} {right} is not known before the sizes are", hint=hint)
 
 
 def _print_term(monomial: Monomial, coefficient: int) -> str:
@@ -265,41 +267,26 @@ def _print_term(monomial: Monomial, coefficient: int) -> str:
 
 
 def _print_factor(atom: Atom, power: int, is_alone: bool) -> str:
-    base = f"{atom!r}" if is_alone or isinstance(atom, Symbol) else f"({atom!r})"
+    base = f"{atom!r}" if is_alone or isinstance(atom, Symbol) or atom.kind == "min" else f"({atom!r})"
     return base if power == 1 else f"{base}^{power}"
 
 
-_WELL_KNOWN = {name: Symbol(i, name) for i, name in enumerate(("BATCH", "SEQ", "ROWS", "PAST_SEQ"))}
-_FIRST_FREE_ID = 16
-_by_name: dict[str, Symbol] = dict(_WELL_KNOWN)
-_next_id = itertools.count(_FIRST_FREE_ID)
-
-
 def symbol(name: str) -> Expr:
-    """The symbol of that name, made on first use. The same name always means the same unknown size."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
-        raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
-    if name not in _by_name:
-        # setdefault: two threads that ask at once must get one symbol.
-        _by_name.setdefault(name, Symbol(next(_next_id), name))
-    return Expr.of(_by_name[name])
+    """The symbol of that name, made on first use. The same name always means the same unknown size.
 
-
-BATCH, SEQ, ROWS, PAST_SEQ = (Expr.of(s) for s in _WELL_KNOWN.values())
-"""Well-known sizes: batch, sequence, product of the leading axes, and the length of a decode cache."""
-
-
-def symbol_from(text: str) -> Symbol:
-    """The symbol that is printed so; `?17` is one without a name."""
-    named = symbol_numbered(int(text[1:])) if text.startswith("?") else symbol(text)
-    atom = named.terms[0][0][0][0]
-    assert isinstance(atom, Symbol), "a fresh expression holds its own symbol"
-    return atom
+    Raises:
+        ShapeError: It is no name.
+    """
+    return Expr.of(symbol_named(name))
 
 
 def symbol_numbered(number: int) -> Expr:
     """The symbol of that number; one that has no name yet is called after it."""
-    return Expr.of(next((s for s in _by_name.values() if s.id == number), Symbol(number, f"?{number}")))
+    return Expr.of(numbered(number))
+
+
+BATCH, SEQ, ROWS, PAST_SEQ = (Expr.of(s) for s in WELL_KNOWN)
+"""Well-known sizes: batch, sequence, product of the leading axes, and the length of a decode cache."""
 
 
 def is_static(size: Dim) -> bool:
@@ -307,12 +294,12 @@ def is_static(size: Dim) -> bool:
 
 
 def free_symbols(*sizes: Dim) -> frozenset[Symbol]:
-    """Every symbol that occurs in `sizes`, inside quotients too."""
+    """Every symbol that occurs in `sizes`, inside quotients and minima too."""
     found: set[Symbol] = set()
     for size in sizes:
         for monomial, _ in size.terms if isinstance(size, Expr) else ():
             for atom, _ in monomial:
-                found |= {atom} if isinstance(atom, Symbol) else free_symbols(atom.dividend, atom.divisor)
+                found |= {atom} if isinstance(atom, Symbol) else free_symbols(atom.left, atom.right)
     return frozenset(found)
 
 
@@ -347,7 +334,113 @@ def exact_quotient(dividend: Dim, divisor: Dim) -> Dim:
     if direct is not None:
         return direct
     require("divides", divisor, dividend)
-    return Expr.of(Quotient(Expr.of(dividend), Expr.of(divisor)))
+    return Expr.of(Compound("/", Expr.of(dividend), Expr.of(divisor)))
+
+
+def floor_quotient(dividend: Dim, divisor: Dim) -> Dim:
+    """`dividend // divisor`, rounded down as Python rounds; a divisor that is unknown is above 0, under a guard.
+
+    Raises:
+        ShapeError: The divisor is 0.
+    """
+    if divisor == 0:
+        raise ShapeError(f"size: {dividend} is divided by 0")
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        return dividend // divisor
+    if isinstance(divisor, int):
+        if divisor < 0:
+            dividend, divisor = -dividend, -divisor
+        # Whole multiples are taken out, so that equal quotients are equal objects: (2*n + 3)//2 is n + 1 + 1//2.
+        parts = {m: divmod(c, divisor) for m, c in Expr.of(dividend).terms}
+        whole = Expr._simplest({m: times for m, (times, _) in parts.items()})
+        rest = Expr._simplest({m: left for m, (_, left) in parts.items()})
+        if isinstance(rest, int):
+            return whole  # the rest is below the divisor
+        inner, more = _alone(rest, "//")
+        if inner is not None and isinstance(by := _as_dim(inner.right), int):
+            # Rounding twice is rounding once: (n//2 + 1)//2 is (n + 2)//4.
+            return whole + floor_quotient(inner.left + more * by, by * divisor)
+        return whole + Expr.of(Compound("//", rest, Expr.of(divisor)))
+    require(">", divisor, 0)
+    if dividend == 0:
+        return 0
+    direct = _divide_terms(Expr.of(dividend), divisor)
+    return Expr.of(Compound("//", Expr.of(dividend), divisor)) if direct is None else direct
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    """The smaller of two sizes: one of them where that can be decided, else an expression of both."""
+    if holds(">=", a, b):
+        return b
+    if holds(">=", b, a):
+        return a
+    a, b = sorted((a, b), key=repr)  # so that the smaller of b and a is the same object
+    for one, other in ((a, b), (b, a)):
+        simpler = _smaller_of_difference(one, other)
+        if simpler is not None:
+            return simpler
+    least = _least([*_minima(a), *_minima(b)])
+    if len(least) == 1:
+        return least[0]
+    found = Expr.of(least[0])
+    for each in least[1:]:
+        found = Expr.of(Compound("min", found, Expr.of(each)))
+    return found
+
+
+def _minima(size: Dim) -> list[Dim]:
+    """The sizes of which one is the minimum, flat."""
+    found: list[Dim] = []
+    waiting: list[Dim] = [size]
+    while waiting:
+        each = waiting.pop()
+        inner, rest = _alone(each, "min") if isinstance(each, Expr) else (None, 0)
+        if inner is None or rest:
+            found.append(each)
+        else:
+            waiting += [_as_dim(inner.left), _as_dim(inner.right)]
+    return found
+
+
+def _least(sizes: Sequence[Dim]) -> list[Dim]:
+    """Those that could be the smallest of all, in order of their names: `x[:8][:4]` has `min(4, n)` elements, not of three."""
+    found: list[Dim] = []
+    for size in sorted(sizes, key=repr):
+        if not any(holds(">=", size, other) for other in found):
+            found = [*(other for other in found if not holds(">=", other, size)), size]
+    return found
+
+
+def _smaller_of_difference(a: Dim, b: Dim) -> Dim | None:
+    """`min(a, r - min(c, d))` where two of `a + c`, `a + d`, `r` can be compared, else `None`: `x[1:][1:]` has `n - min(2, n)`.
+
+    It is `min(a + min(c, d), r) - min(c, d)`, and `a + min(c, d)` the smaller of `a + c` and `a + d`.
+    """
+    for monomial, coefficient in b.terms if isinstance(b, Expr) else ():
+        atom = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
+        if coefficient == -1 and isinstance(atom, Compound) and atom.kind == "min":
+            whole = b + Expr.of(atom)
+            least = _least([a + _as_dim(atom.left), a + _as_dim(atom.right), whole])
+            if len(least) < 3:
+                return reduce(smaller, least) - Expr.of(atom)
+    return None
+
+
+def _as_dim(size: Expr) -> Dim:
+    """An expression as a size: a number where it is one."""
+    return Expr._simplest(dict(size.terms))
+
+
+def _alone(size: Expr, kind: Kind) -> tuple[Compound | None, int]:
+    """The one quotient or minimum that a size consists of, and the number that is added to it."""
+    terms = dict(size.terms)
+    more = terms.pop((), 0)
+    if len(terms) == 1:
+        ((monomial, coefficient),) = terms.items()
+        atom, power = monomial[0]
+        if coefficient == 1 and len(monomial) == 1 and power == 1 and isinstance(atom, Compound) and atom.kind == kind:
+            return atom, more
+    return None, more
 
 
 _MAX_QUOTIENT_TERMS = 256

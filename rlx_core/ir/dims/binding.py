@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from rlx_core.errors import BindingError, ShapeError
-from rlx_core.ir.dims.algebra import Atom, Dim, Expr, Symbol, exact_quotient, product, symbol_from
+from rlx_core.ir.dims.algebra import Dim, Expr, exact_quotient, floor_quotient, product, smaller
+from rlx_core.ir.dims.atoms import Atom, Symbol, symbol_from
 
 __all__ = ["DimBinding", "batch_past_seq", "batch_seq", "substitute"]
 
@@ -67,7 +68,7 @@ def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
     """`size` with every symbol of `sizes` replaced.
 
     Raises:
-        BindingError: A quotient that was assumed exact is not.
+        BindingError: A quotient that was assumed exact is not, or its divisor is 0.
     """
     if isinstance(size, int):
         return size
@@ -83,8 +84,11 @@ def substitute(size: Dim, sizes: Mapping[Symbol, Dim]) -> Dim:
 def _substitute_atom(atom: Atom, sizes: Mapping[Symbol, Dim]) -> Dim:
     if isinstance(atom, Symbol):
         return sizes.get(atom, Expr.of(atom))
-    dividend, divisor = substitute(atom.dividend, sizes), substitute(atom.divisor, sizes)
+    left, right = substitute(atom.left, sizes), substitute(atom.right, sizes)
+    if atom.kind == "min":
+        return smaller(left, right)
     try:
-        return exact_quotient(dividend, divisor)
+        return exact_quotient(left, right) if atom.kind == "/" else floor_quotient(left, right)
     except ShapeError:
-        raise BindingError(f"binding: {atom.dividend} = {dividend} is not a multiple of {divisor}") from None
+        asked = "a multiple of" if atom.kind == "/" else "divisible by"
+        raise BindingError(f"binding: {atom.left} = {left} is not {asked} {right}") from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from attrs import field, frozen
 
 from rlx_core.errors import Fact, GuardError
+from rlx_core.ir.dims.bounds import is_never_negative
 
 if TYPE_CHECKING:  # sizes know their guards, guards ask sizes only for what they can do
     from rlx_core.ir.dims.algebra import Dim
@@ -91,14 +92,8 @@ def holds(relation: Relation, left: Dim, right: Dim) -> bool | None:
         return _DECIDE[relation](left, right)
     if relation in ("==", ">=") and left == right:
         return True
-    if relation in (">", ">="):
-        # Sizes are never negative, so `n + 3 > 2` and `2*n >= 0` are decided without knowing n.
-        difference = left - right
-        terms = (((), difference),) if isinstance(difference, int) else difference.terms
-        constant = dict(terms).get((), 0)
-        others_grow = all(c >= 0 for m, c in terms if m != ())
-        if others_grow and (constant > 0 or (relation == ">=" and constant >= 0)):
-            return True
+    if relation in (">", ">=") and is_never_negative(left - right - (1 if relation == ">" else 0)):
+        return True
     return None
 
 

@@ -7,12 +7,20 @@ HIR and MIR share this structure: a HIR graph is one in which some ops are block
 from rlx_core.ir.graph.builder import Builder, ambient_builder, as_results, building, decomposition, infer
 from rlx_core.ir.graph.elements import leaked, refused_ufunc
 from rlx_core.ir.graph.leaves import Argument, Constant, Input, Literal, Param, literal
-from rlx_core.ir.graph.program import MOST_NESTED, Graph, ValueMap, leaf_name, nested_graphs, ops_inside
-from rlx_core.ir.graph.values import OPERATORS, Node, Value, operator
+from rlx_core.ir.graph.program import (
+    MOST_NESTED,
+    Graph,
+    ValueMap,
+    leaf_name,
+    lines_of,
+    nested_graphs,
+    ops_inside,
+    symbols_inside,
+)
+from rlx_core.ir.graph.values import Node, Value, operator
 
 __all__ = [
     "MOST_NESTED",
-    "OPERATORS",
     "Argument",
     "Builder",
     "Constant",
@@ -30,9 +38,11 @@ __all__ = [
     "infer",
     "leaf_name",
     "leaked",
+    "lines_of",
     "literal",
     "nested_graphs",
     "operator",
     "ops_inside",
     "refused_ufunc",
+    "symbols_inside",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -10,23 +10,30 @@ import attrs
 from attrs import frozen
 
 from rlx_core.errors import UnknownNameError, nearest
-from rlx_core.ir.dims import Guard, free_symbols
+from rlx_core.ir.dims import Expr, Guard, Symbol, free_symbols
 from rlx_core.ir.graph.leaves import Argument, Input, Param
 from rlx_core.ir.graph.values import Node, Value
 from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import Source
+from rlx_core.ir.registered import Registered
+from rlx_core.ir.shown import Drawn
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside"]
+__all__ = ["Graph", "ValueMap", "leaf_name", "nested_graphs", "ops_inside", "symbols_inside"]
 
 _NESTED: Final = "_nested_graphs"
+_SYMBOLS: Final = "_symbols"
+
+PRINTED: Final[Registered[type, Callable[[Any], str]]] = Registered("rlx_core.ir.text")
+"""Under `Graph`, its text form: that is about graphs, and a graph only knows that it has one."""
 
 ValueMap = Mapping[Value, Value]
 """Old value → new value, which every transformation returns."""
 
 
 @frozen(eq=False, repr=False)
-class Graph(Travels):
+class Graph(Travels, Drawn):
     """A finished program: nodes in topological order, and which values are its outputs.
 
     Equality is structural: ops with all attributes, types, operands, outputs, names of inputs and params; where a node
@@ -77,9 +84,10 @@ class Graph(Travels):
         return tuple(v.type for v in self.outputs)
 
     @cached_property
-    def symbols(self) -> frozenset[Any]:
-        """Every size that is still unknown."""
-        return frozenset().union(*(free_symbols(*t.shape) for n in self.nodes for t in n.types))
+    def symbols(self) -> frozenset[Symbol]:
+        """Every size that is still unknown: in types, in attributes, and in the graphs among those."""
+        in_types = (free_symbols(*t.shape) for n in self.nodes for t in n.types if not t.is_static)
+        return frozenset().union(*in_types, *(symbols_inside(n.op) for n in self.nodes))
 
     def find(self, name: str) -> Value:
         """The input, param or named value called `name`.
@@ -126,19 +134,7 @@ class Graph(Travels):
         return f"Graph({self.name!r}, {len(self.nodes)} nodes, {len(self.outputs)} outputs)"
 
     def __str__(self) -> str:
-        from rlx_core.ir.text import print_graph  # the text form is about graphs; a graph only knows that it has one
-
-        return print_graph(self).rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        from rlx_core.ir.display import program_html
-
-        return program_html(self, repr(self))
-
-    def _repr_svg_(self) -> str:
-        from rlx_core.ir.display import program_svg
-
-        return program_svg(self)
+        return PRINTED[Graph](self).rstrip("\n")
 
 
 MOST_NESTED = 32
@@ -159,6 +155,47 @@ def nested_graphs(op: Op) -> Mapping[str, Graph]:
     if found is None:
         found = kept[_NESTED] = {name: a for name, a in op.attributes().items() if isinstance(a, Graph)}
     return found
+
+
+_NO_SYMBOLS: Final[frozenset[Symbol]] = frozenset()
+
+
+def symbols_inside(value: Any) -> frozenset[Symbol]:
+    """Every unknown size in an op or in a value of an attribute: what binding could change."""
+    if isinstance(value, Op):
+        kept = vars(value)  # every graph that holds the op asks
+        found: frozenset[Symbol] | None = kept.get(_SYMBOLS)
+        if found is None:
+            found = kept[_SYMBOLS] = _in_each(value.attributes().values())
+        return found
+    if isinstance(value, Expr):
+        return free_symbols(value)
+    if isinstance(value, TensorType):
+        return free_symbols(*value.shape)
+    if isinstance(value, tuple):
+        return _in_each(value)
+    if isinstance(value, Graph):
+        return value.symbols
+    is_plain = value is None or isinstance(value, bool | int | float | complex | str)
+    if is_plain or not attrs.has(type(value)):
+        return _NO_SYMBOLS
+    return _in_each(attrs.asdict(value, recurse=False).values())
+
+
+def _in_each(values: Iterable[object]) -> frozenset[Symbol]:
+    return _NO_SYMBOLS.union(*(symbols_inside(value) for value in values))
+
+
+def lines_of(graph: Graph) -> Iterator[Source | None]:
+    """The user's line of each node, those in nested graphs after that of the node that has them; equal programs have as many."""
+    left = [iter(graph.nodes)]
+    while left:
+        node = next(left[-1], None)
+        if node is None:
+            left.pop()
+            continue
+        yield node.origin.source
+        left += [iter(nested.nodes) for nested in nested_graphs(node.op).values()]
 
 
 def ops_inside(value: Any) -> Iterator[Op]:

@@ -6,7 +6,6 @@ element-wise like the others, and values are told apart by identity (they are sa
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
@@ -20,13 +19,14 @@ from rlx_core.ir.graph.elements import needs_elements
 from rlx_core.ir.graph.leaves import Argument, Constant
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import Origin
+from rlx_core.ir.registered import Registered
 from rlx_core.ir.travel import Stays
 from rlx_core.ir.types import Shape, TensorType
 
 if TYPE_CHECKING:
     from rlx_core.ir.graph.builder import Builder
 
-__all__ = ["OPERATORS", "Node", "Value", "operator"]
+__all__ = ["Node", "Value", "operator"]
 
 
 @frozen(eq=False, repr=False)
@@ -90,14 +90,7 @@ def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]
 
 def operator(name: str) -> Callable[..., Any]:
     """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
-    if name not in Value.operators:
-        for module in OPERATORS:
-            importlib.import_module(module)
     return Value.operators[name]
-
-
-OPERATORS: Final = ("rlx_core.ops.array_api", "rlx_core.ops.linalg")
-"""The modules that fill `Value.operators` when they are imported; named here, because this layer imports no op."""
 
 
 class Value(Stays):
@@ -110,7 +103,9 @@ class Value(Stays):
 
     __slots__ = ("index", "node")
 
-    operators: ClassVar[dict[str, Callable[..., Any]]] = {}
+    operators: ClassVar[Registered[str, Callable[..., Any]]] = Registered(
+        "rlx_core.ops.array_api", "rlx_core.ops.linalg"
+    )
     """Operator name → function; filled by the package of standard ops, which this layer does not know."""
 
     def __init__(self, node: Node, index: int) -> None:

@@ -11,10 +11,10 @@ from attrs import field, frozen
 from rlx_core import ops
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.op import ZERO, Op, define_op
-from rlx_core.ir.samples import Sample
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, normalize_axis
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.kinds import elementwise_batch
+from rlx_core.ops.samples import Sample
 from rlx_core.ops.structural import sum_to
 
 _T = TypeVar("_T", bound=type[Any])

@@ -8,9 +8,9 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.op import Op
-from rlx_core.ir.samples import Sample
 from rlx_core.ir.strides import dense_strides
 from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype, expect_rank
+from rlx_core.ops.samples import Sample
 from seeded.seeds import Blend, Seeds, Square
 
 SEEDS = Seeds()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, bf16, f16
+from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, define_op
-from rlx_core.ir.samples import Sample
 from rlx_core.ir.types import expect_dtype
 from rlx_core.ops.activation import tanh
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.piecewise import floor
+from rlx_core.ops.samples import Sample
+from rlx_core.ops.selection import where
 from seeded.seeds import Blend, Seeds, Square, Total
 
 SEEDS = Seeds()
@@ -18,6 +22,9 @@ DERIVED = "own_rule_agrees_with_derived_rule"
 SECOND = "second_derivative_agrees_with_differences_of_the_gradient"
 DTYPES = "rules_are_the_same_in_every_dtype"
 SYMBOLS = "symbolic_sizes_mean_the_same"
+AT_KINKS = "derivatives_at_kinks_are_the_declared_ones"
+BETWEEN_SIDES = "what_is_taken_at_a_kink_lies_between_the_sides"
+AT_NAN = "derivative_at_nan_is_nan"
 
 
 @SEEDS.op(DIFFERENCES, "by the vjp rule")
@@ -49,6 +56,59 @@ class ForgetsItBesideADecomposition(Square):
 class PushesTheWrongWay(Square):
     def jvp(self, t, x, *, y):
         return t[0] * -2.0 * x
+
+
+class Rectifier(Square):
+    """max(x, 0), right but for what the seeds change."""
+
+    kinks = (Kink(0.0, takes="lower", gives=0.0),)
+    category = "elementwise"
+
+    def reference(self, x):
+        return np.where(x <= 0, 0, x)
+
+    def decompose(self, x):
+        return where(x <= 0, 0, x)
+
+    def vjp(self, g, x, *, y):
+        return (g * where(y > 0, 1, y),)
+
+    def jvp(self, t, x, *, y):
+        return t[0] * where(y > 0, 1, y)
+
+
+@SEEDS.op(AT_KINKS, "the vjp rule in x")
+class TakesTheUpperSide(Rectifier):
+    def vjp(self, g, x, *, y):
+        return (g * where(x >= 0, 1, y),)
+
+
+@SEEDS.op(AT_KINKS, "the jvp rule in x")
+class TakesTheUpperSideForwards(Rectifier):
+    def jvp(self, t, x, *, y):
+        return t[0] * where(x >= 0, 1, y)
+
+
+@SEEDS.op(BETWEEN_SIDES, "which is not their mean")
+class DeclaresAnotherSide(Rectifier):
+    kinks = (Kink(0.0, takes="mean", gives=0.0),)
+
+
+@SEEDS.op(BETWEEN_SIDES, "which is outside of both")
+class DeclaresWhatIsOnNeitherSide(Rectifier):
+    kinks = (Kink([0.0, 0.0], takes="shared", gives=[2.0, 2.0]),)
+
+
+@SEEDS.op(AT_NAN, "where x is NaN the vjp rule in x gives 0.0")
+class HasANumberForNaN(Rectifier):
+    def vjp(self, g, x, *, y):
+        return (where(x > 0, g, 0),)
+
+
+@SEEDS.op(AT_NAN, "where x is NaN the jvp rule in x gives 1.0")
+class HasANumberForNaNForwards(Rectifier):
+    def jvp(self, t, x, *, y):
+        return where(x <= 0, 0, t[0])
 
 
 @SEEDS.op(TRANSPOSES, "are not transposes")

@@ -11,11 +11,11 @@ from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import FLOATS, bf16, f16, f32
 from rlx_core.ir.op import Op
-from rlx_core.ir.samples import Rejected, Sample
 from rlx_core.ir.types import broadcast_shapes, expect_dtype, expect_rank
 from rlx_core.ops import full, sum
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.movement import flip
+from rlx_core.ops.samples import Rejected, Sample
 from seeded.seeds import Blend, Seeds, Square, Total
 
 SEEDS = Seeds()

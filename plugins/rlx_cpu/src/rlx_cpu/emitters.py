@@ -9,10 +9,12 @@ that fills it, which imports this one:
 `docs/how-to/add-a-native-kernel.md` writes one from beginning to end; `native/contract.py` says what an emitter is given.
 """
 
-from rlx_cpu.native.build import memory_type
-from rlx_cpu.native.contract import Emit, Emitted, Fault, Layout, Pack, Place
-from rlx_cpu.native.movement import WORTH_THREADS, starting
-from rlx_cpu.native.simd import counting, offset, pointer_at, share
+from rlx_core.codegen.places import Fault, Layout, Place
+from rlx_cpu.native.contract import Emit, Emitted, Pack
+from rlx_cpu.native.llvm.build import memory_type
+from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
+from rlx_cpu.native.machine import MACHINE
+from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import NativeTable
 
 __all__ = [
@@ -31,3 +33,6 @@ __all__ = [
     "share",
     "starting",
 ]
+
+WORTH_THREADS = MACHINE.serial_nbytes
+"""Bytes below which one thread is done before another has begun; `isa.machine.serial_nbytes` is what tests may change."""

@@ -17,7 +17,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Bindings
 from rlx_cpu.arena import allocate, empty
 
-__all__ = ["Frame", "Frames", "Params", "Shared", "view"]
+__all__ = ["Frame", "Frames", "Params", "SharedParams", "view"]
 
 
 @frozen(eq=False)
@@ -53,7 +53,7 @@ class Frame:
 
 
 @define(eq=False)
-class Shared:
+class SharedParams:
     """What clones share: bound parameters. Replaced as a whole, so that a run sees one state of them."""
 
     params: Params = field(factory=Params)
@@ -72,7 +72,7 @@ class Frames:
     def __init__(
         self,
         lir: Lir,
-        shared: Shared,
+        shared: SharedParams,
         viewed: Collection[int] | None = None,
         output: Callable[[tuple[int, ...], np.dtype, str], np.ndarray] = empty,
     ) -> None:

@@ -1,4 +1,4 @@
-"""The door: what this package offers, importing nothing heavy."""
+"""The entry point: what this package offers, importing nothing heavy."""
 
 from rlx_core.contributions import BackendSpec, OptionSpec
 from rlx_core.hooks import hookimpl

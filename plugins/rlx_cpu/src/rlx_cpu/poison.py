@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from rlx_core.errors import Fact, RlxError
 from rlx_core.ir.lir import Lir, Slot, Step
-from rlx_core.pipeline.memory import STRATEGIES, LiveRange, live_ranges, with_offsets
+from rlx_core.pipeline.planning.memory import STRATEGIES, LiveRange, live_ranges, with_offsets
 from rlx_cpu.arena import empty
 
 __all__ = ["CANARY", "POISON", "Guard", "PoisonError", "guarded"]
@@ -75,9 +75,9 @@ class Guard:
             OutOfMemoryError: The machine does not have that much.
         """
         nbytes = math.prod(shape) * dtype.itemsize
-        room = empty((nbytes + 2 * CANARY,), np.dtype(np.uint8), what)
-        room.fill(POISON)
-        return room[CANARY : CANARY + nbytes].view(dtype).reshape(shape)
+        buffer = empty((nbytes + 2 * CANARY,), np.dtype(np.uint8), what)
+        buffer.fill(POISON)
+        return buffer[CANARY : CANARY + nbytes].view(dtype).reshape(shape)
 
     def after(self, number: int, arena: np.ndarray, outputs: Iterable[np.ndarray], scratch: np.ndarray | None) -> None:
         """After a step: look at everything that it may not have written, then poison what nobody reads any more.
@@ -99,9 +99,9 @@ class Guard:
             self._expect_poison(arena[end:start], end, step, live)
             end = max(end, start if held is None else held.slot.end)
         for array in outputs:
-            room = array.base
-            assert room is not None, "outputs lie between canaries"
-            for side, canary in (("before", room[:CANARY]), ("after", room[-CANARY:])):
+            buffer = array.base
+            assert buffer is not None, "outputs lie between canaries"
+            for side, canary in (("before", buffer[:CANARY]), ("after", buffer[-CANARY:])):
                 _expect(canary, f"{side} an output of {array.nbytes} bytes", step)
         if scratch is not None:
             _expect(scratch, "beyond the step's own scratch memory", step)

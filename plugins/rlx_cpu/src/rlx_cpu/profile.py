@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
-from rlx_core.locks import Lock
+from rlx_core.system.locks import Lock
 
 __all__ = ["Profile", "StepTime", "active", "bytes_of", "profiled", "watchers"]
 

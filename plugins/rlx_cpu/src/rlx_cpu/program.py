@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from rlx_core.errors import Fact, RlxError
+from rlx_core.errors import RlxError
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.backend import Program
+from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import empty
-from rlx_cpu.frames import Frames, Shared
+from rlx_cpu.frames import Frames, SharedParams
 from rlx_cpu.poison import Guard
 from rlx_cpu.profile import active
 
@@ -39,12 +39,7 @@ class Instruction:
         try:
             self.call(self.step.node.op, *operands, out=out, workspace=workspace)
         except RlxError as error:
-            raise at_node(error, self.step) from None
-
-
-def at_node(error: RlxError, step: Step) -> RlxError:
-    """The error, with the node that it happened at and the user's line."""
-    return error.with_fact(Fact("node", step.node.label, step.node.origin.source))
+            raise at_step(error, self.step) from None
 
 
 def instruction(step: Step, frames: Frames, kernels: KernelTable) -> Instruction:
@@ -62,10 +57,10 @@ class NumpyProgram(Program):
     """A LIR compiled to a list of NumPy calls."""
 
     def __init__(
-        self, lir: Lir, kernels: KernelTable, shared: Shared | None = None, guard: Guard | None = None
+        self, lir: Lir, kernels: KernelTable, shared: SharedParams | None = None, guard: Guard | None = None
     ) -> None:
         self._kernels, self._guard = kernels, guard
-        self._frames = Frames(lir, shared or Shared(), output=empty if guard is None else guard.output)
+        self._frames = Frames(lir, shared or SharedParams(), output=empty if guard is None else guard.output)
         self._instructions = [instruction(step, self._frames, kernels) for step in lir.steps]
 
     def bind(self, params: Mapping[str, np.ndarray]) -> None:

@@ -13,14 +13,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ConfigError, Fact, nearest
-from rlx_core.errors.memory import is_lack, lacking
+from rlx_core.errors.lacks import is_lack, lacking
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
-    from rlx_cpu.native.isa import Isa
-    from rlx_cpu.native.steps import Settings
+    from rlx_cpu.native.llvm.isa import Isa
+    from rlx_cpu.native.runtime.steps import Settings
     from rlx_cpu.poison import Guard
 
 __all__ = [
@@ -48,9 +48,9 @@ def reason_without() -> str | None:
     if importlib.util.find_spec("llvmlite") is None:
         return "llvmlite is not installed"
     try:
-        from rlx_cpu.native.isa import host_isa
+        from rlx_cpu.native.llvm.isa import host_isa
     except OSError as error:  # llvmlite's own, about its library
-        if is_lack(error.__context__):
+        if is_lack(error):
             raise lacking("cpu: LLVM", error) from error
         return f"llvmlite's library cannot be loaded ({error.__context__ or error})"
 
@@ -121,7 +121,7 @@ def native_program(
     chosen = settings(options)
     if chosen is None:
         return None
-    from rlx_cpu.native.program import NativeProgram
+    from rlx_cpu.native.runtime.program import NativeProgram
     from rlx_cpu.native.table import WithGuests, native
 
     return NativeProgram(lir, table, WithGuests(native, table), chosen, guard=guard)
@@ -131,15 +131,15 @@ def another(lir: Lir, table: KernelTable, options: Mapping[str, Any], code: obje
     """A native program from code; `None` if it would have more or fewer threads now, and on the other tier."""
     if not is_native(options):
         return None
-    from rlx_cpu.native.program import NativeProgram
-    from rlx_cpu.native.steps import Compiled
+    from rlx_cpu.native.runtime.program import NativeProgram
+    from rlx_cpu.native.runtime.steps import Compiled
     from rlx_cpu.native.table import WithGuests, native
 
     assert isinstance(code, Compiled), "it is what a native program had"
     # CPUs are counted only for who can use several: it takes longer than all the rest.
     if code.uses_threads and code.settings != settings(options):
         return None
-    return NativeProgram(lir, table, WithGuests(native, table), code.settings, compiled=code.unused())
+    return NativeProgram(lir, table, WithGuests(native, table), code.settings, compiled=code.on(lir))
 
 
 @contextmanager
@@ -148,7 +148,8 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
     if not is_native(options):
         yield
         return
-    from rlx_cpu.native import jit, pool
+    from rlx_cpu.native.llvm import jit
+    from rlx_cpu.native.runtime import pool
 
     with jit.keeping(objects):
         pool.runtime_code()
@@ -186,7 +187,7 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     if isa is None:
         return None
     from rlx_cpu.native.contract import MOST_PARTS
-    from rlx_cpu.native.steps import Settings
+    from rlx_cpu.native.runtime.steps import Settings
     from rlx_cpu.native.threads import usable_cpus
 
     return Settings(isa, min(usable_cpus(), MOST_PARTS) if threads is None else threads, spin_of(options))
@@ -211,7 +212,7 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
         return None
     from rlx_cpu.native.contract import MOST_PARTS
-    from rlx_cpu.native.isa import named
+    from rlx_cpu.native.llvm.isa import named
 
     if threads is not None and threads > MOST_PARTS:
         raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")

@@ -10,7 +10,7 @@ import numpy as np
 import rlx_core as rlx
 import rlx_cpu.plugin
 from rlx_core.plugins import PluginHost
-from rlx_cpu.native.program import NativeProgram
+from rlx_cpu.native.runtime.program import NativeProgram
 
 __all__ = ["HOST", "W", "X", "entry_of", "is_open", "jitted", "long_program", "opened", "program", "step"]
 

@@ -14,7 +14,7 @@ from rlx_core.ir.graph import as_results
 from rlx_core.ir.op import Op
 from rlx_core.testing.cases import Program
 from rlx_cpu.native.contract import Emit
-from rlx_cpu.native.isa import Isa, available
+from rlx_cpu.native.llvm.isa import Isa, available
 
 __all__ = ["agrees", "all_agree", "drawn"]
 

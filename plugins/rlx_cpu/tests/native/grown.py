@@ -15,14 +15,14 @@ from attrs import define, field, frozen
 from rlx_core.ir.dtypes import DType, dtype
 from rlx_core.ir.graph import Builder, Graph, Value, building
 from rlx_core.ir.op import Op
-from rlx_core.ir.samples import draw
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import sqrt, tanh
 from rlx_core.ops.arithmetic import abs, add, maximum, multiply, negative, subtract
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.reduction import Max
+from rlx_core.ops.samples import draw
 from rlx_core.ops.structural import Sum, reshape, transpose
-from rlx_core.passes.fuse_loops import group_of
+from rlx_core.passes.fuse.loops import group_of
 
 __all__ = ["Grown", "grown"]
 

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 import rlx_cpu.native.kernels  # noqa: F401  fills the tables, that of vector functions among them
+from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native import ir
-from rlx_cpu.native.codegen import assembly, new_module
-from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted, Layout, Place
-from rlx_cpu.native.isa import Isa, available
-from rlx_cpu.native.jit import Code, compile_module, keeping
+from rlx_cpu.native.contract import ALIGNMENT, Emit, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa, available
+from rlx_cpu.native.llvm.jit import Code, compile_module, keeping
+from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.machine import assumed
 
 WIDTHS = tuple({isa.vector_bytes: isa for isa in reversed(available())}.values())[::-1]
 """One instruction set of each width: what those of one width print differs in products of bf16 alone (`test_widths.py`)."""
@@ -156,6 +158,7 @@ def kernel(
         results: Where results lie; dense by default.
     """
     places = tuple(None if x is None else place_of(x, is_bound=i in bound) for i, x in enumerate(operands))
+    isa = evolve(isa, machine=assumed())
     builder = Builder()
     values = [None if p is None else builder.input(f"x{i}", p.type) for i, p in enumerate(places)]
     node = builder.emit(op, values)[0].node

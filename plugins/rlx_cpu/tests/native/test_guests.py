@@ -15,8 +15,8 @@ from rlx_core.ops import Op, Value, define_op, op_function
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.plugins import PluginEntry, PluginHost
 from rlx_cpu.emitters import Emitted, NativeTable, counting, memory_type, offset, pointer_at, share, starting
-from rlx_cpu.native import objects
-from rlx_cpu.native.steps import functions_of, guests
+from rlx_cpu.native.llvm import objects
+from rlx_cpu.native.runtime.steps import functions_of, guests
 from rlx_cpu.native.table import Meaning, WithGuests, is_guest, is_native, native
 
 

@@ -15,7 +15,7 @@ from rlx_core.ir.apply import OpFunction
 from rlx_core.ops import activation, gamma, trigonometry
 from rlx_core.ops.special import polygamma_array
 from rlx_core.plugins import PluginHost
-from rlx_cpu.native.isa import named
+from rlx_cpu.native.llvm.isa import named
 
 HOST = PluginHost([rlx_cpu.plugin])
 

@@ -12,7 +12,7 @@ from rlx_cpu.kernels import special
 from rlx_cpu.kernels.table import FLOAT, NATIVE, has_ufunc, kernels
 
 CHUNK = 1 << 14
-"""Elements of a temporary: 64 KiB of f32 stays in the second-level cache."""
+"""Elements of a temporary: 64 KiB of f32 stays in L2."""
 
 
 @kernels.register(Elementwise, dtypes=NATIVE, when=has_ufunc, in_place=(0, 1), accepts_strides=True, priority=-1)

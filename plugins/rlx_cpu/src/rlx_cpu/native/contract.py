@@ -28,18 +28,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.errors import IndexRangeError
+from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.graph import Node
-from rlx_core.ir.strides import Strides, dense_strides, is_dense
-from rlx_core.ir.types import TensorType
 from rlx_cpu.arena import allocate
 from rlx_cpu.native.packs import FORMS
 
 if TYPE_CHECKING:
-    from rlx_cpu.native import ir
-    from rlx_cpu.native.isa import Isa
+    from rlx_cpu.native.llvm import ir
+    from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Emitters", "Fault", "Layout", "Pack", "Place", "aligned"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Emitters", "Pack", "aligned"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
@@ -51,49 +49,6 @@ MOST_PARTS = 64
 def aligned(nbytes: int) -> int:
     """`nbytes`, rounded up so that what follows is aligned too."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-@frozen
-class Place:
-    """One operand or result as its kernel sees it.
-
-    Attributes:
-        type: Its type, with known dims.
-        strides: In bytes, one an axis; 0 where it is broadcast.
-        is_bound: Whether it is a parameter or a constant, the same in every run: such an operand may be packed.
-        literal: The bytes of the one element that all of it is, where that is known when the kernel is emitted.
-    """
-
-    type: TensorType
-    strides: Strides
-    is_bound: bool = False
-    literal: bytes | None = None
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
-        return is_dense(self.type, self.strides)
-
-    @property
-    def number(self) -> bool | int | float | complex | None:
-        """The element of a literal."""
-        if self.literal is None:
-            return None
-        found: bool | int | float | complex = np.frombuffer(self.literal, self.type.dtype.numpy)[0].item()
-        return found
-
-    @classmethod
-    def dense(cls, type: TensorType) -> Place:
-        """A row-major buffer of its own."""
-        return cls(type, dense_strides(type))
-
-
-@frozen
-class Layout:
-    """Where a step's operands and results lie. Equal ops with equal layouts share one function."""
-
-    operands: tuple[Place | None, ...]
-    results: tuple[Place, ...]
 
 
 @frozen
@@ -115,35 +70,20 @@ class Pack:
     replaces: bool = True
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Bytes to set aside, so that what follows is aligned too."""
         return aligned(self.nbytes)
 
-    def pack(self, array: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+    def pack(self, array: np.ndarray, place: np.ndarray | None = None) -> np.ndarray:
         """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`.
 
         Args:
             array: The operand.
-            room: Where to put them; by default memory of their own.
+            place: Where to put them; by default memory of their own.
         """
-        packed = allocate(self.nbytes, ALIGNMENT) if room is None else room[: self.nbytes]
+        packed = allocate(self.nbytes, ALIGNMENT) if place is None else place[: self.nbytes]
         FORMS[self.form](array, self.sizes, packed)
         return packed
-
-
-@frozen
-class Fault:
-    """What a kernel that stopped at a number has to say: an index outside.
-
-    Attributes:
-        message: With `{}` where the number goes.
-    """
-
-    message: str
-
-    def __call__(self, number: int) -> IndexRangeError:
-        """The exception to raise."""
-        return IndexRangeError(self.message.format(number))
 
 
 @frozen

@@ -1,29 +1,13 @@
 """All native kernels: importing this module fills the table."""
 
-from rlx_cpu.native import (  # noqa: F401  each registers its kernels
-    attention,
-    attention_backward,
-    circular,
-    cumulative,
-    gather,
-    gemm,
-    gemm_epilogue,
-    gemm_integer,
-    inverse_error,
-    loops,
-    math,
-    movement,
-    positions,
-    rope,
-    scatter,
-    search,
-    sorting,
-    wide_circular,
-    wide_error,
-    wide_exponential,
-    wide_gamma,
-    windows,
-)
+# Each registers its kernels.
+from rlx_cpu.native.attention import backward, forward, rope  # noqa: F401
+from rlx_cpu.native.indexing import gather, scatter  # noqa: F401
+from rlx_cpu.native.loops import rows  # noqa: F401
+from rlx_cpu.native.movement import boxes, windows  # noqa: F401
+from rlx_cpu.native.ordering import search, sorting  # noqa: F401
+from rlx_cpu.native.products import gemm, gemm_epilogue, gemm_integer  # noqa: F401
+from rlx_cpu.native.scans import cumulative, positions  # noqa: F401
 from rlx_cpu.native.table import native
 
 __all__ = ["native"]

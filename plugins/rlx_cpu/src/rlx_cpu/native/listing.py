@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_core.codegen.places import Layout
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
-from rlx_cpu.native.codegen import assembly, new_module
-from rlx_cpu.native.contract import Emitters, Layout
-from rlx_cpu.native.steps import Settings, layouts
+from rlx_cpu.native.contract import Emitters
+from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.runtime.steps import Settings, layouts
 
 __all__ = ["LEVELS", "listings"]
 

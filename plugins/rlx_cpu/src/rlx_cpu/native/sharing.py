@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["everything_is_shared"]
+from rlx_cpu.native.machine import (
+    AttentionSizes,
+    IndexingSizes,
+    LoopSizes,
+    Machine,
+    MovementSizes,
+    OrderingSizes,
+    ProductSizes,
+    ScanSizes,
+    assuming,
+)
 
-_LIMITS: Final = {
-    "printer_shape": "WORTH_THREADS",
-    "movement": "WORTH_THREADS",
-    "windows": "WORTH_THREADS",
-    "cumulative": "WORTH_THREADS",
-    "search": "WORTH_THREADS",
-    "sorting": "WORTH_THREADS",
-    "program": "ALONE_US",
-}
-"""Module → the amount of work below which one thread does it alone."""
+__all__ = ["SHARING", "everything_is_shared"]
+
+SHARING: Final = Machine(
+    serial_nbytes=-1,
+    serial_points=-1,
+    serial_products=-1,
+    serial_us=-1.0,
+    serial_pack_nbytes=-1,
+    loops=LoopSizes(block=64, chunk=256, strip=1, tile_rows=1, tile_columns=1),
+    products=ProductSizes(block_nbytes=1, items=64, panel_items=64, fewest_tiles=1, packed_group=1, part_products=1),
+    attention=AttentionSizes(tiles=1, fewest_parts=64, segment_products=1),
+    movement=MovementSizes(unit_nbytes=256, tile=16),
+    ordering=OrderingSizes(shared_row=256, search_block=16),
+    indexing=IndexingSizes(columns=16, fewest_units=2),
+    scans=ScanSizes(line_nbytes=(64,), fewest_units=2),
+)
+"""A machine on which no work is too little to be shared: there are many units, and no threshold for threads."""
 
 
 @contextmanager
 def everything_is_shared() -> Iterator[None]:
     """Programs compiled inside share every step that can be shared."""
-    modules = {importlib.import_module(f"rlx_cpu.native.{name}"): limit for name, limit in _LIMITS.items()}
-    before = {module: vars(module)[limit] for module, limit in modules.items()}
-    for module, limit in modules.items():
-        vars(module)[limit] = -1
-    try:
+    with assuming(SHARING):
         yield
-    finally:
-        for module, limit in modules.items():
-            vars(module)[limit] = before[module]

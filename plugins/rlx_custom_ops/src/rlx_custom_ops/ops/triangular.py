@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from attrs.validators import in_, instance_of
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ops import (
@@ -20,7 +19,6 @@ from rlx_core.ops import (
     Zero,
     conjugate,
     define_op,
-    field,
     matmul,
     matrix_transpose,
     promoted,
@@ -61,9 +59,10 @@ class TriangularSolve(Op):
         The derivatives: Giles 2008, "An extended collection of matrix derivative results", section 2.3.1.
     """
 
-    lower: bool = field(default=True, validator=instance_of(bool))
-    operation: Operation = field(default="none", validator=in_(["none", "transpose", "adjoint"]))
-    unit_diagonal: bool = field(default=False, validator=instance_of(bool))
+    category: ClassVar = "boundary"
+    lower: bool = True
+    operation: Operation = "none"
+    unit_diagonal: bool = False
 
     def prepare(self, a: Value, b: Value) -> tuple[Value | None, ...]:
         return promoted(a, b)

@@ -1,0 +1,260 @@
+"""Kernels on one of NVIDIA's GPUs beside PyTorch's: `python -m benchmarks.cuda`, or `make bench-cuda`.
+
+Times are medians by CUDA events around calls on data that lies on the device; both systems work on the default stream. PyTorch,
+if it is installed with CUDA, runs eagerly and compiled (`max-autotune`); rlx is compared with whichever is faster, and results
+have to agree. Whole models are timed by `rlx bench --target cuda`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from attrs import asdict, frozen
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_core.errors import RlxError
+
+SAMPLES = 30
+DTYPES = {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+
+@frozen
+class Case:
+    """A program for both systems.
+
+    Attributes:
+        rlx, torch: Functions of the arrays; PyTorch's is given its module first.
+        shapes: Of the arrays.
+        goal: The part of the best peer's time that rlx should take at most.
+        nbytes, flops: What a call moves or computes at least.
+    """
+
+    name: str
+    rlx: Callable[..., Any]
+    torch: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    goal: float
+    nbytes: int = 0
+    flops: int = 0
+
+
+@frozen
+class Row:
+    """What was measured: microseconds a call; `None` where there is no peer."""
+
+    name: str
+    rlx: float
+    eager: float | None
+    compiled: float | None
+    goal: float
+    rate: str
+
+    @property
+    def ratio(self) -> float | None:
+        peers = [each for each in (self.eager, self.compiled) if each is not None]
+        return self.rlx / min(peers) if peers else None
+
+
+def cases(scale: int) -> list[Case]:
+    """All cases, with axes divided by `scale`."""
+    found: list[Case] = []
+
+    def add(name: str, ours: Any, theirs: Any, shapes: Any, dtype: str, goal: float, **work: int) -> None:
+        found.append(Case(name, ours, theirs, shapes, dtype, goal, **work))
+
+    n = (64 << 20) // scale**2
+    add("chain f32 256 MB", lambda x: rlx.tanh(x) * 0.5 + x * x, lambda t, x: t.tanh(x) * 0.5 + x * x, ((n,),), "f32", 0.95,
+        nbytes=8 * n)  # fmt: skip
+    for width in (512, 1024, 4096, 8192):
+        shape = (max(n // width, 8), width)
+        each = {"nbytes": 8 * shape[0] * width}
+        w = (width,)
+        add(
+            f"softmax f32 rows of {width}",
+            lambda x: nn.softmax(x),
+            lambda t, x: t.softmax(x, -1),
+            (shape,),
+            "f32",
+            0.95,
+            **each,
+        )
+        add(f"layer norm f32 rows of {width}", lambda x, w, b: nn.layer_norm(x, w, b),
+            lambda t, x, w, b: t.nn.functional.layer_norm(x, x.shape[-1:], w, b), (shape, w, w), "f32", 0.95, **each)  # fmt: skip
+        add(f"RMS norm f32 rows of {width}", lambda x, w: nn.rms_norm(x, w, eps=1e-6),
+            lambda t, x, w: t.nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6), (shape, w), "f32", 0.95, **each)  # fmt: skip
+    for dtype in ("bf16", "f32"):
+        for size in (1024, 2048, 4096, 8192):
+            m = max(size // scale, 8)
+            square, work = (m, m), {"flops": 2 * m**3}
+            add(
+                f"product {dtype} {size}",
+                lambda x, w: x @ w,
+                lambda t, x, w: x @ w,
+                (square, square),
+                dtype,
+                1.0,
+                **work,
+            )
+            add(f"product {dtype} {size}, bias and GELU", lambda x, w, b: nn.gelu(x @ w + b),
+                lambda t, x, w, b: t.nn.functional.gelu(t.addmm(b, x, w)), (square, square, (m,)), dtype, 0.95,
+                **work)  # fmt: skip
+    for head in (64, 128):
+        for length in (1024, 4096, 16384):
+            s = max(length // scale, 8)
+            heads, shape = 16, (1, s, 16 * head)
+            add(f"attention bf16 head {head}, {length}, causal",
+                lambda q, k, v, heads=heads: nn.attention(q, k, v, num_heads=heads, causal=True),
+                lambda t, q, k, v, heads=heads: attended(t, q, k, v, heads), (shape,) * 3, "bf16", 1.15,
+                flops=2 * s * s * heads * head)  # fmt: skip
+    return found
+
+
+def attended(torch: Any, q: Any, k: Any, v: Any, heads: int) -> Any:
+    q, k, v = (each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in (q, k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2)
+
+
+# ------------------------------------------------------------------------------------------------ timing
+
+
+def by_events(call: Callable[[], Any]) -> float:
+    """The median of microseconds that the device takes for a call."""
+    import cupy
+
+    def sample(times: int) -> float:
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(cupy.cuda.Stream.null)
+        for _ in range(times):
+            call()
+        end.record(cupy.cuda.Stream.null)
+        end.synchronize()
+        return 1e3 * float(cupy.cuda.get_elapsed_time(start, end)) / times
+
+    once = max(sample(5), sample(5))
+    times = max(1, int(5000 / max(once, 1)))  # 5 ms a sample, beyond what an event resolves
+    return statistics.median(sample(times) for _ in range(SAMPLES))
+
+
+def by_wall(call: Callable[[], Any]) -> float:
+    """The same by the host's clock, for the stand-in, of which no number says anything."""
+    np.asarray(call())
+    start = time.perf_counter()
+    np.asarray(call())
+    return 1e6 * (time.perf_counter() - start)
+
+
+def host_time(call: Callable[[], Any]) -> float:
+    """Microseconds of the host for a call that nobody waits for."""
+    for _ in range(20):
+        call()
+    samples = []
+    for _ in range(SAMPLES):
+        start = time.perf_counter()
+        for _ in range(50):
+            call()
+        samples.append(2e4 * (time.perf_counter() - start))
+    return statistics.median(samples)
+
+
+def measured(case: Case, torch: Any, clock: Callable[[Callable[[], Any]], float]) -> Row:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape, np.float32).astype(DTYPES[case.dtype]) for shape in case.shapes]
+    there = [rlx.device_put(each, "cuda") for each in arrays]
+    ours = rlx.jit(case.rlx, target="cuda", outputs="device")
+    taken = clock(lambda: ours(*there))
+    eager = compiled = None
+    if torch is not None:
+        kind = {"f32": torch.float32, "bf16": torch.bfloat16}[case.dtype]
+        theirs = [torch.from_numpy(each.astype(np.float32)).to("cuda", kind) for each in arrays]
+        quick = torch.compile(lambda *xs: case.torch(torch, *xs), mode="max-autotune-no-cudagraphs")
+        with torch.inference_mode():
+            expect_close(ours(*there).to_host(), quick(*theirs).float().cpu().numpy(), case)
+            eager, compiled = clock(lambda: case.torch(torch, *theirs)), clock(lambda: quick(*theirs))
+    done = case.nbytes or case.flops
+    rate = f"{1e-3 * done / taken:.0f} GB/s" if case.nbytes else f"{1e-6 * done / taken:.1f} TFLOP/s"
+    return Row(case.name, taken, eager, compiled, case.goal, rate)
+
+
+def expect_close(ours: np.ndarray, theirs: np.ndarray, case: Case) -> None:
+    """Require that both computed the same, to a few roundings of the largest element."""
+    most = float(np.abs(ours.astype(np.float32).reshape(theirs.shape) - theirs).max())
+    assert most <= {"f32": 1e-4, "bf16": 3e-2}[case.dtype] * float(np.abs(theirs).max()), (
+        f"{case.name} differs by {most}"
+    )
+
+
+FIRST = """
+import time, numpy as np, rlx_core as rlx
+from rlx_core import nn
+x = np.ones((64, 256), np.float32)
+start = time.perf_counter()
+f = rlx.jit(lambda x: nn.softmax(nn.gelu(x @ x.T) @ x), target="cuda")
+f(x)
+print(time.perf_counter() - start)
+"""
+
+
+def first_calls() -> list[float]:
+    """Seconds of a first call in a process with an empty cache, and in another after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = {**os.environ, "RLX_CACHE_DIR": folder}
+        runs = [
+            subprocess.run([sys.executable, "-c", FIRST], env=own, capture_output=True, text=True) for _ in range(2)
+        ]
+    return [float(each.stdout) for each in runs if each.returncode == 0]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--scale", type=int, default=1, help="divide sizes, to try this program")
+    asked = parser.parse_args(words)
+    try:
+        (device, *_) = rlx.devices("cuda")
+    except RlxError as error:
+        print(f"nothing was timed: {error}")
+        return 2
+    is_stand_in = os.environ.get("RLX_CUDA_STAND_IN", "") in ("1", "true")
+    if is_stand_in:
+        print("this is the stand-in: no number below says anything of a GPU")
+    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    torch = torch if torch is not None and torch.cuda.is_available() else None
+    print(f"{device}; peers: {'PyTorch ' + torch.__version__ if torch else 'none (pip install torch)'}")
+    print(f"{'':44} {'rlx us':>9} {'eager':>9} {'compiled':>9} {'ratio':>6} {'goal':>5}")
+    rows = []
+    for case in cases(asked.scale):
+        if asked.names and not any(name in case.name for name in asked.names):
+            continue
+        row = measured(case, torch, by_wall if is_stand_in else by_events)
+        rows.append(row)
+        numbers = [f"{each:9.1f}" if each is not None else f"{'-':>9}" for each in (row.rlx, row.eager, row.compiled)]
+        ratio = f"{row.ratio:6.2f}" if row.ratio is not None else f"{'-':>6}"
+        print(f"{row.name:44} {' '.join(numbers)} {ratio} {row.goal:5.2f}  {row.rate}", flush=True)
+    if not asked.names:
+        small = rlx.device_put(np.ones(64, np.float32), "cuda")
+        call = rlx.jit(lambda x: x + 1, target="cuda", outputs="device")
+        print(f"host time of a call: {host_time(lambda: call(small)):.1f} us (goal 15)")
+        print(f"first call, with an empty cache and after it: {', '.join(f'{s:.2f} s' for s in first_calls())}")
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The cotangent of a bias: cotangents of logits, summed over the axes along which it was broadcast.
+
+Each element is added up by one thread, batch entry after batch entry, head after head, query after query, and a row of keys in
+a fixed tree, so that the number of threads changes nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from rlx_core.codegen.attention import ScoresStrides
+from rlx_core.ops.attention_masks import aligned_shape
+from rlx_cpu.native.attention.backward_plan import DBIAS, BackwardPlan
+from rlx_cpu.native.attention.parts import register
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.stored import Stored
+
+__all__ = ["clear_bias", "sum_bias"]
+
+
+def sum_bias(b: ir.IRBuilder, plan: BackwardPlan, arguments: tuple[ir.Argument, ...]) -> None:
+    """A part's share of the rows of dbias."""
+    buffers, part, parts, _ = arguments
+    p, simd, operands = plan.problem, plan.simd, len(plan.layout.operands)
+    batches, heads, queries, keys = _shape(plan)
+    place = plan.layout.results[DBIAS]
+    at, stored = ScoresStrides.of(place, is_mask=False), Stored(simd, place.type.dtype)
+    shared = pointer_at(b, buffers, operands + len(plan.layout.results))
+    logits, out = offset(b, shared, plan.segment_sums), pointer_at(b, buffers, operands + DBIAS)
+    steps = (p.heads * plan.logits_nbytes, plan.logits_nbytes, plan.row_nbytes)
+    sizes = zip((p.batch, p.heads, p.queries), (batches, heads, queries), steps, strict=True)
+    summed = [(size, step) for size, own, step in sizes if own != size]
+    with counting(b, *share(b, batches * heads * queries, part, parts)) as unit:
+        query, rest = b.srem(unit, index(queries)), b.sdiv(unit, index(queries))
+        head, batch = b.srem(rest, index(heads)), b.sdiv(rest, index(heads))
+        line = offset(b, logits, *zip((batch, head, query), steps, strict=True))
+        there = offset(b, out, (batch, at.batch), (head, at.head), (query, at.query))
+        if keys != p.keys:
+            by_vector = [(plan.cut.key_columns // simd.lanes, simd.nbytes)]
+            total = simd.reduce(b, _sum(b, plan, line, summed + by_vector), "add")
+            stored.store_scalar(b, total, there)
+        else:
+            with counting(b, 0, p.keys, simd.lanes) as key:
+                value = _sum(b, plan, offset(b, line, (key, simd.itemsize)), summed)
+                stored.store_row(b, value, offset(b, there, (key, at.key)), at.key, key, p.keys)
+
+
+def clear_bias(b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> None:
+    """Nothing depends on the bias: its cotangent is 0."""
+    place = plan.layout.results[DBIAS]
+    at, stored = ScoresStrides.of(place, is_mask=False), Stored(plan.simd, place.type.dtype)
+    start = pointer_at(b, buffers, len(plan.layout.operands) + DBIAS)
+    batches, heads, queries, keys = _shape(plan)
+    with (
+        counting(b, 0, batches) as batch,
+        counting(b, 0, heads) as head,
+        counting(b, 0, queries) as query,
+        counting(b, 0, keys) as key,
+    ):
+        there = offset(b, start, (batch, at.batch), (head, at.head), (query, at.query), (key, at.key))
+        stored.store_scalar(b, ir.Constant(plan.simd.element, 0.0), there)
+
+
+def _shape(plan: BackwardPlan) -> tuple[int, int, int, int]:
+    """The bias's dims: batch, heads, queries, keys, 1 where it is broadcast."""
+    batch, heads, queries, keys = aligned_shape(plan.layout.results[DBIAS].type)
+    assert isinstance(batch, int) and isinstance(heads, int), "layouts have known dims"  # noqa: PT018
+    assert isinstance(queries, int) and isinstance(keys, int), "layouts have known dims"  # noqa: PT018
+    return batch, heads, queries, keys
+
+
+def _sum(b: ir.IRBuilder, plan: BackwardPlan, first: ir.Value, axes: list[tuple[int, int]]) -> ir.Value:
+    """The sum of vectors over axes, each with its size and the bytes of a step; the last runs fastest."""
+    simd = plan.simd
+    total = register(b, simd, simd.zero)
+    b.store(simd.zero, total, align=simd.itemsize)
+    with ExitStack() as loops:
+        place = first
+        for size, step in axes:
+            place = offset(b, place, (loops.enter_context(counting(b, 0, size)), step))
+        so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
+        b.store(b.fadd(so_far, simd.load(b, place, align=simd.nbytes)), total, align=simd.itemsize)
+    return b.load(total, typ=simd.vector, align=simd.itemsize)

@@ -1,0 +1,95 @@
+"""One row of attention backward: products of a query with keys into weights, those of its cotangent with values into du."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from rlx_core.ops import activation
+from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
+from rlx_cpu.native.attention.parts import Rows, number, register
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.scalars.table import NATIVE
+
+__all__ = ["differentiate_row"]
+
+
+def differentiate_row(
+    b: ir.IRBuilder, plan: BackwardPlan, head: Head, rows: Rows, row: ir.Value, end: ir.Value
+) -> None:
+    """u into p, dp into du, and dw where a bias wants it; all 0 from `end` on."""
+    simd, op, logits, problem = plan.simd, plan.op, head.logits, plan.problem
+    weights, du, slopes = (offset(b, head.memory[name], (row, plan.row_nbytes)) for name in ("weights", "du", "slopes"))
+    dw = None if head.dw is None else offset(b, head.dw, (b.add(rows.first, row), plan.row_nbytes))
+
+    def over(body: Callable[[ir.Value, ir.Value], None]) -> None:
+        with counting(b, 0, end, simd.lanes) as key:
+            body(key, times(b, key, simd.itemsize))
+
+    def load(line: ir.Value, at: ir.Value) -> ir.Value:
+        return simd.load(b, offset(b, line, at), align=simd.nbytes)
+
+    def store(value: ir.Value, line: ir.Value, at: ir.Value) -> None:
+        simd.store(b, value, offset(b, line, at), align=simd.nbytes)
+
+    def fold(place: ir.Value) -> ir.Value:
+        return b.load(place, typ=simd.vector, align=simd.itemsize)
+
+    largest = register(b, simd, simd.constant(-inf))
+
+    def find_largest(key: ir.Value, at: ir.Value) -> None:
+        z, slope = logits.at(b, rows, row, key, load(weights, at))
+        store(z, weights, at)
+        if slope is not None:
+            store(slope, slopes, at)
+        b.store(simd.maximum(b, z, fold(largest)), largest, align=simd.itemsize)
+
+    over(find_largest)
+    found = simd.reduce(b, fold(largest), "max")
+    is_hidden = b.fcmp_ordered("==", found, number(simd, -inf))
+    pivot = simd.splat(b, b.select(is_hidden, number(simd, 0.0), found))
+    total, mixed = register(b, simd, simd.zero), register(b, simd, simd.zero)
+    all_hidden = simd.splat(b, is_hidden)
+
+    def exponentials(key: ir.Value, at: ir.Value) -> None:
+        z = load(weights, at)
+        if plan.is_uniform(logits):
+            # All keys that there are get weight 1, which nothing depends on.
+            is_key = simd.below(b, key, problem.keys)
+            z = b.select(b.and_(all_hidden, is_key), simd.zero, z)
+        e = NATIVE.call(b, activation.exp.op, problem.dtype, (b.fsub(z, pivot),))
+        store(e, weights, at)
+        b.store(b.fadd(fold(total), e), total, align=simd.itemsize)
+
+    over(exponentials)
+    whole = simd.reduce(b, fold(total), "add")
+    inverse = b.fdiv(number(simd, 1.0), whole)
+    if op.empty_row == "zero" and logits.may_hide:
+        is_empty = b.fcmp_ordered("==", whole, number(simd, 0.0))
+        inverse = b.select(is_empty, number(simd, 0.0), inverse)
+    factor = simd.splat(b, inverse)
+
+    def normalise(key: ir.Value, at: ir.Value) -> None:
+        share_of_key = b.fmul(load(weights, at), factor)
+        store(share_of_key, weights, at)
+        b.store(simd.multiply_add(b, share_of_key, load(du, at), fold(mixed)), mixed, align=simd.itemsize)
+
+    over(normalise)
+    mean = simd.splat(b, simd.reduce(b, fold(mixed), "add"))
+
+    def differentiate(key: ir.Value, at: ir.Value) -> None:
+        change = b.fmul(load(weights, at), b.fsub(load(du, at), mean))
+        if plan.is_uniform(logits):
+            change = b.select(all_hidden, simd.zero, change)
+        if dw is not None:
+            store(change, dw, at)
+        if op.attn_logit_softcap is not None:
+            change = b.fmul(change, load(slopes, at))
+        store(b.fmul(change, simd.constant(op.scale)), du, at)
+
+    over(differentiate)
+    done = b.and_(b.add(end, index(simd.lanes - 1)), index(-simd.lanes))
+    with counting(b, done, plan.cut.key_columns, simd.lanes) as key:
+        for line in (weights, du, *(() if dw is None else (dw,))):
+            store(simd.zero, line, times(b, key, simd.itemsize))

@@ -1,0 +1,90 @@
+"""What attention forward decides besides before any code is made: which operands are read where they lie, and scratch memory."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_cpu.native.attention.operands import ByPosition
+from rlx_cpu.native.attention.parts import Rows
+from rlx_cpu.native.attention.plan import AttentionPlan, K, Q, V
+from rlx_cpu.native.contract import aligned
+from rlx_cpu.native.llvm import ir
+
+__all__ = ["ForwardPlan", "Tile"]
+
+
+@frozen(eq=False)
+class Tile:
+    """What the code of one row tile is built from: whose rows it has, its operands, and the thread's memory."""
+
+    at: Rows
+    rows: int
+    q: ir.Value
+    keys: ir.Value
+    values: ir.Value
+    out: ir.Value
+    scores: ir.Value
+    sums: ir.Value
+    maxima: ir.Value
+    totals: ir.Value
+    queries: ir.Value
+
+
+@frozen(eq=False)
+class ForwardPlan(AttentionPlan):
+    """The choices for the forward pass."""
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether keys are read where they lie: for so few queries, transposing them would be most of the work."""
+        both = self.operand(Q), self.operand(K)
+        return self.problem.queries <= self.cut.sizes.few_queries and all(
+            at.feature == self.stored.itemsize for at in both
+        )
+
+    @property
+    def copies_queries(self) -> bool:
+        """Whether a tile's queries are widened before its products."""
+        return not (self.stored.is_same or self.reads_keys)
+
+    @property
+    def values(self) -> ByPosition:
+        """The values of a head as the right side of a product."""
+        p = self.problem
+        return ByPosition(self.words, self.operand(V), p.keys, p.width, self.cut.outputs, self.cut.rows.pieces)
+
+    @property
+    def products(self) -> int:
+        """Fused products in all."""
+        p = self.problem
+        return p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
+
+    # -------------------------------------------------------------------------------------- memory
+
+    @property
+    def keys_nbytes(self) -> int:
+        """Bytes of a head's transposed keys, packed; none where they are read in place."""
+        return 0 if self.reads_keys else aligned(self.cut.key_columns * self.problem.features * self.simd.itemsize)
+
+    @property
+    def score_nbytes(self) -> int:
+        """Bytes from a row of a tile's scores to the next."""
+        return self.cut.block_columns * self.simd.itemsize
+
+    @property
+    def sum_nbytes(self) -> int:
+        """Bytes from a row of a tile's sums to the next."""
+        return self.cut.output_columns * self.simd.itemsize
+
+    @property
+    def tile_nbytes(self) -> tuple[int, ...]:
+        """Bytes of a tile's scores, its sums, its rows' maxima, their totals, and of its queries if they are made words."""
+        p, rows, itemsize = self.problem, self.cut.rows.size, self.simd.itemsize
+        queries = p.features * itemsize if self.copies_queries else 0
+        by_row = (self.score_nbytes, self.sum_nbytes, itemsize, itemsize, queries)
+        return tuple(aligned(rows * nbytes) for nbytes in by_row)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of a thread's memory."""
+        return self.keys_nbytes + self.values.nbytes + sum(self.tile_nbytes)

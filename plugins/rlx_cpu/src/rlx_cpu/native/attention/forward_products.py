@@ -1,0 +1,138 @@
+"""The two products of attention forward: scores of a tile's queries with a block of keys, and weights times its values."""
+
+from __future__ import annotations
+
+from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
+from rlx_cpu.native.attention.parts import least, register
+from rlx_cpu.native.attention.plan import K, Q
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I1
+from rlx_cpu.native.llvm.cuts import by_size, start_of
+from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.gemm_tiles import UNROLL
+from rlx_cpu.native.products.microkernel import Arguments, Microkernel, Result, Right
+
+__all__ = ["Products"]
+
+
+class Products:
+    """The microkernels of both products, by rows and vectors, and the loops that call them.
+
+    Args:
+        plan: The choices.
+        name: What functions' names begin with.
+        buffers: The kernel's argument.
+    """
+
+    def __init__(self, plan: ForwardPlan, name: str, buffers: ir.Value) -> None:
+        self._plan = plan
+        self._buffers = buffers
+        self._scores: dict[tuple[int, int], ir.Function] = {}
+        self._values: dict[tuple[int, int], ir.Function] = {}
+        for rows in plan.cut.rows.sizes:
+            for vectors in () if plan.reads_keys else plan.cut.panels.sizes:
+                made = self._score_kernel(rows, vectors)
+                self._scores[rows, vectors] = made.emit(f"{name}.scores{rows}x{vectors}")
+            for vectors in plan.cut.outputs.sizes:
+                made = self._value_kernel(rows, vectors)
+                self._values[rows, vectors] = made.emit(f"{name}.values{rows}x{vectors}")
+
+    def scores(
+        self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], keys: tuple[ir.Value, ir.Value]
+    ) -> None:
+        """Products of a tile's queries with a block of keys, which `panels` hold if they are transposed."""
+        if self._plan.reads_keys:
+            self._dot_products(b, tile, *keys)
+        else:
+            self._score_panels(b, tile, panels, keys[1])
+
+    def add_values(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, count: ir.Value) -> None:
+        """Add the weights of a block times its values to a tile's sums."""
+        simd, right = self._plan.simd, self._plan.values
+        false = ir.Constant(I1, 0)
+        with counting(b, 0, self._plan.cut.outputs.pieces) as panel:
+            start = start_of(b, self._plan.cut.outputs, panel)
+            column = times(b, start, simd.lanes)
+            place = offset(b, tile.sums, (start, simd.nbytes))
+            for vectors in by_size(b, self._plan.cut.outputs, panel):
+                there = right.panel(b, tile.values, start, first_key, vectors)
+                # Sums start at zero in memory, so no block is treated as the first.
+                arguments = Arguments.alone(tile.scores, there, place, count, column, is_first=false)
+                b.call(self._values[tile.rows, vectors], list(arguments))
+
+    def _score_panels(self, b: ir.IRBuilder, tile: Tile, panels: tuple[ir.Value, ir.Value], end: ir.Value) -> None:
+        """With keys transposed."""
+        p, simd = self._plan.problem, self._plan.simd
+        first_panel = start_of(b, self._plan.cut.panels, panels[0])
+        with counting(b, *panels) as panel:
+            start = start_of(b, self._plan.cut.panels, panel)
+            column = times(b, start, simd.lanes)
+            with b.if_then(b.icmp_signed("<", column, end)):
+                packed = offset(b, tile.keys, (start, simd.nbytes * p.features))
+                place = offset(b, tile.scores, (b.sub(start, first_panel), simd.nbytes))
+                for vectors in by_size(b, self._plan.cut.panels, panel):
+                    arguments = Arguments.alone(tile.q, packed, place, index(p.features), column)
+                    b.call(self._scores[tile.rows, vectors], list(arguments))
+
+    def _dot_products(self, b: ir.IRBuilder, tile: Tile, first_key: ir.Value, end: ir.Value) -> None:
+        """With keys where they lie: a vector of keys at a time, each with an accumulator along the features."""
+        plan, p, simd, stored = self._plan, self._plan.problem, self._plan.simd, self._plan.stored
+        q, k = plan.operand(Q), plan.operand(K)
+        even = p.features - p.features % simd.lanes
+        tail = simd.below(b, index(even), p.features)
+        with counting(b, 0, b.sub(end, first_key), simd.lanes) as column, counting(b, 0, tile.rows) as row:
+            query = offset(b, tile.q, (row, q.position))
+            rows = [
+                # Keys beyond the last repeat it; the mask hides them later.
+                offset(
+                    b, tile.keys, (least(b, b.add(b.add(first_key, column), index(i)), index(p.keys - 1)), k.position)
+                )
+                for i in range(simd.lanes)
+            ]
+            sums = [register(b, simd, simd.zero) for _ in rows]
+
+            def add(
+                feature: ir.Value, mask: ir.Value | None, query: ir.Value = query, rows: list[ir.Value] = rows
+            ) -> None:
+                at = times(b, feature, stored.itemsize)
+                factor = stored.load(b, offset(b, query, at), mask)
+                for total, key in zip(sums, rows, strict=True):
+                    so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
+                    found = simd.multiply_add(b, factor, stored.load(b, offset(b, key, at), mask), so_far)
+                    b.store(found, total, align=simd.itemsize)
+
+            for total in sums:
+                b.store(simd.zero, total, align=simd.itemsize)
+            with counting(b, 0, even, simd.lanes) as feature:
+                add(feature, None)
+            if even < p.features:
+                add(index(even), tail)
+            place = offset(b, tile.scores, (row, plan.score_nbytes), (column, simd.itemsize))
+            totals = [b.load(total, typ=simd.vector, align=simd.itemsize) for total in sums]
+            simd.store(b, simd.sums(b, totals), place, align=simd.nbytes)
+
+    # --------------------------------------------------------------------------------- microkernels
+
+    def _score_kernel(self, rows: int, vectors: int) -> Microkernel:
+        plan, p, simd, plain = self._plan, self._plan.problem, self._plan.simd, Words.plain(self._plan.simd)
+        q = plan.operand(Q)
+        copied = (p.features * simd.itemsize, simd.itemsize)
+        return Microkernel(
+            words=plain, rows=rows, vectors=vectors,
+            a_strides=copied if plan.copies_queries else (q.position, q.feature),
+            right=Right(vectors * simd.nbytes, simd.nbytes),
+            result=Result(plain.stored, (plan.score_nbytes, simd.itemsize)),
+            is_even=p.features > 0 and p.features % UNROLL == 0,
+        )  # fmt: skip
+
+    def _value_kernel(self, rows: int, vectors: int) -> Microkernel:
+        plan, p, simd, right = self._plan, self._plan.problem, self._plan.simd, self._plan.values
+        return Microkernel(
+            words=plan.words, rows=rows, vectors=vectors, a_strides=(plan.score_nbytes, simd.itemsize),
+            right=Right(right.stride(vectors), right.align, right.is_partial, right.makes_words),
+            result=Result(
+                Words.plain(simd).stored, (plan.sum_nbytes, simd.itemsize), p.width if right.is_partial else None
+            ),
+            accumulates=plan.cut.blocks > 1,
+        )  # fmt: skip

@@ -1,0 +1,127 @@
+"""Operands of attention in the form that products read them: heads in place, packed into panels, or copied as rows of words."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.codegen.attention import HeadStrides
+from rlx_core.codegen.cuts import Cut
+from rlx_cpu.native.contract import aligned
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.cuts import start_of
+from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, times
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.packing import copy_row, pack_panel
+
+__all__ = ["ByPosition", "copy_rows", "pack_head"]
+
+
+@frozen(eq=False)
+class ByPosition:
+    """A head's `[positions, features]` as the right side of a product: in place, or packed.
+
+    It stays where it lies if features are contiguous, unless many tiles read rows that lie far apart: each is on a page of its
+    own then, and they compete for the same few sets of L1 (1024 positions 8 KiB apart: twice the time).
+
+    Attributes:
+        words: The elements in memory and in registers.
+        panels: Its features in vectors.
+        tiles: How many tiles of the left side read all of it.
+    """
+
+    words: Words
+    strides: HeadStrides
+    positions: int
+    features: int
+    panels: Cut
+    tiles: int
+
+    @property
+    def simd(self) -> Simd:
+        return self.words.simd
+
+    @property
+    def is_direct(self) -> bool:
+        sizes = self.simd.isa.machine.attention
+        is_spread = self.positions * self.strides.position >= sizes.spread_nbytes and self.tiles >= sizes.packing_tiles
+        return self.strides.feature == self.words.stored.itemsize and not is_spread
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether elements are widened when a product reads them."""
+        return self.is_direct and not self.words.stored.is_same
+
+    def vector(self, b: ir.IRBuilder, line: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
+        """Vector `j` of a panel's row."""
+        if self.is_direct:
+            return self.words.stored.load(b, offset(b, line, j * self.words.stored.nbytes), mask)
+        return self.simd.load(b, offset(b, line, j * self.simd.nbytes), mask)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed head; none where it is read in place."""
+        return 0 if self.is_direct else aligned(self.columns * self.positions * self.simd.itemsize)
+
+    @property
+    def columns(self) -> int:
+        """Features, whole vectors."""
+        return self.panels.start(self.panels.pieces) * self.simd.lanes
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the last vector reaches beyond the features where they lie."""
+        return self.is_direct and self.features % self.simd.lanes != 0
+
+    def stride(self, vectors: int) -> int:
+        """Bytes from a position to the next in a panel of so many vectors."""
+        return self.strides.position if self.is_direct else vectors * self.simd.nbytes
+
+    @property
+    def align(self) -> int:
+        return self.words.stored.itemsize if self.is_direct else self.simd.nbytes
+
+    def ready(self, b: ir.IRBuilder, head: ir.Value, memory: ir.Value) -> ir.Value:
+        """The head where products read it; packed into `memory` if need be."""
+        if self.is_direct:
+            return head
+        by = (self.strides.position, self.strides.feature)
+        pack_head(b, self.words, head, by, memory, self.panels, self.positions, self.features)
+        return memory
+
+    def panel(self, b: ir.IRBuilder, head: ir.Value, start: ir.Value, position: ir.Value, vectors: int) -> ir.Value:
+        """Where the panel that begins with vector `start` has its row `position`."""
+        if self.is_direct:
+            column = times(b, start, self.simd.lanes)
+            return offset(b, head, (column, self.strides.feature), (position, self.strides.position))
+        return offset(b, head, (start, self.simd.nbytes * self.positions), (position, vectors * self.simd.nbytes))
+
+
+def pack_head(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    strides: tuple[int, int],
+    packed: ir.Value,
+    panels: Cut,
+    depth: int,
+    columns: int,
+) -> None:
+    """A matrix `[depth, columns]` with any strides as panels."""
+    with counting(b, 0, panels.pieces) as panel:
+        place = offset(b, packed, (start_of(b, panels, panel), words.nbytes * depth))
+        pack_panel(b, words, source, place, panels, panel, depth=depth, strides=strides, columns=columns)
+
+
+def copy_rows(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    at: HeadStrides,
+    place: ir.Value,
+    rows: int | ir.Value,
+    features: int,
+) -> None:
+    """Rows of a head as dense rows of words."""
+    with counting(b, 0, rows) as row:
+        left, line = offset(b, source, (row, at.position)), offset(b, place, (row, features * words.itemsize))
+        copy_row(b, words, left, line, index(0), index(features), by_k=at.feature)

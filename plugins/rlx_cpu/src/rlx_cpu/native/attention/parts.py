@@ -1,0 +1,154 @@
+"""What attention forward and backward are built from: the logits of a row, and small words for loops over rows.
+
+Both passes compute their scores through `Logits`, so they cannot disagree about a scale, a cap, a bias or a mask; what those do
+to a score is said by the problem (`codegen.attention_scores`), for every target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from attrs import frozen
+
+from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
+from rlx_core.codegen.loops import Apply, Const, Index, Load, Scalar
+from rlx_core.ir.dtypes import bool_
+from rlx_core.ir.graph import Node
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, I64, constant, register_type, variable
+from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at
+from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.scalars.table import NATIVE
+
+__all__ = [
+    "Logits",
+    "Rows",
+    "fitting_dtypes",
+    "least",
+    "most",
+    "number",
+    "register",
+]
+
+
+@condition("a mask and a bias of bool, or of a dtype that is computed with as the operands' is")
+def fitting_dtypes(node: Node) -> bool:
+    q = node.operands[0]
+    assert q is not None, "queries are required"
+    return all(v.dtype is bool_ or v.dtype.accumulator is q.dtype.accumulator for v in node.present())
+
+
+@frozen(eq=False)
+class Rows:
+    """Which rows of scores: of a batch entry and a head, from query `first` on."""
+
+    batch: ir.Value
+    head: ir.Value
+    first: ir.Value
+
+
+@frozen(eq=False)
+class Logits:
+    """How products of queries and keys become what the softmax sees: the problem's own `Scores`, for vectors of keys.
+
+    Attributes:
+        buffers: The kernel's argument.
+    """
+
+    problem: PlacedAttention
+    simd: Simd
+    buffers: ir.Value
+
+    @property
+    def may_hide(self) -> bool:
+        """Whether a row can be left without a visible key."""
+        return self.problem.may_hide
+
+    def visible(self, b: ir.IRBuilder, first: ir.Value, rows: ir.Value | int) -> tuple[ir.Value, ir.Value]:
+        """The keys that one of `rows` queries from `first` on may see, by position alone."""
+        keys, shift, window = self.problem.sizes[KEY], self.problem.offset, self.problem.op.window
+        if shift is None:
+            return index(0), index(keys)
+        behind = b.add(first, index(rows) if isinstance(rows, int) else rows)
+        high = least(b, b.add(behind, index(shift)), index(keys))
+        return index(0) if window is None else b.add(first, index(shift - window)), high
+
+    def at(
+        self, b: ir.IRBuilder, rows: Rows, row: ir.Value, key: ir.Value, u: ir.Value
+    ) -> tuple[ir.Value, ir.Value | None]:
+        """Products with keys from `key` on as logits, -inf where the key is hidden; and the slope of the cap."""
+        scores, simd, keys = self.problem.scores, self.simd, self.problem.sizes[KEY]
+        terms, known = scores.kernel.values, {scores.element: u}
+        at = {BATCH: rows.batch, HEAD: rows.head, QUERY: b.add(rows.first, row), KEY: key}
+        for number, term in enumerate(terms):
+            if isinstance(term, Apply):
+                args = [known[a] for a in term.args]
+                known[number] = NATIVE.apply(b, term.op, [terms[a].dtype for a in term.args], args)
+            elif number != scores.element:
+                known[number] = self._leaf(b, term, at)
+        z = known[scores.score]
+        if keys % simd.lanes:
+            z = b.select(simd.below(b, key, keys), z, simd.constant(-inf))
+        return z, None if scores.slope is None else known[scores.slope]
+
+    def _leaf(self, b: ir.IRBuilder, term: Scalar, at: Mapping[int, ir.Value]) -> ir.Value:
+        """A number, a position or an element, one a key."""
+        if isinstance(term, Const):
+            return constant(register_type(term.dtype, self.simd.lanes), term.number)
+        if isinstance(term, Index):
+            return self._position(b, term, at[term.axis])
+        assert isinstance(term, Load), "scores are made of numbers, positions, elements and ops on them"
+        return self._load(b, term, at)
+
+    @property
+    def _integer(self) -> ir.IntType:
+        """What holds every position that scores compare: half as wide as addresses, but for a window beyond all bounds."""
+        sizes, terms = self.problem.sizes, self.problem.scores.kernel.values
+        largest = max((sizes[t.axis] + abs(t.offset) for t in terms if isinstance(t, Index)), default=0)
+        return I32 if largest < 1 << 31 else I64
+
+    def _position(self, b: ir.IRBuilder, term: Index, here: ir.Value) -> ir.Value:
+        """The position of a query in every lane, or of a key a lane."""
+        integer, place = self._integer, b.add(here, index(term.offset))
+        found = self.simd.splat(b, b.trunc(place, I32) if integer is I32 else place)
+        if term.axis != KEY:
+            return found
+        return b.add(found, ir.Constant(ir.VectorType(integer, self.simd.lanes), list(range(self.simd.lanes))))
+
+    def _load(self, b: ir.IRBuilder, term: Load, at: Mapping[int, ir.Value]) -> ir.Value:
+        """A vector of a mask or bias; keys beyond the last repeat the last."""
+        simd, keys = self.simd, self.problem.sizes[KEY]
+        stored, step = Stored(simd, term.dtype), term.strides[KEY]
+        outer = [(at[axis], term.strides[axis]) for axis in (BATCH, HEAD, QUERY)]
+        start = offset(b, pointer_at(b, self.buffers, term.buffer), *outer)
+        if step == 0:
+            return simd.splat(b, stored.load_scalar(b, start))
+        if step == stored.itemsize and keys % simd.lanes == 0:
+            return stored.load(b, offset(b, start, (at[KEY], step)))
+        value: ir.Value = ir.Constant(register_type(term.dtype, simd.lanes), ir.Undefined)
+        for lane in range(simd.lanes):
+            nearest = least(b, b.add(at[KEY], index(lane)), index(keys - 1))
+            one = stored.load_scalar(b, offset(b, start, (nearest, step)))
+            value = b.insert_element(value, one, ir.Constant(I32, lane))
+        return value
+
+
+def number(simd: Simd, value: float) -> ir.Constant:
+    return ir.Constant(simd.element, value)
+
+
+def least(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return b.select(b.icmp_signed("<", x, y), x, y)
+
+
+def most(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return b.select(b.icmp_signed(">", x, y), x, y)
+
+
+def register(b: ir.IRBuilder, simd: Simd, value: ir.Value) -> ir.Value:
+    """A vector that a loop updates: memory until LLVM makes it a register."""
+    place = variable(b, simd.vector)
+    b.store(value, place, align=simd.itemsize)
+    return place

@@ -1,0 +1,189 @@
+"""Rotary embedding as native code: every pair of features is read once, turned in registers and written once.
+
+A unit is one position of one sequence. Its row of the tables serves all heads; a position outside the tables is reported and
+its features are not written. Rounding is that of the decomposition: two products and a sum, narrow floats in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from rlx_core.codegen.indexing import Indexing, fault_of
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.graph import Node
+from rlx_core.ops.rope import Rope, RopeBackward, Rotation
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.indexing.indexed import with_index
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, address
+from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_rope"]
+
+X, COS, SIN, POSITIONS = range(4)
+"""The operands."""
+
+
+@frozen
+class Heads:
+    """Byte strides of an operand or result of any layout, with heads and features apart."""
+
+    place: Place
+    batch: int
+    position: int
+    head: int
+    feature: int
+
+    @classmethod
+    def of(cls, place: Place, op: Rotation) -> Heads:
+        batch, *middle, feature = place.strides
+        if op.layout == "bsd":
+            return cls(place, batch, middle[0], op.head_dim * feature, feature)
+        head, position = middle if op.layout == "bhsd" else reversed(middle)
+        return cls(place, batch, position, head, feature)
+
+
+@frozen(eq=False)
+class Turner:
+    """Code that turns the features of one head.
+
+    Attributes:
+        x, y: What is read and written.
+        tables: cos and sin.
+        sign: Of the sine: -1 turns back.
+    """
+
+    builder: ir.IRBuilder
+    isa: Isa
+    op: Rotation
+    x: Heads
+    y: Heads
+    tables: tuple[Place, Place]
+    sign: int
+
+    def head(self, source: ir.Value, to: ir.Value, rows: Sequence[ir.Value]) -> None:
+        """One head of one position, with its rows of the tables."""
+        pairs, lanes = self.op.pairs, self.isa.lanes(self.x.place.type.dtype.accumulator)
+        whole = pairs // lanes * lanes
+        with counting(self.builder, 0, whole, lanes) as pair:
+            self._turn(source, to, rows, pair, lanes)
+        for start, count in pieces(whole, pairs, lanes):
+            self._turn(source, to, rows, index(start), count)
+        with counting(self.builder, 2 * pairs, self.op.head_dim) as feature:
+            self._write(to, feature, self._read(self.x.place, source, self.x.feature, feature, 1))
+
+    def _turn(self, source: ir.Value, to: ir.Value, rows: Sequence[ir.Value], pair: ir.Value, lanes: int) -> None:
+        b = self.builder
+        cos, sin = (
+            self._read(table, row, table.strides[1], pair, lanes) for table, row in zip(self.tables, rows, strict=True)
+        )
+        if self.sign < 0:
+            sin = b.fneg(sin)
+        if self.op.style == "half":
+            second = b.add(pair, index(self.op.pairs))
+            x1, x2 = (self._read(self.x.place, source, self.x.feature, at, lanes) for at in (pair, second))
+        else:
+            both = self._read(self.x.place, source, self.x.feature, b.mul(pair, index(2)), 2 * lanes)
+            x1, x2 = (self._chosen(both, list(range(k, 2 * lanes, 2))) for k in (0, 1))
+        y1 = b.fsub(b.fmul(x1, cos), b.fmul(x2, sin))
+        y2 = b.fadd(b.fmul(x2, cos), b.fmul(x1, sin))
+        if self.op.style == "half":
+            self._write(to, pair, y1)
+            self._write(to, second, y2)
+        else:
+            self._write(to, b.mul(pair, index(2)), self._interleaved(y1, y2, lanes))
+
+    def _chosen(self, vector: ir.Value, lanes: list[int]) -> ir.Value:
+        b = self.builder
+        if len(lanes) == 1:
+            return b.extract_element(vector, ir.Constant(I32, lanes[0]))
+        return b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+
+    def _interleaved(self, first: ir.Value, second: ir.Value, lanes: int) -> ir.Value:
+        b = self.builder
+        if lanes > 1:
+            order = [k for pair in zip(range(lanes), range(lanes, 2 * lanes), strict=True) for k in pair]
+            return b.shuffle_vector(first, second, ir.Constant(ir.VectorType(I32, 2 * lanes), order))
+        both: ir.Value = ir.Constant(ir.VectorType(first.type, 2), ir.Undefined)
+        for k, value in enumerate((first, second)):
+            both = b.insert_element(both, value, ir.Constant(I32, k))
+        return both
+
+    def _read(self, place: Place, start: ir.Value, stride: int, at: ir.Value, lanes: int) -> ir.Value:
+        """`lanes` elements from number `at`, wherever they lie."""
+        b, dtype = self.builder, place.type.dtype
+        first = offset(b, start, (at, stride))
+        if stride == dtype.itemsize or lanes == 1:
+            return load_elements(b, self.isa, dtype, first, lanes)
+        found: ir.Value = ir.Constant(held_type(dtype, lanes), ir.Undefined)
+        for k in range(lanes):
+            one = load_elements(b, self.isa, dtype, address(b, first, k * stride))
+            found = b.insert_element(found, one, ir.Constant(I32, k))
+        return found
+
+    def _write(self, to: ir.Value, at: ir.Value, value: ir.Value) -> None:
+        dtype = self.y.place.type.dtype
+        store_elements(self.builder, self.isa, dtype, value, offset(self.builder, to, (at, dtype.itemsize)))
+
+
+def emit_rope(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Pairs of features turned by the angle of their position, all heads at once."""
+    op = node.op
+    assert isinstance(op, Rotation), "registered for rotations"
+    operands = (*layout.operands, None)  # positions may be absent, or not even be an operand
+    x, cos, sin, positions = operands[X], operands[COS], operands[SIN], operands[POSITIONS]
+    assert x is not None, "there are features"
+    assert cos is not None, "there are cosines"
+    assert sin is not None, "there are sines"
+    result = layout.results[0]
+    read, written = Heads.of(x, op), Heads.of(result, op)
+    assert written.feature == result.type.dtype.itemsize, "a result is a buffer of its own"
+    shape = result.type.static_shape
+    batch, seq = shape[0], shape[2 if op.layout == "bhsd" else 1]
+    heads = shape[2] // op.head_dim if op.layout == "bsd" else shape[1 if op.layout == "bhsd" else 2]
+    b, buffers, tid, nthreads = starting(module, name)
+    problem = None
+    if positions is not None:
+        problem = Indexing(1, 1, cos.type.static_shape[0], batch * seq, 1, positions.type.dtype, "error")
+    if not batch * seq:
+        b.ret_void()
+        return Emitted(name, uses_threads=False)
+    turner = Turner(b, isa, op, read, written, (cos, sin), -1 if isinstance(op, RopeBackward) else 1)
+    pointers = [pointer_at(b, buffers, k) for k in (X, COS, SIN)]
+    result_at = pointer_at(b, buffers, len(layout.operands))
+    low, high = share(b, batch * seq, tid, nthreads)
+    with counting(b, low, high) as unit:
+        sequence, position = b.udiv(unit, index(seq)), b.urem(unit, index(seq))
+
+        def turn(row: ir.Value) -> None:
+            rows = [offset(b, p, (row, t.strides[0])) for p, t in zip(pointers[1:], (cos, sin), strict=True)]
+            own = offset(b, pointers[0], (sequence, read.batch), (position, read.position))
+            to = offset(b, result_at, (sequence, written.batch), (position, written.position))
+            with counting(b, 0, heads) as head:
+                turner.head(offset(b, own, (head, read.head)), offset(b, to, (head, written.head)), rows)
+
+        if problem is None or positions is None:
+            turn(position)
+        else:
+            where = offset(
+                b,
+                pointer_at(b, buffers, POSITIONS),
+                (sequence, positions.strides[0]),
+                (position, positions.strides[1]),
+            )
+            status = pointer_at(b, buffers, len(layout.operands) + 1)
+            with_index(b, problem, where, index(0), status, turn)
+    b.ret_void()
+    fault = None if problem is None else fault_of(problem, node.op.name.rpartition(".")[2])
+    return Emitted(
+        name, fault=fault, uses_threads=batch * seq > 1 and result.type.static_nbytes >= isa.machine.serial_nbytes
+    )
+
+
+native.register(Rope, RopeBackward, in_place=(X,), name="rope")(emit_rope)

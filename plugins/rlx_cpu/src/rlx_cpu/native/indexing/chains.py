@@ -1,0 +1,186 @@
+"""Adding at indices, a row of the result at a time: the updates of each row are chained, so that its sum is written once.
+
+Otherwise a table beyond the caches is cleared, and then read and written again for every update. Each thread chains the updates
+of its own rows, from the last to the first, so that a row's first update is its chain's; what is added is added in that order,
+as `scatter.py` does it, and no bit depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.indexing import Indexing
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.indexing.indexed import with_index
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import (
+    CACHE_LINE,
+    I8,
+    I32,
+    I64,
+    VOID,
+    address,
+    align_of,
+    constant,
+    declare,
+    prefetch,
+    variable,
+)
+from rlx_cpu.native.llvm.elements import held_type, load_elements, pieces, store_elements
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
+from rlx_cpu.native.llvm.simd import counting, index, offset, share
+from rlx_cpu.native.machine import Machine
+
+__all__ = ["Chains", "is_worth_chains"]
+
+INTERLEAVED = 8
+"""Vectors of a row that are summed in one walk along its chain."""
+
+_WORD = 4  # bytes of a link
+
+
+def is_worth_chains(problem: Indexing, row: int, machine: Machine) -> bool:
+    """Whether a table with rows of so many bytes is large, and has not many rows without updates.
+
+    Where a table stays in a core's cache, one update after the other costs little.
+    """
+    is_large = problem.size * row > machine.l2_nbytes and row >= machine.indexing.chained_row_nbytes
+    return problem.lines == 1 and is_large and problem.size <= 4 * problem.count < 1 << 31
+
+
+@frozen(eq=False)
+class Chains:
+    """Code that adds updates up.
+
+    Attributes:
+        dtype: Of the elements; those of two bytes are added in f32 and rounded once.
+        inner: Of those, in a row.
+        workspace: Memory for heads and links.
+        is_nontemporal: Whether whole vectors go past the caches.
+    """
+
+    builder: ir.IRBuilder
+    isa: Isa
+    problem: Indexing
+    dtype: DType
+    inner: int
+    updates: ir.Value
+    indices: ir.Value
+    result: ir.Value
+    workspace: ir.Value
+    is_nontemporal: bool = False
+
+    @classmethod
+    def nbytes(cls, problem: Indexing) -> int:
+        """Bytes of heads and links."""
+        return _WORD * (problem.size + problem.count)
+
+    @property
+    def row(self) -> int:
+        return self.inner * self.dtype.itemsize
+
+    @property
+    def heads(self) -> ir.Value:
+        """For each row, the number of its first update; -1 where it has none."""
+        return self.workspace
+
+    @property
+    def links(self) -> ir.Value:
+        """For each update, the number of the next one of its row; -1 for the last."""
+        return address(self.builder, self.workspace, _WORD * self.problem.size)
+
+    def write(self, tid: ir.Value, nthreads: ir.Value) -> None:
+        """The rows that are this thread's."""
+        b, problem = self.builder, self.problem
+        low, high = share(b, problem.size, tid, nthreads)
+        self._chain(low, high)
+        is_large = (
+            wants_nontemporal(self.isa, problem.size * self.row)
+            and self.row % CACHE_LINE == 0
+            and not self.dtype.is_narrow
+        )
+
+        def write(is_nontemporal: bool) -> None:
+            with counting(b, low, high) as n:
+                evolve(self, is_nontemporal=is_nontemporal)._sum(n, high)
+
+        either_way(b, self.isa, [self.result] if is_large else [], write)
+
+    def _chain(self, low: ir.Value, high: ir.Value) -> None:
+        """Chain the updates of rows `low` to `high`."""
+        b, problem = self.builder, self.problem
+        memset = declare(b.module, "llvm.memset.p0.i64", VOID, [self.heads.type, I8, I64, ir.IntType(1)])
+        nbytes = b.mul(b.sub(high, low), index(_WORD))
+        nothing, is_volatile = ir.Constant(I8, 0xFF), ir.Constant(ir.IntType(1), 0)
+        b.call(memset, [offset(b, self.heads, (low, _WORD)), nothing, nbytes, is_volatile])
+        with counting(b, 0, problem.count) as done:
+            i = b.sub(index(problem.count - 1), done)
+
+            def use(place: ir.Value) -> None:
+                is_mine = b.and_(b.icmp_signed(">=", place, low), b.icmp_signed("<", place, high))
+                with b.if_then(is_mine):
+                    head = offset(b, self.heads, (place, _WORD))
+                    b.store(b.load(head, typ=I32, align=_WORD), offset(b, self.links, (i, _WORD)), align=_WORD)
+                    b.store(b.trunc(i, I32), head, align=_WORD)
+
+            with_index(b, problem, self.indices, i, None, use)
+
+    def _sum(self, n: ir.Value, high: ir.Value) -> None:
+        """Row `n` of those below `high`."""
+        b, lanes = self.builder, self.isa.lanes(self.dtype.accumulator)
+        later = b.add(n, index(self.isa.machine.indexing.prefetch_rows))
+        soon = self._number(self.heads, b.select(b.icmp_signed("<", later, high), later, n))
+        for first in range(0, min(self.row, INTERLEAVED * self.isa.vector_bytes), CACHE_LINE):
+            prefetch(b, offset(b, self.updates, (soon, self.row), first))
+        to, bundle = offset(b, self.result, (n, self.row)), INTERLEAVED * lanes
+        whole = self.inner // bundle * bundle
+        with counting(b, 0, whole, bundle) as at:
+            self._columns(n, to, at, tuple(pieces(0, bundle, lanes)))
+        if whole < self.inner:
+            self._columns(n, to, index(whole), tuple(pieces(0, self.inner - whole, lanes)))
+
+    def _columns(self, n: ir.Value, to: ir.Value, at: ir.Value, vectors: Sequence[tuple[int, int]]) -> None:
+        """The columns of row `n` in some vectors, (first element, lanes) each, from element `at` on."""
+        b, size = self.builder, self.dtype.itemsize
+        totals = [variable(b, held_type(self.dtype, lanes)) for _, lanes in vectors]
+        for total, (_, lanes) in zip(totals, vectors, strict=True):
+            type = held_type(self.dtype, lanes)
+            b.store(constant(type, 0), total, align=align_of(type))
+        with self._chained(n) as i:
+            update = offset(b, self.updates, (i, self.row), (at, size))
+            for total, (first, lanes) in zip(totals, vectors, strict=True):
+                new = load_elements(b, self.isa, self.dtype, address(b, update, first * size), lanes)
+                old = b.load(total, typ=new.type, align=align_of(new.type))
+                b.store((b.fadd if self.dtype.is_float else b.add)(old, new), total, align=align_of(new.type))
+        for total, (first, lanes) in zip(totals, vectors, strict=True):
+            type = held_type(self.dtype, lanes)
+            value, place = b.load(total, typ=type, align=align_of(type)), offset(b, to, (at, size), first * size)
+            if self.is_nontemporal and lanes * size == self.isa.vector_bytes:
+                store_nontemporal(b, value, place)
+            else:
+                store_elements(b, self.isa, self.dtype, value, place)
+
+    @contextmanager
+    def _chained(self, n: ir.Value) -> Iterator[ir.Value]:
+        """What is built inside runs for the number of every update of row `n`, in their order."""
+        b = self.builder
+        again, body, done = (b.append_basic_block(name) for name in ("chain", "update", "chained"))
+        number = variable(b, I64)
+        b.store(self._number(self.heads, n), number, align=8)
+        b.branch(again)
+        b.position_at_end(again)
+        i = b.load(number, typ=I64, align=8)
+        b.cbranch(b.icmp_signed(">=", i, index(0)), body, done)
+        b.position_at_end(body)
+        yield i
+        b.store(self._number(self.links, i), number, align=8)
+        b.branch(again)
+        b.position_at_end(done)
+
+    def _number(self, words: ir.Value, at: ir.Value) -> ir.Value:
+        b = self.builder
+        return b.sext(b.load(offset(b, words, (at, _WORD)), typ=I32, align=_WORD), I64)

@@ -1,0 +1,258 @@
+"""Jobs that run beside the interpreter: LLVM's work, which holds no lock of Python's.
+
+Threads are there while there are jobs; they take them in the order in which they were given. Nobody depends on them: whoever
+wants a result that nobody has begun makes it, in its own thread, so that a machine without memory for another thread, a forked
+child (which has none of them), and a signal handler all come to an end. A job that fails is as if it were not begun: whoever
+asks for its result does it again and has the error, so that what was lacking for a moment is not lacking for ever.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import time
+from _thread import start_new_thread
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from threading import get_ident
+from typing import Any, Final, Generic, TypeVar
+
+from llvmlite.binding import ffi
+
+from rlx_core.system.locks import LOOK_AGAIN, Lock, forks_wait, in_child, waiting, waits_for_itself
+from rlx_cpu.native.threads import usable_cpus
+
+__all__ = ["Later", "later", "share_out", "started", "yielding"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+_INTERVAL: Final = 1e-4
+"""Seconds that the thread waits for the interpreter between two calls of LLVM; by default they are five thousandths."""
+
+MOST_THREADS: Final = 4
+
+_STARTS_WITHIN: Final = 1.0
+"""Seconds after which a thread that was started and does nothing is taken to have found no memory to begin with."""
+
+
+class Later(Generic[T]):
+    """What a job will have come to. The job may be done more than once, if it fails or a signal handler asks for it."""
+
+    def __init__(self, job: Callable[[], T]) -> None:
+        self._job: Callable[[], T] | None = job
+        self._begun: dict[str, tuple[int, object]] = {}  # by which thread, and which of its attempts
+        self._result: tuple[T] | None = None
+        self._waiting: list[threading.Lock] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self._result is not None
+
+    @property
+    def owner(self) -> int | None:
+        """The thread that has it in hand."""
+        begun = self._begun.get("by")
+        return None if begun is None or self.is_done else begun[0]
+
+    def result(self) -> T:
+        """The result; what the job raises is raised here."""
+        while self._result is None:
+            if not self.run() and not self._wait():
+                job = self._job
+                if job is not None:
+                    return job()  # whoever has begun it cannot go on before this returns
+        return self._result[0]
+
+    def run(self) -> bool:
+        """Do it now, in this thread, unless somebody has begun it; whether it was done."""
+        with forks_wait:
+            job, mine = self._job, (get_ident(), object())
+            # `setdefault` is one instruction: of several threads one begins, and it is known at once which.
+            if job is None or self._begun.setdefault("by", mine) is not mine:
+                return False
+            try:
+                self._result = (job(),)
+                self._job = None
+            finally:
+                if self._result is None:
+                    self._begun.clear()
+                while self._waiting:
+                    self._waiting.pop().release()
+        return True
+
+    def _wait(self) -> bool:
+        """Wait until somebody has done it, or failed; whether that can be.
+
+        It cannot where who has begun it waits, maybe by way of others, for this thread. So it is with a signal handler's: it
+        interrupted a thread that has begun this, or has begun what whoever began this waits for, or has llvmlite's lock.
+        """
+        mine = threading.Lock()  # one of its own a wait: a handler may wait while its thread does
+        mine.acquire()
+        self._waiting.append(mine)
+        with waiting(self):
+            while self._result is None and self._begun:
+                if _is_in_llvm() or waits_for_itself():
+                    return False
+                if mine.acquire(timeout=LOOK_AGAIN):
+                    break
+        return True
+
+
+# ------------------------------------------------------------------------------------------- threads
+
+_jobs: deque[Later[Any]] = deque()
+_doing: dict[int, Later[Any]] = {}
+"""Worker → the job that it has in hand."""
+_workers: dict[object, float] = {}
+"""Every worker, and when it was started; once it is there, infinity."""
+
+
+def later(job: Callable[[], T]) -> Later[T]:
+    """Run a job in the background."""
+    made = Later(job)
+    if _is_in_llvm():  # a signal handler's: until it returns, nobody else gets into LLVM
+        return made
+    _jobs.append(made)
+    now = time.monotonic()
+    if sum(1 for since in list(_workers.values()) if since > now - _STARTS_WITHIN) < _most_threads():
+        worker = object()
+        _workers[worker] = now
+        if not started(_work, worker):
+            _workers.pop(worker, None)
+    return made
+
+
+def started(function: Callable[..., object], *args: object) -> bool:
+    """Run a function in a thread of its own; whether there was one to be had.
+
+    `threading.Thread.start` waits for the thread to say that it is there, which without memory it never does.
+    """
+    try:
+        start_new_thread(function, args)
+    except (RuntimeError, MemoryError):  # no more threads, or the interpreter is about to end
+        return False
+    return True
+
+
+@cache
+def _most_threads() -> int:
+    return min(usable_cpus(), MOST_THREADS)
+
+
+def _work(worker: object) -> None:
+    me = get_ident()
+    try:
+        while True:
+            _workers[worker] = float("inf")
+            while _jobs:
+                with suppress(IndexError):  # another worker was faster
+                    _doing[me] = _jobs.popleft()
+                    with suppress(BaseException):  # whoever asks for the result has the error
+                        _doing[me].run()
+                _doing.pop(me, None)
+            _workers.pop(worker, None)
+            if not _jobs:  # else one came while this worker was still counted
+                return
+    finally:
+        _workers.pop(worker, None)
+
+
+def drain() -> None:
+    """Do or wait for everything that was given so far."""
+    while True:
+        try:
+            left = _jobs.popleft()
+        except IndexError:
+            break
+        with suppress(Exception):  # whoever asks for the result has the error
+            left.run()
+    for each in list(_doing.values()):
+        with suppress(Exception):
+            each.result()
+
+
+def _forget() -> None:
+    """In a forked child: there are no workers, and what they had not begun is for those who ask for it."""
+    _workers.clear()
+    _doing.clear()
+    _llvm[:] = [each for each in _llvm if each == get_ident()]
+
+
+atexit.register(drain)  # so that what was begun is finished, and no file half written
+in_child(_forget)
+
+
+# ------------------------------------------------------------------------------------------- LLVM's lock
+
+_llvm: list[int] = []
+"""The thread that has llvmlite's lock, as often as it has entered it."""
+
+
+def _is_in_llvm() -> bool:
+    """Whether this thread has llvmlite's lock here already: then it is a signal handler, and no other thread gets into LLVM.
+
+    What the lock says itself comes first: a handler may interrupt between the taking of the lock and the note of it.
+    """
+    lock = getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
+    owned = getattr(lock, "_is_owned", None)
+    return get_ident() in _llvm if owned is None else bool(owned())
+
+
+def _left_llvm() -> None:
+    with suppress(IndexError):  # entered before this module was there to note it
+        _llvm.pop()
+
+
+ffi.register_lock_callback(lambda: _llvm.append(get_ident()), _left_llvm)
+
+
+# ------------------------------------------------------------------------------------------- sharing
+
+
+def share_out(work: Callable[[K], None], keys: Iterable[K], threads: int) -> None:
+    """Do the work for every key, with so many threads at most, the caller among them; what one raises is raised."""
+    jobs = [Later(partial(work, key)) for key in keys]
+
+    def take() -> None:
+        with suppress(BaseException):  # the caller comes to the one that failed, and has the error
+            for job in jobs:
+                job.run()
+
+    for _ in range(1, min(threads, len(jobs))):
+        if not started(take):
+            break
+    for job in jobs:
+        job.run()
+    for job in jobs:
+        job.result()
+
+
+_yields = 0
+_before = 0.0
+_interval_lock: Final = Lock("the interpreter's interval")
+
+
+@contextmanager
+def yielding() -> Iterator[None]:
+    """Inside, whoever runs Python lets the background have the interpreter as soon as it asks.
+
+    A job is many short calls, after each of which it needs the interpreter for a moment. The interval is the interpreter's, so
+    the first that comes here changes it and the last that leaves changes it back.
+    """
+    global _yields, _before
+    with _interval_lock:
+        if _yields == 0:
+            _before = sys.getswitchinterval()
+            sys.setswitchinterval(min(_before, _INTERVAL))
+        _yields += 1
+    try:
+        yield
+    finally:
+        with _interval_lock:
+            _yields -= 1
+            if _yields == 0:
+                sys.setswitchinterval(_before)

@@ -1,0 +1,147 @@
+"""Small words for building LLVM IR: types by dtype, splats, counted loops, accesses that say their alignment.
+
+Registers hold `bool` as i1 and memory holds it as a byte; f16 and bf16 are f32 in registers and 16 bits in memory; everything
+else is the same in both. A value is a scalar or a vector of the kernel's lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rlx_core.ir.dtypes import DType, f16, f32, f64
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.ir.assembler import intrinsic
+from rlx_cpu.native.llvm.ir.functions import declare
+from rlx_cpu.native.llvm.ir.numbers import constant, integer_like, is_floating, suffix, width
+
+__all__ = [
+    "CACHE_LINE",
+    "I1",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "KERNEL",
+    "POINTER",
+    "VOID",
+    "address",
+    "constant",
+    "counted",
+    "declare",
+    "integer_like",
+    "intrinsic",
+    "is_floating",
+    "memory_type",
+    "prefetch",
+    "register_type",
+    "splat",
+    "suffix",
+    "width",
+]
+
+I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
+POINTER = ir.PointerType()
+VOID = ir.VoidType()
+KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
+"""A step's function: buffers, part, parts, thread. One that has no use for the last argument may leave it away: by the C
+conventions of our platforms it then stays in a register that nobody reads."""
+
+HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+
+
+def register_type(dtype: DType, lanes: int = 1) -> Any:
+    """The type of a value of `dtype` in registers; a vector for more than one lane."""
+    held = dtype.accumulator
+    scalar = FLOAT if held is f32 else DOUBLE if held is f64 else I1 if held.kind == "bool" else _integer(held)
+    return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
+
+
+def memory_type(dtype: DType, lanes: int = 1) -> Any:
+    """The same in memory, where a bool is a byte and narrow floats are 16 bits; LLVM has a type for one of the two."""
+    if dtype.is_narrow:
+        scalar = HALF if dtype is f16 else I16
+        return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
+    if dtype.kind == "bool":
+        return I8 if lanes == 1 else ir.VectorType(I8, lanes)
+    return register_type(dtype, lanes)
+
+
+def _integer(dtype: DType) -> ir.IntType:
+    assert dtype.is_integer, f"{dtype} has no register type here"
+    return ir.IntType(8 * dtype.itemsize)
+
+
+def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
+    """A scalar in every lane."""
+    if lanes == 1 or width(value) == lanes:
+        return value
+    type = ir.VectorType(value.type, lanes)
+    if isinstance(value, ir.Constant):
+        return ir.Constant(type, [value] * lanes)
+    undefined = ir.Constant(type, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+CACHE_LINE = 64
+"""Bytes."""
+
+
+def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False, locality: int = 3) -> None:
+    """Fetch a line before it is read or written, into L1, or L2 (`locality` 2). A place that is nowhere
+    does no harm."""
+    function = declare(b.module, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+    b.call(function, [place, *(ir.Constant(I32, x) for x in (int(is_written), locality, 1))])
+
+
+def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | int) -> ir.Value:
+    """`base` moved by a number of bytes."""
+    if isinstance(nbytes, int):
+        if nbytes == 0:
+            return base
+        nbytes = ir.Constant(I64, nbytes)
+    return builder.moved(base, nbytes)
+
+
+def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
+    """`index * factor`, without an instruction where there is nothing to do."""
+    if factor == 1:
+        return index
+    return builder.mul(index, ir.Constant(I64, factor))
+
+
+def variable(builder: ir.IRBuilder, type: Any) -> ir.Alloca:
+    """Stack memory for one value, in the entry block so that it becomes a register."""
+    with builder.goto_entry_block():
+        return builder.alloca(type)
+
+
+def align_of(type: Any) -> int:
+    """Bytes that an access of a private variable may count on: its element size, as everywhere."""
+    element: Any = type.element if isinstance(type, ir.VectorType) else type
+    if isinstance(element, ir.PointerType):
+        return 8
+    return {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}.get(element.__class__) or max(1, element.width // 8)
+
+
+@contextmanager
+def counted(builder: ir.IRBuilder, start: ir.Value, end: ir.Value, step: int = 1) -> Iterator[ir.Value]:
+    """The block inside runs for `start`, `start + step`, … while less than `end`."""
+    function = builder.function
+    before = builder.block
+    head = function.append_basic_block("loop")
+    body = function.append_basic_block("body")
+    done = function.append_basic_block("done")
+    builder.branch(head)
+    builder.position_at_end(head)
+    index = builder.phi(I64)
+    index.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", index, end), body, done)
+    builder.position_at_end(body)
+    yield index
+    following = builder.add(index, ir.Constant(I64, step))
+    index.add_incoming(following, builder.block)
+    builder.branch(head)
+    builder.position_at_end(done)

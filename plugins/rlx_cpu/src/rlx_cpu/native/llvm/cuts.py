@@ -1,0 +1,46 @@
+"""Cuts in generated code: where a piece known only at run time starts, and code for pieces of either size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlx_core.codegen.cuts import Cut
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.simd import index, times
+
+__all__ = ["by_size", "pieces_of", "size_of", "start_of"]
+
+
+def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
+    """`cut.start` of a piece known only at run time."""
+    even = times(b, piece, cut.size)
+    if cut.many == cut.pieces:
+        return even
+    beyond = b.sub(piece, index(cut.many))
+    return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
+
+
+def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
+    """`cut.size_of` a piece known only at run time."""
+    if len(cut.sizes) == 1:
+        return index(cut.size)
+    return b.select(b.icmp_signed("<", piece, index(cut.many)), index(cut.size), index(cut.size - 1))
+
+
+def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
+    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two."""
+    if len(cut.sizes) == 1:
+        yield cut.size
+        return
+    with b.if_else(b.icmp_signed("<", piece, index(cut.many))) as (large, small):
+        with large:
+            yield cut.size
+        with small:
+            yield cut.size - 1
+
+
+def pieces_of(b: ir.IRBuilder, item: ir.Value, group: int, pieces: int) -> tuple[ir.Value, ir.Value]:
+    """The range of pieces that an item of `group` pieces has."""
+    low = times(b, item, group)
+    high = b.add(low, index(group))
+    return low, b.select(b.icmp_signed("<", high, index(pieces)), high, index(pieces))

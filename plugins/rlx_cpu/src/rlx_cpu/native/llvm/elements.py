@@ -1,0 +1,47 @@
+"""Elements between memory and registers, for kernels that are no loop kernels: narrow floats are f32 on the way.
+
+A bool stays the byte that it is in memory: what is compared or combined here needs no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import memory_type
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.narrow import narrowed, widened
+
+__all__ = ["for_memory", "held_type", "load_elements", "pieces", "store_elements"]
+
+
+def held_type(dtype: DType, lanes: int = 1) -> Any:
+    """What registers hold of elements of `dtype`."""
+    return memory_type(dtype.accumulator, lanes)
+
+
+def load_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, place: ir.Value, lanes: int = 1) -> ir.Value:
+    """`lanes` neighbours from memory."""
+    value = b.load(place, typ=memory_type(dtype, lanes), align=dtype.itemsize)
+    return widened(b, dtype, value, isa) if dtype.is_narrow else value
+
+
+def store_elements(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.Value, place: ir.Value) -> None:
+    """Neighbours to memory, rounded once."""
+    b.store(for_memory(b, isa, dtype, value), place, align=dtype.itemsize)
+
+
+def for_memory(b: ir.IRBuilder, isa: Isa, dtype: DType, value: ir.Value) -> ir.Value:
+    """What memory holds of a value in registers."""
+    return narrowed(b, dtype, value, isa) if dtype.is_narrow else value
+
+
+def pieces(start: int, end: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """(place, lanes) of vectors from `start` to `end`, ever narrower at the end."""
+    while start < end:
+        while lanes > end - start:
+            lanes //= 2
+        yield start, lanes
+        start += lanes

@@ -1,0 +1,183 @@
+"""LLVM's instructions as the assembler that scalar code is written against (`rlx_core.codegen.scalars`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rlx_core.ir.dtypes import DType, bool_, f32, f64
+from rlx_cpu.native.llvm.ir.builder import Instructions
+from rlx_cpu.native.llvm.ir.functions import Function, declare
+from rlx_cpu.native.llvm.ir.numbers import constant, dtype_of, element_of, in_lanes, integer_like, suffix, width
+from rlx_cpu.native.llvm.ir.types import BIT, DoubleType, FloatType, FunctionType, IntType, Type, VectorType
+from rlx_cpu.native.llvm.ir.values import Constant, Undefined, Value
+
+__all__ = ["SCALEF_LANES", "IRBuilder", "intrinsic"]
+
+I32: Final = IntType(32)
+DOUBLE: Final = DoubleType()
+
+SCALEF_LANES: Final = 16
+"""Lanes of f32 in a register of AVX-512, the only set that has as many."""
+
+
+def intrinsic(b: Instructions, name: str, *arguments: Value) -> Value:
+    """An intrinsic whose result and operands have one type: `llvm.fma`."""
+    type = arguments[0].type
+    function = declare(b.module, f"{name}.{suffix(type)}", type, [a.type for a in arguments])
+    return b.call(function, arguments)
+
+
+class IRBuilder(Instructions):
+    """An `Assembler` of LLVM values: scalars, or vectors of any number of lanes."""
+
+    __slots__ = ()
+
+    # ------------------------------------------------------------------------------------------ types
+
+    def dtype_of(self, x: Value) -> DType:
+        return dtype_of(x.type)
+
+    def constant(self, like: Value, number: bool | int | float) -> Value:
+        return constant(like.type, number)
+
+    def number(self, dtype: DType, number: bool | int | float, beside: Value) -> Value:
+        return constant(in_lanes(_element(dtype), width(beside)), number)
+
+    def bits(self, x: Value) -> Value:
+        return self.bitcast(x, integer_like(x.type))
+
+    def from_bits(self, x: Value, like: Value) -> Value:
+        return self.bitcast(x, like.type)
+
+    def converted(self, x: Value, source: DType, to: DType) -> Value:
+        type = in_lanes(_element(to), width(x))
+        if source.is_float:
+            if to.is_float:
+                return self.fpext(x, type) if to.itemsize > source.itemsize else self.fptrunc(x, type)
+            # Truncated toward zero, saturated, NaN to 0: just what the intrinsic promises.
+            name = f"llvm.fpto{'s' if to.kind == 'int' else 'u'}i.sat.{suffix(type)}.{suffix(x.type)}"
+            return self.call(declare(self.module, name, type, [x.type]), [x])
+        if to.is_float:
+            return self.sitofp(x, type) if source.kind == "int" else self.uitofp(x, type)
+        if to.itemsize < source.itemsize and source is not bool_:
+            return self.trunc(x, type)
+        if to.itemsize == source.itemsize and source is not bool_:
+            return x
+        return self.sext(x, type) if source.kind == "int" else self.zext(x, type)
+
+    # ----------------------------------------------------------------------------------------- floats
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        return intrinsic(self, "llvm.fma", x, y, z)
+
+    def fabs(self, x: Value) -> Value:
+        return intrinsic(self, "llvm.fabs", x)
+
+    def copysign(self, size: Value, sign: Value) -> Value:
+        return intrinsic(self, "llvm.copysign", size, sign)
+
+    def sqrt(self, x: Value) -> Value:
+        return intrinsic(self, "llvm.sqrt", x)
+
+    def floor(self, x: Value) -> Value:
+        return intrinsic(self, "llvm.floor", x)
+
+    def ceil(self, x: Value) -> Value:
+        return intrinsic(self, "llvm.ceil", x)
+
+    def trunc_float(self, x: Value) -> Value:
+        return intrinsic(self, "llvm.trunc", x)
+
+    def rint(self, x: Value) -> Value:
+        return intrinsic(self, "llvm.rint", x)
+
+    def scaled(self, x: Value, whole: Value, n: Value) -> Value:
+        if width(x) == SCALEF_LANES and isinstance(element_of(x.type), FloatType):
+            return self.scaled_up(x, whole)
+        from rlx_core.codegen.scalars.floats import scaled_in_two  # here, because programs from the cache emit nothing
+
+        return scaled_in_two(self, x, n)
+
+    def scaled_up(self, x: Value, n: Value) -> Value:
+        """x·2^⌊n⌋ of sixteen lanes of f32, in one instruction."""
+        name, mask = "llvm.x86.avx512.mask.scalef.ps.512", Constant(IntType(SCALEF_LANES), 0xFFFF)
+        types: list[Type] = [x.type, x.type, x.type, mask.type, I32]
+        return self.call(declare(self.module, name, x.type, types), [x, n, x, mask, Constant(I32, 4)])
+
+    def library(self, name: str, x: Value) -> Value:
+        """A call into the C library for each lane of doubles."""
+        function = declare(self.module, name, DOUBLE, [DOUBLE])
+        lanes = width(x)
+        if lanes == 1:
+            return self.call(function, [x])
+        whole: Value = Constant(VectorType(DOUBLE, lanes), Undefined)
+        for lane in range(lanes):
+            at = Constant(I32, lane)
+            whole = self.insert_element(whole, self.call(function, [self.extract_element(x, at)]), at)
+        return whole
+
+    # ---------------------------------------------------------------------------------------- control
+
+    def any_lane(self, condition: Value) -> Value:
+        """Whether a condition holds in some lane."""
+        if width(condition) == 1:
+            return condition
+        name = f"llvm.vector.reduce.or.{suffix(condition.type)}"
+        return self.call(declare(self.module, name, BIT, [condition.type]), [condition])
+
+    def rarely(self, condition: Value, make: Callable[[], Value], usual: Value) -> Value:
+        before = self.block
+        then, after = self.append_basic_block("some"), self.append_basic_block("after")
+        self.cbranch(self.any_lane(condition), then, after)
+        self.position_at_end(then)
+        mixed = self.select(condition, make(), usual)
+        last = self.block
+        self.branch(after)
+        self.position_at_end(after)
+        result = self.phi(usual.type)
+        result.add_incoming(usual, before)
+        result.add_incoming(mixed, last)
+        return result
+
+    def repeated(
+        self,
+        state: Sequence[Value],
+        goes_on: Callable[[Sequence[Value]], Value],
+        body: Callable[[Sequence[Value]], Sequence[Value]],
+    ) -> Sequence[Value]:
+        before, (head, inside, done) = self.block, map(self.append_basic_block, ("loop", "body", "done"))
+        self.branch(head)
+        self.position_at_end(head)
+        held = [self.phi(x.type) for x in state]
+        for phi, x in zip(held, state, strict=True):
+            phi.add_incoming(x, before)
+        self.cbranch(self.any_lane(goes_on(held)), inside, done)
+        self.position_at_end(inside)
+        for phi, x in zip(held, body(held), strict=True):
+            phi.add_incoming(x, self.block)
+        self.branch(head)
+        self.position_at_end(done)
+        return held
+
+    def invoke(self, name: str, make: Callable[..., Value], args: Sequence[Value], *, is_inline: bool) -> Value:
+        type = args[0].type
+        full = f"rlx.{name}.{suffix(type)}"
+        found = self.module.globals.get(full)
+        return self.call(found or self._made_function(full, make, [a.type for a in args], is_inline), args)
+
+    def _made_function(self, name: str, make: Callable[..., Value], types: Sequence[Type], is_inline: bool) -> Function:
+        """The module's own copy of a function."""
+        function = Function(self.module, FunctionType(types[0], types), name)
+        function.linkage = "internal"
+        if is_inline:
+            function.attributes.add("alwaysinline")
+        inside = IRBuilder(function.append_basic_block("entry"))
+        inside.ret(make(inside, *function.args))
+        return function
+
+
+def _element(dtype: DType) -> Type:
+    if dtype is f32:
+        return FloatType()
+    return DOUBLE if dtype is f64 else BIT if dtype is bool_ else IntType(8 * dtype.itemsize)

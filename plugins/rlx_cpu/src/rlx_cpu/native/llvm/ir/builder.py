@@ -1,0 +1,218 @@
+"""Instructions, in the words of `llvmlite.ir`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from rlx_cpu.native.llvm.ir.functions import Block, Function
+from rlx_cpu.native.llvm.ir.types import BIT, POINTER, FunctionType, Type, VectorType, VoidType
+from rlx_cpu.native.llvm.ir.values import Alloca, Constant, Phi, Value
+
+__all__ = ["Instructions"]
+
+
+def _binary(word: str) -> Callable[[Instructions, Value, Value], Value]:
+    def method(self: Instructions, x: Value, y: Value) -> Value:
+        name = self.function.fresh()
+        self.lines.append(f"  {name} = {word} {x.type.text} {x.text}, {y.text}")
+        return Value(x.type, name)
+
+    return method
+
+
+def _cast(word: str) -> Callable[[Instructions, Value, Type], Value]:
+    def method(self: Instructions, x: Value, type: Type) -> Value:
+        return x if x.type == type else self._made(type, f"{word} {x.type.text} {x.text} to {type.text}")
+
+    return method
+
+
+_COMPARED: Final = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+class Instructions:
+    """Adds instructions at the end of a block, before whatever ends it."""
+
+    __slots__ = ("block", "function", "lines", "module")
+
+    def __init__(self, block: Block) -> None:
+        self.function = block.function
+        self.module = block.function.module
+        self.position_at_end(block)
+
+    def position_at_end(self, block: Block) -> None:
+        self.block = block
+        self.lines = block.lines
+
+    def append_basic_block(self, name: str) -> Block:
+        return self.function.append_basic_block(name)
+
+    @contextmanager
+    def goto_entry_block(self) -> Iterator[None]:
+        """What is built inside goes to the end of the function's first block."""
+        before = self.block
+        self.position_at_end(self.function.entry)
+        yield
+        self.position_at_end(before)
+
+    def _made(self, type: Type, text: str) -> Value:
+        name = self.function.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return Value(type, name)
+
+    # ------------------------------------------------------------------------------------- control
+
+    def _end(self, text: str) -> None:
+        assert self.block.end is None, f"the block {self.block.name} of {self.function.name} has ended"
+        self.block.end = text
+
+    def branch(self, block: Block) -> None:
+        self._end(f"  br label %{block.name}")
+
+    def cbranch(self, condition: Value, yes: Block, no: Block, likely: bool | None = None) -> None:
+        """Go to one of two blocks, of which one may be known to be likely."""
+        weights = "" if likely is None else self.module.weights(*((99, 1) if likely else (1, 99)))
+        self._end(f"  br i1 {condition.text}, label %{yes.name}, label %{no.name}{weights}")
+
+    def ret(self, value: Value) -> None:
+        self._end(f"  ret {value.typed}")
+
+    def ret_void(self) -> None:
+        self._end("  ret void")
+
+    @contextmanager
+    def if_then(self, condition: Value, likely: bool | None = None) -> Iterator[Block]:
+        """What is built inside runs if the condition holds; given is the block that follows."""
+        inside, after = (self.append_basic_block(name) for name in ("if", "endif"))
+        self.cbranch(condition, inside, after, likely)
+        with self._inside(inside, after):
+            yield after
+        self.position_at_end(after)
+
+    @contextmanager
+    def if_else(
+        self, condition: Value, likely: bool | None = None
+    ) -> Iterator[tuple[AbstractContextManager[Block], AbstractContextManager[Block]]]:
+        """Given are two contexts: what is built inside the first runs if the condition holds, inside the other if not."""
+        then, other, after = (self.append_basic_block(name) for name in ("if", "else", "endif"))
+        self.cbranch(condition, then, other, likely)
+        yield self._inside(then, after), self._inside(other, after)
+        self.position_at_end(after)
+
+    @contextmanager
+    def _inside(self, block: Block, after: Block) -> Iterator[Block]:
+        self.position_at_end(block)
+        yield after
+        if not self.block.is_terminated:
+            self.branch(after)
+
+    def phi(self, type: Type) -> Phi:
+        made = Phi(type, self.function.fresh())
+        self.lines.append(made)
+        return made
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        return self._made(yes.type, f"select {condition.typed}, {yes.typed}, {no.typed}")
+
+    def call(self, function: Value, operands: Sequence[Value], signature: FunctionType | None = None) -> Value:
+        """Call a function, or one of that signature at an address."""
+        if signature is None:
+            assert isinstance(function, Function), "what lies at an address says no signature"
+            signature = function.signature
+        given = ", ".join(f"{v.type.text} {v.text}" for v in operands)
+        text = f"call {signature.result.text} {function.text}({given})"
+        if not isinstance(signature.result, VoidType):
+            return self._made(signature.result, text)
+        self.lines.append(f"  {text}")
+        return Value(signature.result, "")
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def alloca(self, type: Type, size: int | None = None) -> Alloca:
+        made = Alloca(self.function.fresh(), type.text if size is None else f"{type.text}, i32 {size}")
+        self.lines.append(made)
+        return made
+
+    def load(self, pointer: Value, *, typ: Type, align: int) -> Value:
+        return self._made(typ, f"load {typ.text}, ptr {pointer.text}, align {align}")
+
+    def store(self, value: Value, pointer: Value, *, align: int, is_nontemporal: bool = False) -> None:
+        """Write a value; past the caches, where it is nontemporal and the processor can."""
+        noted = self.module.nontemporal_note() if is_nontemporal else ""
+        self.lines.append(f"  store {value.type.text} {value.text}, ptr {pointer.text}, align {align}{noted}")
+
+    def load_atomic(self, pointer: Value, ordering: str, align: int, *, typ: Type) -> Value:
+        return self._made(typ, f"load atomic {typ.text}, ptr {pointer.text} {ordering}, align {align}")
+
+    def atomic_rmw(self, operation: str, pointer: Value, value: Value, ordering: str) -> Value:
+        return self._made(value.type, f"atomicrmw {operation} ptr {pointer.text}, {value.typed} {ordering}")
+
+    def moved(self, pointer: Value, nbytes: Value) -> Value:
+        """A pointer some bytes on."""
+        return self._made(POINTER, f"getelementptr i8, ptr {pointer.text}, {nbytes.type.text} {nbytes.text}")
+
+    # --------------------------------------------------------------------------------- comparisons
+
+    def icmp_signed(self, relation: str, x: Value, y: Value) -> Value:
+        word = _COMPARED[relation]
+        return self._compared(f"icmp {word if relation in ('==', '!=') else 's' + word}", x, y)
+
+    def icmp_unsigned(self, relation: str, x: Value, y: Value) -> Value:
+        word = _COMPARED[relation]
+        return self._compared(f"icmp {word if relation in ('==', '!=') else 'u' + word}", x, y)
+
+    def fcmp_ordered(self, relation: str, x: Value, y: Value) -> Value:
+        """False where one is NaN; `ord` and `uno` ask whether none is, and whether one is."""
+        return self._compared(f"fcmp {'o' + _COMPARED[relation] if relation in _COMPARED else relation}", x, y)
+
+    def fcmp_unordered(self, relation: str, x: Value, y: Value) -> Value:
+        """True where one is NaN."""
+        return self._compared(f"fcmp {'u' + _COMPARED[relation] if relation in _COMPARED else relation}", x, y)
+
+    def _compared(self, words: str, x: Value, y: Value) -> Value:
+        kind = VectorType(BIT, x.type.count) if isinstance(x.type, VectorType) else BIT
+        return self._made(kind, f"{words} {x.type.text} {x.text}, {y.text}")
+
+    # ------------------------------------------------------------------------------------- vectors
+
+    def extract_element(self, vector: Value, lane: Value) -> Value:
+        assert isinstance(vector.type, VectorType), f"{vector.type} has no lanes"
+        return self._made(vector.type.element, f"extractelement {vector.typed}, {lane.typed}")
+
+    def insert_element(self, vector: Value, value: Value, lane: Value) -> Value:
+        return self._made(vector.type, f"insertelement {vector.typed}, {value.typed}, {lane.typed}")
+
+    def shuffle_vector(self, x: Value, y: Value, lanes: Constant) -> Value:
+        assert isinstance(x.type, VectorType), f"{x.type} has no lanes"
+        assert isinstance(lanes.type, VectorType), "lanes are chosen by a vector"
+        kind = VectorType(x.type.element, lanes.type.count)
+        return self._made(kind, f"shufflevector {x.typed}, {y.typed}, {lanes.typed}")
+
+    # ---------------------------------------------------------------------------------- arithmetic
+
+    add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
+    sdiv, udiv, srem, urem = _binary("sdiv"), _binary("udiv"), _binary("srem"), _binary("urem")
+    shl, lshr, ashr = _binary("shl"), _binary("lshr"), _binary("ashr")
+    and_, or_, xor = _binary("and"), _binary("or"), _binary("xor")
+    fadd, fsub, fmul = _binary("fadd"), _binary("fsub"), _binary("fmul")
+    fdiv, frem = _binary("fdiv"), _binary("frem")
+
+    bitcast, inttoptr, ptrtoint = _cast("bitcast"), _cast("inttoptr"), _cast("ptrtoint")
+    zext, sext, trunc = _cast("zext"), _cast("sext"), _cast("trunc")
+    fpext, fptrunc = _cast("fpext"), _cast("fptrunc")
+    sitofp, uitofp, fptosi, fptoui = _cast("sitofp"), _cast("uitofp"), _cast("fptosi"), _cast("fptoui")
+
+    def fneg(self, x: Value) -> Value:
+        return self._made(x.type, f"fneg {x.type.text} {x.text}")
+
+    def neg(self, x: Value) -> Value:
+        return self.sub(_same(x.type, 0), x)
+
+    def not_(self, x: Value) -> Value:
+        return self.xor(x, _same(x.type, -1))
+
+
+def _same(type: Type, number: int) -> Constant:
+    return Constant(type, [number] * type.count if isinstance(type, VectorType) else number)

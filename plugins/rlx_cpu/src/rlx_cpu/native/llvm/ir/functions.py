@@ -1,0 +1,124 @@
+"""Modules, their functions, and the blocks of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_cpu.native.llvm.ir.types import POINTER, FunctionType, Type
+from rlx_cpu.native.llvm.ir.values import Alloca, Argument, Phi, Value
+
+__all__ = ["Block", "Function", "Module", "declare"]
+
+
+class Module:
+    """Functions that are compiled together.
+
+    Attributes:
+        triple: The machine that they are for, as LLVM calls it.
+        globals: Functions by name.
+    """
+
+    def __init__(self, name: str, triple: str = "") -> None:
+        self.name = name
+        self.triple = triple
+        self.globals: dict[str, Function] = {}
+        self._metadata: list[str] = []
+
+    def weights(self, yes: int, no: int) -> str:
+        """What is attached to a branch of which one side is more likely."""
+        text = f'!{{ !"branch_weights", i32 {yes}, i32 {no} }}'
+        return f", !prof {self._noted(text)}"
+
+    def nontemporal_note(self) -> str:
+        """What is attached to a store that goes past the caches."""
+        return f", !nontemporal {self._noted('!{ i32 1 }')}"
+
+    def _noted(self, text: str) -> str:
+        if text not in self._metadata:
+            self._metadata.append(text)
+        return f"!{self._metadata.index(text)}"
+
+    def __str__(self) -> str:
+        head = [f'; ModuleID = "{self.name}"', f'target triple = "{self.triple}"', ""]
+        metadata = (f"!{number} = {text}" for number, text in enumerate(self._metadata))
+        return "\n".join([*head, *map(str, self.globals.values()), *metadata, ""])
+
+
+class Function(Value):
+    """A function of a module: declared, and defined once it has a block.
+
+    Attributes:
+        linkage: "internal" for one that only its module calls.
+        attributes: What LLVM is told of it.
+    """
+
+    __slots__ = ("_blocks", "_count", "_names", "args", "attributes", "linkage", "module", "name", "signature")
+
+    def __init__(self, module: Module, signature: FunctionType, name: str) -> None:
+        assert name not in module.globals, f"the module has a function {name}"
+        super().__init__(POINTER, f'@"{name}"')
+        self.module = module
+        self.signature = signature
+        self.name = name
+        self.linkage = ""
+        self.attributes: set[str] = set()
+        self._names: dict[str, int] = {}
+        self._blocks: list[Block] = []
+        self._count = 0
+        self.args = tuple(Argument(each, self.fresh()) for each in signature.args)
+        module.globals[name] = self
+
+    def fresh(self) -> str:
+        """A name for one more value."""
+        self._count += 1
+        return f"%.{self._count}"
+
+    def append_basic_block(self, name: str) -> Block:
+        taken = self._names.get(name, 0)
+        self._names[name] = taken + 1
+        made = Block(f"{name}.{taken}" if taken else name, self)
+        self._blocks.append(made)
+        return made
+
+    @property
+    def entry(self) -> Block:
+        return self._blocks[0]
+
+    def __str__(self) -> str:
+        result = self.signature.result.text
+        if not self._blocks:
+            return f"declare {result} {self.text}({', '.join(a.text for a in self.signature.args)})"
+        given = ", ".join(" ".join([a.type.text, *a.attributes, a.text]) for a in self.args)
+        words = ["define", *filter(None, [self.linkage]), result, f"{self.text}({given})", *sorted(self.attributes)]
+        return "\n".join([f"{' '.join(words)} {{", *(str(block) for block in self._blocks), "}"])
+
+
+class Block:
+    """Instructions that run one after the other, and where control goes then.
+
+    Attributes:
+        lines: Of all instructions but the last.
+        end: The last one's, once there is one.
+    """
+
+    __slots__ = ("end", "function", "lines", "name")
+
+    def __init__(self, name: str, function: Function) -> None:
+        self.name = name
+        self.function = function
+        self.lines: list[str | Phi | Alloca] = []
+        self.end: str | None = None
+
+    @property
+    def is_terminated(self) -> bool:
+        return self.end is not None
+
+    def __str__(self) -> str:
+        assert self.end is not None, f"the block {self.name} of {self.function.name} does not end"
+        return "\n".join([f"{self.name}:", *map(str, self.lines), self.end])
+
+
+def declare(module: Module, name: str, result: Type, arguments: Sequence[Type]) -> Function:
+    """A function from elsewhere (an intrinsic, the C library), declared once a module."""
+    found = module.globals.get(name)
+    return found or Function(module, FunctionType(result, arguments), name)

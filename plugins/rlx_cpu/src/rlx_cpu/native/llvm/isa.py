@@ -1,0 +1,141 @@
+"""Instruction sets as data: how wide vectors are, how many there are, and what else code generation may count on.
+
+Kernels are written once for any `Isa`; the best one that the machine has is taken unless the option `cpu.isa` forces
+another. NEON can be compiled for on any machine and run where it exists.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from attrs import evolve, frozen
+from llvmlite import binding as llvm
+
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.machine import MACHINE, Machine, assumed
+
+__all__ = ["ISAS", "Isa", "available", "host_features", "host_isa", "named"]
+
+
+@frozen
+class Isa:
+    """One instruction set.
+
+    Attributes:
+        name: What the option `cpu.isa` calls it.
+        arch: The architecture, as LLVM's triples begin.
+        vector_bytes: Bytes of a vector register.
+        registers: How many vector registers there are; what bounds a tile.
+        needs: Features without which it is not there, in LLVM's names.
+        without: Features that are switched off, so that a narrower set is really narrower.
+        pause: The intrinsic that a waiting loop calls.
+        fence: The intrinsic that orders stores past the caches before what follows; `None` for a set that has no such stores.
+        machine: What else schedules look at.
+    """
+
+    name: str
+    arch: str
+    vector_bytes: int
+    registers: int
+    needs: tuple[str, ...]
+    without: tuple[str, ...]
+    pause: str | None
+    fence: str | None
+    machine: Machine = MACHINE
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of `dtype` in one vector."""
+        return self.vector_bytes // dtype.itemsize
+
+    @property
+    def multiplies_bf16(self) -> bool:
+        """Whether one instruction multiplies two pairs of bfloat16 and adds both products to an f32."""
+        return "avx512bf16" in self.needs
+
+    @property
+    def converts_f16(self) -> bool:
+        """Whether float16 is converted by instructions."""
+        return self.arch != "x86_64" or "f16c" in self.needs
+
+    def features(self, host: Mapping[str, bool]) -> str:
+        """The feature string for LLVM: the host's, less what this set does without."""
+        if self.arch != _machine():
+            return ",".join(f"+{f}" for f in self.needs)
+        off = {f for f in host if any(f == w or (w.endswith("*") and f.startswith(w[:-1])) for w in self.without)}
+        return ",".join(f"{'+' if on and f not in off else '-'}{f}" for f, on in sorted(host.items()))
+
+
+_X86: Final = ("llvm.x86.sse2.pause", "llvm.x86.sse.sfence")
+_AVX512: Final = ("avx512f", "avx512vl", "avx512dq", "avx512bw", "fma", "f16c")
+
+ISAS: Final = (
+    Isa("avx512bf16", "x86_64", 64, 32, (*_AVX512, "avx512bf16"), (), *_X86),
+    Isa("avx512", "x86_64", 64, 32, _AVX512, ("avx512bf16",), *_X86),
+    Isa("avx2", "x86_64", 32, 16, ("avx2", "fma", "f16c"), ("avx512*", "evex512", "avx10*"), *_X86),
+    Isa("neon", "aarch64", 16, 32, ("neon",), ("sve*",), None, None),
+    # What every 64-bit x86 has: no fused product, so `fma` is emulated by LLVM where accuracy asks for it.
+    Isa("sse2", "x86_64", 16, 16, ("sse2",), ("avx*", "evex512", "fma*", "f16c", "xop"), *_X86),
+)
+"""From the most to the least preferred."""
+
+SLOW_PAIRS: Final = frozenset({"sapphirerapids", "emeraldrapids"})
+"""Processors, as LLVM calls them, that multiply a pair of bf16 every other cycle: f32 products of widened elements are 1.5 times
+as fast there (130 against 87 GFLOP/s on a core), and more exact. On Zen 4 pairs are twice as fast as f32."""
+
+
+def _machine() -> str:
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+
+
+@cache
+def host_name() -> str:
+    """What LLVM calls this machine's processor."""
+    found: str = llvm.get_host_cpu_name()
+    return found
+
+
+@cache
+def host_features() -> Mapping[str, bool]:
+    """LLVM's feature names for this machine, each with whether it has it."""
+    try:
+        found = dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM does not know how to ask on this platform
+        found = {}
+    if not found and _machine() == "aarch64":
+        found = {"neon": True}
+    return found
+
+
+def available() -> tuple[Isa, ...]:
+    """The instruction sets that this machine can run, widest first."""
+    host = host_features()
+    return tuple(i for i in ISAS if i.arch == _machine() and all(host.get(f, False) for f in i.needs))
+
+
+def host_isa() -> Isa | None:
+    """The instruction set that is best on this machine, or `None` if it has none of those known."""
+    is_slow = host_name() in SLOW_PAIRS
+    return next((i for i in available() if not (is_slow and i.multiplies_bf16)), None)
+
+
+def named(name: str) -> Isa:
+    """The instruction set that the option `cpu.isa` asks for; `auto` is the best there is.
+
+    Raises:
+        ConfigError: There is no such set, or this machine lacks it.
+    """
+    known = [i.name for i in ISAS]
+    found = host_isa() if name == "auto" else next((i for i in ISAS if i.name == name), None)
+    there = available()
+    if found is None:
+        raise ConfigError(f"cpu.isa: {name!r} is none of auto, {', '.join(known)}", hint=nearest(name, known))
+    if found not in there:
+        raise ConfigError(
+            f"cpu.isa: this machine has {', '.join(i.name for i in there) or 'none of them'}, not {name}",
+            Fact("machine", f"{host_name()} ({platform.machine()})"),
+        )
+    return evolve(found, machine=assumed())

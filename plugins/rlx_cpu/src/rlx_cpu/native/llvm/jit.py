@@ -1,0 +1,157 @@
+"""LLVM modules as machine code in this process, with the object files kept on disk.
+
+An object is made once for a text, an instruction set and a version of LLVM; another process that asks for the same gets it from
+the cache and links it. The cache is a convenience: whatever is wrong with it, the module is compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+from llvmlite import binding as llvm
+
+from rlx_core.errors import CacheError
+from rlx_core.pipeline.backend import ObjectStore
+from rlx_core.plugins import stamp_of
+from rlx_core.system.disk import DiskCache
+from rlx_core.system.locks import forks_wait
+from rlx_core.system.private import cache_directory
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.background import Later, later
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.optimise import generate, machine, machine_words, triple
+
+__all__ = [
+    "Code",
+    "compile_module",
+    "compile_named",
+    "keeping",
+    "link",
+    "object_cache",
+]
+
+
+class Code:
+    """Machine code in this process, or on its way there; addresses are valid as long as it lives.
+
+    Args:
+        engine: What has it, or will have.
+        is_cached: Whether it was found in a cache.
+        stored: When it is in one, if it was not.
+    """
+
+    def __init__(
+        self,
+        engine: llvm.ExecutionEngine | Later[llvm.ExecutionEngine],
+        is_cached: bool,
+        stored: Later[bool] | None = None,
+    ) -> None:
+        self._engine = engine
+        self.is_cached = is_cached
+        self._stored = stored
+
+    @classmethod
+    def of(cls, objects: Sequence[Later[bytes]], isa: Isa, store: Callable[[list[bytes]], bool] | None) -> Code:
+        """The code of object files that are being made, which `store` keeps once it is linked."""
+        engine = later(lambda: link([each.result() for each in objects], isa))
+        stored = None if store is None else later(lambda: store([each.result() for each in objects]))
+        return cls(engine, is_cached=False, stored=stored)
+
+    def flush(self) -> None:
+        """Wait until it is in the cache, if that is where it goes."""
+        stored = self._stored
+        if stored is not None:
+            stored.result()
+            self._stored = None
+
+    def address(self, function: str) -> int:
+        """Where a function starts; KeyError if none has that name.
+
+        Raises:
+            RuntimeError: LLVM did not take the code.
+        """
+        engine = self._engine
+        if isinstance(engine, Later):
+            engine = self._engine = engine.result()
+        with forks_wait:
+            found = int(engine.get_function_address(function))
+        if not found:
+            raise KeyError(f"the code has no function {function}")
+        return found
+
+
+@cache
+def default_cache(directory: Path) -> DiskCache | None:
+    try:
+        return DiskCache(directory)
+    except CacheError:
+        return None
+
+
+_chosen: ContextVar[tuple[ObjectStore | None] | None] = ContextVar("objects", default=None)
+
+
+@contextmanager
+def keeping(store: ObjectStore | None) -> Iterator[None]:
+    """What is compiled inside is kept in `store`; nowhere if it is `None`."""
+    token = _chosen.set((store,))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def object_cache() -> ObjectStore | None:
+    """Where object files are kept: what `keeping` says, else in the cache directory; `None` if that cannot be used."""
+    chosen = _chosen.get()
+    return default_cache(cache_directory() / "objects") if chosen is None else chosen[0]
+
+
+def compile_module(module: ir.Module, isa: Isa) -> Code:
+    """Compile a module, or link its object from the cache, where it is kept by its text."""
+    text = str(module)
+    made = _kept(text, lambda: text, isa)
+    made.flush()
+    return made
+
+
+def compile_named(name: str, make: Callable[[], ir.Module], isa: Isa) -> Code:
+    """The code of a module that this package makes alike in every process, kept by its name and the package's stamp."""
+    stamp = stamp_of(("rlx_cpu",))
+    return compile_module(make(), isa) if stamp is None else _kept(f"{name} {stamp}", lambda: str(make()), isa)
+
+
+def _kept(identity: str, text: Callable[[], str], isa: Isa) -> Code:
+    """The code of a text from the cache, or made in the background and kept."""
+    key, store = hashlib.sha256(repr((machine_words(isa), identity)).encode()).hexdigest(), object_cache()
+    mark, kept = bytes.fromhex(key), None if store is None else store.get(key)
+    if store is not None and kept is not None:
+        try:
+            if not kept.startswith(mark):
+                raise RuntimeError("it is of another text")
+            return Code(link([kept.removeprefix(mark)], isa), is_cached=True)
+        except RuntimeError as error:
+            store.drop(key, str(error))
+    made = later(lambda: generate(text(), isa))
+    return Code.of([made], isa, None if store is None else lambda objects: store.put(key, mark + objects[0]))
+
+
+def link(objects: Sequence[bytes], isa: Isa) -> llvm.ExecutionEngine:
+    """Object files in this process.
+
+    Raises:
+        RuntimeError: LLVM does not take one.
+    """
+    # In the context that is always there: an engine goes with its module, at a time that the collector of cycles may choose.
+    with forks_wait:
+        empty = llvm.parse_assembly(f'target triple = "{triple()}"\n')
+        engine = llvm.create_mcjit_compiler(empty, machine(isa))
+        for data in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+        return engine

@@ -1,0 +1,32 @@
+"""f16 and bf16 between memory and registers: 16 bits there, f32 here, rounded to nearest with ties to even on the way back.
+
+float16 has instructions on every set but plain SSE2, where integers do it as they do for bfloat16 everywhere: a call into a
+compiler's support library is nothing that a JIT can count on.
+"""
+
+from __future__ import annotations
+
+from rlx_core.codegen.scalars import conversion
+from rlx_core.ir.dtypes import DType, f16
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import FLOAT, HALF, width
+from rlx_cpu.native.llvm.ir.numbers import in_lanes
+from rlx_cpu.native.llvm.isa import Isa
+
+__all__ = ["narrowed", "widened"]
+
+
+def widened(b: ir.IRBuilder, dtype: DType, x: ir.Value, isa: Isa) -> ir.Value:
+    """An f32 from 16 bits of memory; exact."""
+    if dtype is f16 and isa.converts_f16:
+        return b.fpext(x, in_lanes(FLOAT, width(x)))
+    return conversion.widened(b, dtype, b.bits(x) if dtype is f16 else x)
+
+
+def narrowed(b: ir.IRBuilder, dtype: DType, x: ir.Value, isa: Isa) -> ir.Value:
+    """16 bits for memory from an f32."""
+    half = in_lanes(HALF, width(x))
+    if dtype is f16 and isa.converts_f16:
+        return b.fptrunc(x, half)
+    bits = conversion.narrowed(b, dtype, x)
+    return b.bitcast(bits, half) if dtype is f16 else bits

@@ -1,0 +1,61 @@
+"""Large results go past the caches: a line that is written whole need not be read first, and displaces nothing.
+
+A *nontemporal* store writes to memory a cache line that the processor has collected. So a line is stored
+so only by a piece of code that writes all of it, with vectors on its boundaries; a line that two pieces share (the end of
+one row and the beginning of the next, say) is written by ordinary stores alone, because one that is written both ways is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import product
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import CACHE_LINE, I64, VOID, align_of, declare, width
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import index
+
+__all__ = ["either_way", "store_nontemporal", "wants_nontemporal"]
+
+SMALLEST = 16
+"""Bytes of the smallest vector that is stored so."""
+
+
+def wants_nontemporal(isa: Isa, nbytes: int, vector: int = SMALLEST) -> bool:
+    """Whether a result of `nbytes` is worth storing past the caches, and there are instructions for vectors of that size."""
+    return isa.fence is not None and nbytes >= isa.machine.nontemporal_nbytes and vector >= SMALLEST
+
+
+def either_way(
+    b: ir.IRBuilder,
+    isa: Isa,
+    results: Sequence[ir.Value],
+    write: Callable[[bool], None],
+    operands: Sequence[ir.Value] = (),
+) -> None:
+    """Code of one thread's part: written twice where there are large results, nontemporally if they begin at cache lines.
+
+    Args:
+        results: Where those begin that are large.
+        write: Builds the code; is told whether it stores nontemporally.
+        operands: Of which results may take over the bytes: those lines are cached when they are written, so nothing goes past.
+    """
+    if not results or isa.fence is None:
+        write(False)
+        return
+    starts = [b.ptrtoint(result, I64) for result in results]
+    is_possible = b.icmp_unsigned("==", b.and_(reduce(b.or_, starts), index(CACHE_LINE - 1)), index(0))
+    for operand, start in product(operands, starts):
+        is_possible = b.and_(is_possible, b.icmp_unsigned("!=", b.ptrtoint(operand, I64), start))
+    with b.if_else(is_possible) as (then, otherwise):
+        with then:
+            write(True)
+            b.call(declare(b.module, isa.fence, VOID, []), [])
+        with otherwise:
+            write(False)
+
+
+def store_nontemporal(b: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
+    """A vector past the caches, at a multiple of its size."""
+    b.store(value, place, align=width(value) * align_of(value.type), is_nontemporal=True)

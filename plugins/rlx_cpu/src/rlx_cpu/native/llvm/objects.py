@@ -1,0 +1,162 @@
+"""Functions kept between processes under what they were made from, so that a hit needs neither emitter nor LLVM's optimiser.
+
+The key of a library of functions is what emitters look at (kernels, ops, layouts, instruction set) and what they are: the stamp
+of every package that has a say in the code. An entry is what the emitters said of their functions, as JSON, and the object files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from rlx_core.codegen.places import Fault, Layout, Place
+from rlx_core.ir.attributes import Encoder
+from rlx_core.ir.fingerprint import literal_digest
+from rlx_core.ir.graph import Node, ops_inside
+from rlx_core.pipeline.backend import ObjectStore
+from rlx_core.plugins import package_of, stamp_of
+from rlx_cpu.native.contract import Emitted, Pack
+from rlx_cpu.native.llvm.background import Later, later, yielding
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.jit import Code, link, object_cache
+from rlx_cpu.native.llvm.optimise import generate, machine_words
+
+__all__ = ["Function", "Library", "key_of", "library"]
+
+_HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
+
+CORE: Final = ("rlx_core", "rlx_cpu")
+"""Whose code decides what every function is, besides that of the packages of its ops."""
+
+
+@frozen(eq=False)
+class Function:
+    """What a function is emitted for."""
+
+    kernel: str
+    node: Node
+    layout: Layout
+
+
+@frozen(eq=False)
+class Library:
+    """Functions in this process, and what their emitters said of them; `None` for a kernel that has no emitter."""
+
+    emitted: tuple[Emitted | None, ...]
+    code: Code | None
+
+
+Emitting = Callable[[int], tuple[str, Emitted] | None]
+"""Emits the function of a number in a module of its own: its text, and what was said of it; `None` without an emitter."""
+
+
+def library(functions: Sequence[Function], isa: Isa, emit: Emitting, packages: frozenset[str] = frozenset()) -> Library:
+    """The functions as code: from the cache, or emitted now and kept.
+
+    Args:
+        packages: Whose emitters take part besides this package's own.
+    """
+    if not functions:
+        return Library((), None)
+    key, store = key_of(functions, isa, packages), object_cache()
+    if key is not None and store is not None:
+        found = _read(store, key, len(functions), isa)
+        if found is not None:
+            return found
+    return _made(len(functions), isa, emit, None if key is None or store is None else (store, key))
+
+
+def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
+    """All functions. LLVM works on those that are emitted while the others are; where their code goes, nobody waits for it."""
+    emitted: list[Emitted | None] = []
+    objects: list[Later[bytes]] = []
+    with yielding():
+        for number in range(count):
+            found = emit(number)
+            emitted.append(None if found is None else found[1])
+            if found is not None:
+                objects.append(later(partial(generate, found[0], isa)))
+    if not objects:
+        return Library(tuple(emitted), None)
+
+    def put(made: Sequence[bytes]) -> bool:
+        return kept is not None and kept[0].put(kept[1], _packed(kept[1], emitted, made))
+
+    return Library(tuple(emitted), Code.of(objects, isa, None if kept is None else put))
+
+
+def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = frozenset()) -> str | None:
+    """The name of some functions together; `None` if an op or an emitter is not from a package, so that its code has no stamp."""
+    stamp = stamp_of(
+        {*CORE, *packages, *(package_of(type(op)) for each in functions for op in ops_inside(each.node.op))}
+    )
+    if stamp is None:
+        return None
+    encoder = Encoder(literal_digest, keeps_names=False)
+    rows = [
+        [
+            each.kernel,
+            encoder.op(each.node.op),
+            [None if p is None else _place(p) for p in each.layout.operands],
+            [_place(p) for p in each.layout.results],
+        ]
+        for each in functions
+    ]
+    return hashlib.sha256(json.dumps([stamp, machine_words(isa), rows]).encode()).hexdigest()
+
+
+def _place(place: Place) -> list[Any]:
+    literal = None if place.literal is None else place.literal.hex()
+    return [repr(place.type), list(place.strides), place.is_bound, literal]
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+
+def _packed(key: str, emitted: Sequence[Emitted | None], objects: Sequence[bytes]) -> bytes:
+    rows = [None if each is None else attrs.asdict(each) for each in emitted]
+    head = {"key": key, "functions": rows, "objects": [len(data) for data in objects]}
+    text = json.dumps(head, separators=(",", ":"), default=dict).encode()
+    return b"".join([_HEADER.pack(len(text)), text, *objects])
+
+
+def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
+    """The entry of a key; one that turns out to be something else is removed, and everything is made again."""
+    entry = store.get(key)
+    if entry is None:
+        return None
+    try:
+        (length,) = _HEADER.unpack_from(entry)
+        start = _HEADER.size + length
+        head = json.loads(entry[_HEADER.size : start])
+        if head["key"] != key:
+            raise ValueError(f"it is of {head['key']!s:.16}")
+        emitted = tuple(_emitted(row) for row in head["functions"])
+        ends = list(accumulate(head["objects"], initial=start))
+        if len(emitted) != count or ends[-1] != len(entry):
+            raise ValueError(f"it has {len(emitted)} functions and {len(entry)} bytes, not {count} and {ends[-1]}")
+        objects = [entry[a:b] for a, b in pairwise(ends)]
+        code = Code(link(objects, isa), is_cached=True) if objects else None
+        for each in emitted:
+            if each is not None and code is not None:
+                code.address(each.function)
+    except (ValueError, KeyError, TypeError, struct.error, RuntimeError) as error:
+        store.drop(key, f"{type(error).__name__}: {error}")
+        return None
+    return Library(emitted, code)
+
+
+def _emitted(row: Any) -> Emitted | None:
+    if row is None:
+        return None
+    packs = tuple(Pack(**{**pack, "sizes": tuple(pack["sizes"])}) for pack in row["packs"])
+    fault = None if row["fault"] is None else Fault(**row["fault"])
+    return Emitted(**{**row, "packs": packs, "fault": fault})

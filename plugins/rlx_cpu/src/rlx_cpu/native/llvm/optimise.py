@@ -1,0 +1,174 @@
+"""LLVM's part: a module's text in, an object file out, in several threads at once.
+
+llvmlite takes one lock around every call into LLVM, which itself asks for no more than that threads do not share a context or a
+target machine. So each module has a context of its own and goes through a *line* of its own, and the two calls that take all the
+time are made without that lock, where llvmlite's functions have what is needed for it; elsewhere modules wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import string_at
+from functools import cache
+from typing import Any, Final
+
+from attrs import frozen
+from llvmlite import __version__ as llvmlite
+from llvmlite import binding as llvm
+from llvmlite.binding import ffi
+
+from rlx_core.system.locks import forks_wait
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.c_library import make_known
+from rlx_cpu.native.llvm.isa import Isa, host_features, host_name
+
+__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple"]
+
+VERSION: Final = "2"
+"""Raised when the same text would have to give other code."""
+
+
+@cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    make_known()
+
+
+@cache
+def triple() -> str:
+    """What LLVM calls this machine."""
+    found: str = llvm.get_process_triple()
+    return found
+
+
+def new_module(name: str) -> ir.Module:
+    """An empty module for this machine."""
+    return ir.Module(name, triple())
+
+
+@cache
+def features(isa: Isa) -> str:
+    """The feature string of an instruction set on this machine; every program that is linked needs it."""
+    return isa.features(host_features())
+
+
+@cache
+def machine_words(isa: Isa) -> str:
+    """Everything about the machine and the compiler that changes the code of a text."""
+    return repr((VERSION, isa.name, isa.machine, features(isa), host_name(), llvm.llvm_version_info, llvmlite))
+
+
+def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
+    """LLVM's target for an instruction set."""
+    _initialise()
+    return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=3, jit=is_jit)
+
+
+@cache
+def _target() -> llvm.Target:
+    return llvm.Target.from_default_triple()
+
+
+@contextmanager
+def _parsed(text: str) -> Iterator[llvm.ModuleRef]:
+    """A module from its text, in a context of its own; gone before its context, which the collector of cycles would not heed.
+
+    Raises:
+        RuntimeError: It is no module.
+    """
+    context = llvm.create_context()
+    module = llvm.parse_assembly(text, context)
+    try:
+        # An assertions build of LLVM aborts on what it did not expect, so nothing unverified goes further.
+        module.verify()
+        yield module
+    finally:
+        module.close()
+
+
+def generate(text: str, isa: Isa) -> bytes:
+    """The object file of a module.
+
+    Raises:
+        RuntimeError: LLVM does not take it.
+    """
+    with forks_wait, _line(isa) as line, _parsed(text) as module:
+        line.optimise(module)
+        return line.code(module)
+
+
+def assembly(module: ir.Module, isa: Isa) -> str:
+    """The machine code as text, for people."""
+    with forks_wait, _line(isa) as line, _parsed(str(module)) as found:
+        line.optimise(found)
+        return str(machine(isa, is_jit=False).emit_assembly(found))
+
+
+# ----------------------------------------------------------------------------------------------- lines
+
+
+def _unlocked(function: Any) -> Any:
+    """A function of LLVM without llvmlite's lock; as it is, where there is no way around that."""
+    return getattr(function, "_cfn", function)
+
+
+@frozen(eq=False)
+class _Line:
+    """What modules go through one after the other. It is used again, because a new target machine works out its processor's
+    properties anew, which takes as long as a small module does."""
+
+    machine: llvm.TargetMachine
+    builder: llvm.PassBuilder
+    passes: llvm.ModulePassManager
+
+    def optimise(self, module: llvm.ModuleRef) -> None:
+        _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(self.passes, module, self.builder)
+
+    def code(self, module: llvm.ModuleRef) -> bytes:
+        """What `TargetMachine.emit_object` does."""
+        with ffi.OutputString() as error:
+            made = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(self.machine, module, 1, error)
+            if not made:
+                raise RuntimeError(str(error))
+        try:
+            return string_at(ffi.lib.LLVMPY_GetBufferStart(made), ffi.lib.LLVMPY_GetBufferSize(made))
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(made)
+
+
+_idle: defaultdict[Isa, deque[_Line]] = defaultdict(deque)
+
+
+@contextmanager
+def _line(isa: Isa) -> Iterator[_Line]:
+    """A line that nobody else uses meanwhile."""
+    try:
+        line = _idle[isa].pop()
+    except IndexError:
+        line = _new_line(isa)
+    yield line
+    _idle[isa].append(line)
+
+
+def _new_line(isa: Isa) -> _Line:
+    """A line with the few passes that modules need.
+
+    Kernels are vectors and tiles already; what remains scalar is so on purpose. So the path of `-O2` (inlining by cost, loops
+    vectorised and unrolled, everything twice) takes three to five times as long as these passes, for code that is faster by a
+    hundredth or two.
+    Rotating loops is the one that matters: without it, machine code takes longer to make and to run.
+    """
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_simplify_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_simplify_cfg_pass()
+    target = machine(isa)
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+    return _Line(target, builder, passes)

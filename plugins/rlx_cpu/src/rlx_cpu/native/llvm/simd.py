@@ -1,0 +1,234 @@
+"""Vectors in LLVM IR: the few operations that products and attention are written in.
+
+One `Simd` fixes a module, an element type and a number of lanes; everything else follows. Addresses are byte offsets from a
+pointer, because strides are; every access says its alignment, because the default for a vector is its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import (
+    I1,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    address,
+    constant,
+    counted,
+    declare,
+    register_type,
+    splat,
+    suffix,
+)
+from rlx_cpu.native.llvm.isa import Isa
+
+__all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times", "transposed"]
+
+
+def index(value: int) -> ir.Constant:
+    """A constant of the type that sizes and offsets have."""
+    return ir.Constant(I64, value)
+
+
+def times(b: ir.IRBuilder, value: ir.Value, factor: int) -> ir.Value:
+    """`value * factor`, for a factor known now; a constant if the value is one."""
+    if isinstance(value, ir.Constant):
+        return index(value.constant * factor)
+    return index(0) if factor == 0 else value if factor == 1 else b.mul(value, index(factor))
+
+
+def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir.Value, int]) -> ir.Value:
+    """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
+    fixed = 0
+    for term in terms:
+        moved = times(b, *term) if isinstance(term, tuple) else term
+        if isinstance(moved, int):
+            fixed += moved
+        elif isinstance(moved, ir.Constant):
+            fixed += moved.constant
+        else:
+            pointer = address(b, pointer, moved)
+    return address(b, pointer, fixed)
+
+
+def counting(
+    b: ir.IRBuilder, start: int | ir.Value, stop: int | ir.Value, step: int = 1
+) -> AbstractContextManager[ir.Value]:
+    """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
+    first, end = (index(x) if isinstance(x, int) else x for x in (start, stop))
+    return counted(b, first, end, step)
+
+
+def pointer_at(b: ir.IRBuilder, buffers: ir.Value, position: int) -> ir.Value:
+    """One of the pointers that a kernel is given."""
+    return b.load(offset(b, buffers, 8 * position), typ=POINTER, align=8)
+
+
+def share(b: ir.IRBuilder, items: int, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The range of `items` that one thread does: contiguous, and as long as any other's within one."""
+    low = b.sdiv(b.mul(tid, index(items)), nthreads)
+    high = b.sdiv(b.mul(b.add(tid, index(1)), index(items)), nthreads)
+    return low, high
+
+
+def transposed(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Vectors of as many lanes as there are vectors, as a matrix, transposed: log₂ rounds of interleaving."""
+    lanes = len(rows)
+    half = lanes // 2
+    kind = ir.VectorType(I32, lanes)
+    pairs = [(i, lanes + i) for i in range(lanes)]
+    low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
+    high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
+    vectors = list(rows)
+    for _ in range(lanes.bit_length() - 1):
+        # Interleaving row i with row i + lanes/2 rotates the bits of every element's address by one.
+        vectors = [b.shuffle_vector(vectors[i], vectors[i + half], which) for i in range(half) for which in (low, high)]
+    return vectors
+
+
+class Simd:
+    """Vectors of one dtype.
+
+    Args:
+        module: Where intrinsics are declared.
+        isa: Decides how many lanes a vector has.
+        dtype: f32 or f64.
+    """
+
+    def __init__(self, module: ir.Module, isa: Isa, dtype: DType) -> None:
+        self.module = module
+        self.isa = isa
+        self.dtype = dtype
+        self.itemsize = dtype.itemsize
+        self.lanes = isa.lanes(dtype)
+        self.nbytes = isa.vector_bytes
+        self.element = register_type(dtype)
+        self.vector = ir.VectorType(self.element, self.lanes)
+        self.mask = ir.VectorType(I1, self.lanes)
+        self.suffix = suffix(self.vector)
+
+    # ------------------------------------------------------------------------------------- values
+
+    def constant(self, value: float) -> ir.Constant:
+        """The same number in every lane."""
+        return constant(self.vector, value)
+
+    @property
+    def zero(self) -> ir.Constant:
+        return self.constant(0.0)
+
+    def splat(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+        """A value in every lane; of any element type."""
+        return splat(b, scalar, self.lanes)
+
+    def positions(self, b: ir.IRBuilder, start: ir.Value) -> ir.Value:
+        """`start, start + 1, …`, one a lane."""
+        lanes = ir.Constant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
+        return b.add(self.splat(b, start), lanes)
+
+    def below(self, b: ir.IRBuilder, start: ir.Value, bound: int | ir.Value) -> ir.Value:
+        """A mask of the lanes whose position, counted from `start`, is less than `bound`."""
+        end = index(bound) if isinstance(bound, int) else bound
+        return b.icmp_signed("<", self.positions(b, start), self.splat(b, end))
+
+    # ------------------------------------------------------------------------------------- memory
+
+    def load_scalar(self, b: ir.IRBuilder, pointer: ir.Value, align: int = 0) -> ir.Value:
+        return b.load(pointer, typ=self.element, align=align or self.itemsize)
+
+    def load(self, b: ir.IRBuilder, pointer: ir.Value, mask: ir.Value | None = None, align: int = 0) -> ir.Value:
+        """Consecutive elements; 0 in lanes that the mask hides, which are not touched.
+
+        Args:
+            align: Bytes; that of an element by default.
+        """
+        align = align or self.itemsize
+        if mask is None:
+            return b.load(pointer, typ=self.vector, align=align)
+        kind = [POINTER, I32, self.mask, self.vector]
+        function = self.intrinsic(f"llvm.masked.load.{self.suffix}.p0", self.vector, kind)
+        return b.call(function, [pointer, ir.Constant(I32, align), mask, self.zero])
+
+    def store(
+        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, mask: ir.Value | None = None, align: int = 0
+    ) -> None:
+        """Consecutive elements; lanes that the mask hides stay as they were."""
+        align = align or self.itemsize
+        if mask is None:
+            b.store(value, pointer, align=align)
+            return
+        kind = [self.vector, POINTER, I32, self.mask]
+        function = self.intrinsic(f"llvm.masked.store.{self.suffix}.p0", VOID, kind)
+        b.call(function, [value, pointer, ir.Constant(I32, align), mask])
+
+    def store_spread(
+        self, b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, stride: int, count: ir.Value | None, align: int = 0
+    ) -> None:
+        """Elements `stride` bytes apart, the first `count` lanes or all of them.
+
+        Args:
+            align: Bytes; that of an element by default.
+        """
+        align = align or self.itemsize
+        for lane in range(self.lanes):
+            element = b.extract_element(value, ir.Constant(I32, lane))
+            place = offset(b, pointer, lane * stride)
+            if count is None:
+                b.store(element, place, align=align)
+                continue
+            with b.if_then(b.icmp_signed("<", index(lane), count)):
+                b.store(element, place, align=align)
+
+    # --------------------------------------------------------------------------------- arithmetic
+
+    def multiply_add(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """`x * y + z`, rounded once where the machine can."""
+        function = self.intrinsic(f"llvm.fmuladd.{self.suffix}", self.vector, [self.vector] * 3)
+        return b.call(function, [x, y, z])
+
+    def maximum(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The larger of two; `y` where `x` is NaN, `x` where `y` is."""
+        return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+    def reduce(self, b: ir.IRBuilder, value: ir.Value, combine: str) -> ir.Value:
+        """All lanes combined by `add` or `max` in a fixed tree: halves on halves."""
+        width = self.lanes
+        while width > 1:
+            width //= 2
+            kind = ir.VectorType(I32, width)
+            low, high = (
+                b.shuffle_vector(value, value, ir.Constant(kind, list(range(s, s + width)))) for s in (0, width)
+            )
+            value = b.fadd(low, high) if combine == "add" else self.maximum(b, low, high)
+        return b.extract_element(value, ir.Constant(I32, 0))
+
+    def transposed(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+        """As many vectors as lanes, as a matrix, transposed."""
+        assert len(rows) == self.lanes, "a square block"
+        return transposed(b, rows)
+
+    def sums(self, b: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
+        """The sum of each of as many vectors as lanes, one a lane: halves on halves, as in `reduce`, all at once."""
+        assert len(rows) == self.lanes, "a square block"
+        half = self.lanes // 2
+        kind = ir.VectorType(I32, self.lanes)
+        pairs = [(i, self.lanes + i) for i in range(self.lanes)]
+        low = ir.Constant(kind, [x for p in pairs[:half] for x in p])
+        high = ir.Constant(kind, [x for p in pairs[half:] for x in p])
+        vectors = list(rows)
+        while len(vectors) > 1:
+            middle = len(vectors) // 2
+            vectors = [
+                b.fadd(*(b.shuffle_vector(vectors[i], vectors[i + middle], which) for which in (low, high)))
+                for i in range(middle)
+            ]
+        return vectors[0]
+
+    def intrinsic(self, name: str, result: ir.Type, operands: Sequence[ir.Type]) -> ir.Function:
+        """An intrinsic, declared on first use."""
+        return declare(self.module, name, result, operands)

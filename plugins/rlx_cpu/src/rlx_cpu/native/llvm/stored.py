@@ -1,0 +1,139 @@
+"""Vectors of elements that memory holds in another dtype than registers do.
+
+f16 and bf16 become f32 on the way in and are rounded once, to nearest with ties to even, on the way out; f32 becomes f64 where
+a product asks for wider sums; a bool is a byte here and a bit of a mask there. Where both dtypes are one, nothing is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.ir.dtypes import DType, bool_, f16, f32
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import HALF, I8, I16, I32, POINTER, VOID, constant, register_type, suffix, width
+from rlx_cpu.native.llvm.narrow import narrowed, widened
+from rlx_cpu.native.llvm.simd import Simd, index
+
+__all__ = ["Stored"]
+
+
+@frozen(eq=False)
+class Stored:
+    """Elements of `dtype` in memory, of `simd.dtype` in registers.
+
+    Attributes:
+        simd: The registers.
+        dtype: A float dtype that `simd.dtype` holds exactly, or bool, which is only read.
+    """
+
+    simd: Simd
+    dtype: DType
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element in memory."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory of as many elements as a vector has lanes."""
+        return self.simd.lanes * self.dtype.itemsize
+
+    @property
+    def is_same(self) -> bool:
+        """Whether memory and registers hold the same."""
+        return self.dtype is self.simd.dtype
+
+    def load_scalar(self, b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+        if self.is_same:
+            return self.simd.load_scalar(b, place)
+        return self._widened(b, b.load(place, typ=self._element, align=self.itemsize))
+
+    def load(self, b: ir.IRBuilder, place: ir.Value, mask: ir.Value | None = None, align: int = 0) -> ir.Value:
+        """Consecutive elements; 0 in lanes that the mask hides, which are not touched."""
+        if self.is_same:
+            return self.simd.load(b, place, mask, align)
+        return self._widened(b, self.load_bits(b, place, mask, align))
+
+    def load_bits(self, b: ir.IRBuilder, place: ir.Value, mask: ir.Value | None, align: int = 0) -> ir.Value:
+        """The same as memory has it."""
+        kind, align = self._vector, align or self.itemsize
+        if mask is None:
+            return b.load(place, typ=kind, align=align)
+        name = f"llvm.masked.load.{self._suffix}.p0"
+        function = self.simd.intrinsic(name, kind, [POINTER, I32, self.simd.mask, kind])
+        return b.call(function, [place, ir.Constant(I32, align), mask, constant(kind, 0)])
+
+    def load_some(self, b: ir.IRBuilder, place: ir.Value, count: int) -> ir.Value:
+        """`count` consecutive elements, however many lanes a vector has."""
+        value = b.load(place, typ=ir.VectorType(self._element, count), align=self.itemsize)
+        return value if self.is_same else self._widened(b, value)
+
+    def store(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, mask: ir.Value | None = None, align: int = 0
+    ) -> None:
+        """Consecutive elements; lanes that the mask hides stay as they were."""
+        if self.is_same:
+            self.simd.store(b, value, place, mask, align)
+            return
+        kind, align = self._vector, align or self.itemsize
+        value = self._narrowed(b, value)
+        if mask is None:
+            b.store(value, place, align=align)
+            return
+        name = f"llvm.masked.store.{self._suffix}.p0"
+        function = self.simd.intrinsic(name, VOID, [kind, POINTER, I32, self.simd.mask])
+        b.call(function, [value, place, ir.Constant(I32, align), mask])
+
+    def store_scalar(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
+        b.store(value if self.is_same else self._narrowed(b, value), place, align=self.itemsize)
+
+    def store_spread(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, count: ir.Value | None
+    ) -> None:
+        """Elements `stride` bytes apart, the first `count` lanes or all of them."""
+        value = value if self.is_same else self._narrowed(b, value)
+        self.simd.store_spread(b, value, place, stride, count, self.itemsize)
+
+    def store_row(
+        self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, stride: int, column: ir.Value, size: int
+    ) -> None:
+        """Elements `stride` bytes apart, which are those of a row of `size` from `column` on; none beyond its end."""
+        if stride != self.itemsize:
+            self.store_spread(b, value, place, stride, b.sub(index(size), column))
+            return
+        self.store(b, value, place, self.simd.below(b, column, size) if size % self.simd.lanes else None)
+
+    # -------------------------------------------------------------------------------- conversions
+
+    @property
+    def _element(self) -> Any:
+        """What memory is accessed as: 16 bits are an integer, whatever they mean, and a bool is a byte."""
+        return I8 if self.dtype is bool_ else I16 if self.dtype.is_narrow else register_type(self.dtype)
+
+    @property
+    def _vector(self) -> Any:
+        return ir.VectorType(self._element, self.simd.lanes)
+
+    @property
+    def _suffix(self) -> str:
+        return suffix(self._vector)
+
+    def _like(self, value: ir.Value, element: Any) -> Any:
+        return element if width(value) == 1 else ir.VectorType(element, width(value))
+
+    def _widened(self, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        if self.dtype is bool_:
+            return b.icmp_unsigned("!=", value, constant(value.type, 0))
+        if self.dtype is not f32:
+            bits = b.bitcast(value, self._like(value, HALF)) if self.dtype is f16 else value
+            value = widened(b, self.dtype, bits, self.simd.isa)
+        return value if self.simd.dtype is f32 else b.fpext(value, self._like(value, self.simd.element))
+
+    def _narrowed(self, b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        assert self.dtype.is_narrow, "results are stored in the dtype of the sums, or in 16 bits of f32"
+        assert self.simd.dtype is f32, "16 bits are f32 in registers"
+        found = narrowed(b, self.dtype, value, self.simd.isa)
+        return b.bitcast(found, self._like(found, I16)) if self.dtype is f16 else found

@@ -1,0 +1,142 @@
+"""What the inner loop of a product takes in one step along k: an element, or a pair of bf16 that one instruction multiplies.
+
+A *word* fills one lane of a register. Words of f32 and f64 are elements; narrow elements are widened to words when they are
+loaded or packed. A word of two bf16, those of step 2i in its lower half, is moved about as if it were an f32 and meets
+`vdpbf16ps`, which adds both products to an f32 sum.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.ir.dtypes import DType, bf16, f32
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import FLOAT, I16, I32, constant
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import Simd, offset
+from rlx_cpu.native.llvm.stored import Stored
+
+__all__ = ["Words"]
+
+
+@frozen(eq=False)
+class Words:
+    """Words of one operand dtype.
+
+    Attributes:
+        stored: The elements in memory; its `simd` holds the sums.
+        per_word: Elements along k in a word.
+    """
+
+    stored: Stored
+    per_word: int = 1
+
+    @classmethod
+    def plain(cls, simd: Simd) -> Words:
+        """Words that are elements in memory too."""
+        return cls(Stored(simd, simd.dtype))
+
+    @classmethod
+    def of(cls, module: ir.Module, isa: Isa, operand: DType, sums: DType) -> Words:
+        """The words in which operands of one dtype are multiplied, with sums of another."""
+        stored = Stored(Simd(module, isa, sums), operand)
+        return cls(stored, 2 if operand is bf16 and sums is f32 and isa.multiplies_bf16 else 1)
+
+    @property
+    def simd(self) -> Simd:
+        return self.stored.simd
+
+    @property
+    def is_pair(self) -> bool:
+        return self.per_word == 2
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a word."""
+        return self.simd.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a vector of words."""
+        return self.simd.nbytes
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether neighbours along k in memory are words as they lie there (of an even k, for pairs)."""
+        return self.stored.is_same or self.is_pair
+
+    @property
+    def align(self) -> int:
+        """Bytes to which a word in an operand is aligned."""
+        return self.stored.itemsize
+
+    def count(self, k: int) -> int:
+        """Words along k."""
+        return -(-k // self.per_word)
+
+    # ----------------------------------------------------------------------------------- from memory
+
+    def scalar(self, b: ir.IRBuilder, place: ir.Value, by_k: int, *, is_whole: bool = True) -> ir.Value:
+        """One word, whose elements are `by_k` bytes apart; the second half is 0 if it is not whole."""
+        if not self.is_pair:
+            return self.stored.load_scalar(b, place)
+        if by_k == self.stored.itemsize and is_whole:
+            return self.simd.load_scalar(b, place, align=self.align)
+        low = b.zext(b.load(place, typ=I16, align=2), I32)
+        if not is_whole:
+            return b.bitcast(low, FLOAT)
+        high = b.zext(b.load(offset(b, place, by_k), typ=I16, align=2), I32)
+        return b.bitcast(b.or_(low, b.shl(high, ir.Constant(I32, 16))), FLOAT)
+
+    def across(
+        self,
+        b: ir.IRBuilder,
+        place: ir.Value,
+        by_k: int,
+        mask: ir.Value | None = None,
+        align: int = 0,
+        *,
+        is_whole: bool = True,
+    ) -> ir.Value:
+        """A vector of words of one step, of columns that are neighbours in memory."""
+        if not self.is_pair:
+            return self.stored.load(b, place, mask, align)
+        low = self._bits(b, place, mask)
+        if is_whole:
+            high = self._bits(b, offset(b, place, by_k), mask)
+            low = b.or_(low, b.shl(high, constant(high.type, 16)))
+        return b.bitcast(low, self.simd.vector)
+
+    def along(self, b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+        """A vector of words of consecutive steps, of elements that are neighbours along k; pairs are whole."""
+        if not self.is_pair:
+            return self.stored.load(b, place)
+        return self.simd.load(b, place, align=self.align)
+
+    def some(self, b: ir.IRBuilder, place: ir.Value, by_k: int, count: int, *, is_whole: bool = True) -> ir.Value:
+        """A vector of `count` words of one step, of rows that are neighbours in memory."""
+        if not self.is_pair:
+            return self.stored.load_some(b, place, count)
+        low = self._some_bits(b, place, count)
+        if is_whole:
+            high = self._some_bits(b, offset(b, place, by_k), count)
+            low = b.or_(low, b.shl(high, constant(high.type, 16)))
+        return b.bitcast(low, ir.VectorType(FLOAT, count))
+
+    def _bits(self, b: ir.IRBuilder, place: ir.Value, mask: ir.Value | None) -> ir.Value:
+        return b.zext(self.stored.load_bits(b, place, mask), ir.VectorType(I32, self.simd.lanes))
+
+    def _some_bits(self, b: ir.IRBuilder, place: ir.Value, count: int) -> ir.Value:
+        return b.zext(b.load(place, typ=ir.VectorType(I16, count), align=2), ir.VectorType(I32, count))
+
+    # ------------------------------------------------------------------------------------ arithmetic
+
+    def multiply_add(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """`x * y + z`: a product a lane, or two."""
+        simd = self.simd
+        if not self.is_pair:
+            return simd.multiply_add(b, x, y, z)
+        pairs = ir.VectorType(I32, simd.lanes)
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{8 * simd.nbytes}"
+        function = simd.intrinsic(name, simd.vector, [simd.vector, pairs, pairs])
+        return b.call(function, [z, b.bitcast(x, pairs), b.bitcast(y, pairs)])

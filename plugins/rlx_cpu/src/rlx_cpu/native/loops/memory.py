@@ -1,0 +1,153 @@
+"""What a loop kernel reads and writes: contiguous vectors, tails under a mask, single elements where memory is not contiguous.
+
+Every access says the alignment of its element. Registers hold a bool as a bit and memory holds it as a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.loops import Load, Store
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.llvm import ir, narrow
+from rlx_cpu.native.llvm.build import (
+    I1,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    address,
+    constant,
+    declare,
+    memory_type,
+    prefetch,
+    scaled,
+    splat,
+    suffix,
+    width,
+)
+from rlx_cpu.native.llvm.nontemporal import store_nontemporal
+from rlx_cpu.native.loops.walk import At, Shape
+
+__all__ = ["Memory"]
+
+
+@frozen(eq=False)
+class Memory:
+    """The buffers of one kernel."""
+
+    builder: ir.IRBuilder
+    shape: Shape
+    buffers: Sequence[ir.Value]
+    nontemporal: tuple[Store, ...] = ()
+    """What is stored past the caches, where it is whole vectors."""
+    loop: int = 0
+    """Which loop over a row is written."""
+
+    def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
+        """The byte offset of an access at the first lane."""
+        b = self.builder
+        total: ir.Value = ir.Constant(I64, offset)
+        for axis, stride in enumerate(strides):
+            if stride and axis in at.index:
+                step = scaled(b, at.index[axis], stride)
+                total = step if isinstance(total, ir.Constant) and total.constant == 0 else b.add(total, step)
+        return total
+
+    def mask(self, at: At) -> ir.Constant:
+        """The lanes that exist, as a vector of bits."""
+        lanes = self.shape.lanes
+        return ir.Constant(ir.VectorType(I1, lanes), [ir.Constant(I1, int(k < at.active)) for k in range(lanes)])
+
+    def load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
+        """An element or a vector of them; `moved` are the values of the load's dynamic indices."""
+        b, lanes, dtype = self.builder, self.shape.lanes, term.dtype
+        place = address(b, self.buffers[term.buffer], self._offset(term.strides, term.offset, at))
+        spread: ir.Value | None = None
+        for index, (_, stride) in zip(moved, term.dynamic, strict=True):
+            step = b.mul(index, constant(index.type, stride))
+            if width(step) == 1:
+                place = address(b, place, step)
+            else:
+                spread = step if spread is None else b.add(spread, step)
+        stride = term.strides[self.shape.lane]
+        align = dtype.itemsize
+        if stride == 0 and spread is None:
+            return self.to_register(dtype, b.load(place, typ=memory_type(dtype), align=align))
+        if stride == dtype.itemsize and spread is None:
+            type = memory_type(dtype, lanes)
+            if at.active == lanes:
+                ahead = self.shape.prefetch_distance(term, self.loop)
+                if ahead:
+                    prefetch(b, address(b, place, ahead))
+                return self.to_register(dtype, b.load(place, typ=type, align=align))
+            return self.to_register(dtype, self._masked_load(place, type, align, at))
+        whole: ir.Value = constant(memory_type(dtype, lanes), 0)
+        for k in range(at.active):
+            one = address(b, place, k * stride)
+            if spread is not None:
+                one = address(b, one, b.extract_element(spread, ir.Constant(I32, k)))
+            whole = b.insert_element(whole, b.load(one, typ=memory_type(dtype), align=align), ir.Constant(I32, k))
+        return self.to_register(dtype, whole)
+
+    def _masked_load(self, place: ir.Value, type: Any, align: int, at: At) -> ir.Value:
+        mask = self.mask(at)
+        function = declare(
+            self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type]
+        )
+        return self.builder.call(function, [place, ir.Constant(I32, align), mask, constant(type, 0)])
+
+    def store(self, store: Store, at: At, value: ir.Value) -> None:
+        """Write a value of the kernel to its result."""
+        b, lanes = self.builder, self.shape.lanes
+        dtype = self.shape.kernel.values[store.value].dtype
+        place = address(b, self.buffers[store.buffer], self._offset(store.strides, store.offset, at))
+        value = self._to_memory(dtype, value)
+        stride, align = store.strides[self.shape.lane], dtype.itemsize
+        is_spread = stride != 0 or width(value) > 1
+        # A tail of one lane is stored as a scalar: LLVM 22.1 writes 32 bits for the masked store of one lane that was just
+        # truncated to 16 or 8 (tests/fuzz/cases/norm_of_columns_bf16.rlx.txt).
+        if not is_spread or self.shape.size == 1 or (at.active == 1 and stride == dtype.itemsize):
+            one = value if width(value) == 1 else b.extract_element(value, ir.Constant(I32, 0))
+            b.store(one, place, align=align)
+            return
+        value = splat(b, value, lanes)
+        if stride == dtype.itemsize:
+            if at.active == lanes and store in self.nontemporal:
+                store_nontemporal(b, value, place)
+            elif at.active == lanes:
+                b.store(value, place, align=align)
+            else:
+                mask = self.mask(at)
+                types = [value.type, POINTER, I32, mask.type]
+                function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
+                b.call(function, [value, place, ir.Constant(I32, align), mask])
+            return
+        for k in range(at.active):
+            b.store(b.extract_element(value, ir.Constant(I32, k)), address(b, place, k * stride), align=align)
+
+    def place(self, access: Load | Store, at: At) -> ir.Value:
+        """The address of an access at the first lane."""
+        return address(self.builder, self.buffers[access.buffer], self._offset(access.strides, access.offset, at))
+
+    def prefetch_result(self, store: Store, at: At) -> None:
+        """Prefetch the line of a result, unless it goes past the caches; beyond the end of memory nothing happens."""
+        if store not in self.nontemporal:
+            prefetch(self.builder, self.place(store, at), is_written=True)
+
+    def to_register(self, dtype: DType, value: ir.Value) -> ir.Value:
+        """What memory held, as registers hold it."""
+        if dtype.is_narrow:
+            return narrow.widened(self.builder, dtype, value, self.shape.isa)
+        return self.builder.icmp_unsigned("!=", value, constant(value.type, 0)) if dtype.kind == "bool" else value
+
+    def _to_memory(self, dtype: DType, value: ir.Value) -> ir.Value:
+        if dtype.is_narrow:
+            return narrow.narrowed(self.builder, dtype, value, self.shape.isa)
+        if dtype.kind != "bool":
+            return value
+        return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))

@@ -1,0 +1,49 @@
+"""Reductions of few long rows, cut into chunks: a prologue leaves partial results in memory, the kernel combines them.
+
+The number of chunks follows from the shape, each is computed alike whoever does it, and they are combined in their order, so no
+bit of the result depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.loops import Reduce
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, address, align_of, counted, scaled, variable
+from rlx_cpu.native.loops.reductions import combined, identity
+from rlx_cpu.native.loops.walk import Shape
+
+__all__ = ["Partials"]
+
+
+@frozen(eq=False)
+class Partials:
+    """Where partial results lie: for each row or strip of rows, for each reduction and vector, one slot a chunk."""
+
+    builder: ir.IRBuilder
+    shape: Shape
+    base: ir.Value
+
+    def _place(self, unit: ir.Value, which: int, chunk: ir.Value) -> ir.Value:
+        b, shape = self.builder, self.shape
+        count = len(shape.plan.nests[0].reduces) * shape.strip
+        line = b.add(scaled(b, unit, count), ir.Constant(I64, which))
+        return address(b, self.base, scaled(b, b.add(scaled(b, line, shape.chunks), chunk), shape.slot_bytes))
+
+    def put(self, unit: ir.Value, which: int, chunk: ir.Value, value: ir.Value) -> None:
+        """Write the result of one chunk."""
+        self.builder.store(value, self._place(unit, which, chunk), align=align_of(value.type))
+
+    def total(self, unit: ir.Value, which: int, reduce: Reduce, type: Any) -> ir.Value:
+        """All chunks combined, the first one first."""
+        b = self.builder
+        result = variable(b, type)
+        b.store(identity(reduce, type), result, align=align_of(type))
+        with counted(b, ir.Constant(I64, 0), ir.Constant(I64, self.shape.chunks)) as chunk:
+            part = b.load(self._place(unit, which, chunk), typ=type, align=align_of(type))
+            before = b.load(result, typ=type, align=align_of(type))
+            b.store(combined(b, reduce, before, part), result, align=align_of(type))
+        return b.load(result, typ=type, align=align_of(type))

@@ -1,0 +1,75 @@
+"""Loop kernels as LLVM IR: explicit vectors along one axis, tails under a mask, units of work split over threads.
+
+This is the entry point; `walk.py` decides how a kernel is walked, `nests.py` writes the loops, and `values.py`, `memory.py` and
+`reductions.py` what stands in them. Each unit of work is computed in the same order by whoever
+does it, so results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.codegen.loops import Kernel
+from rlx_core.codegen.schedule import schedule
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.op import Op
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, POINTER, VOID
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.loops.nests import Loops
+from rlx_cpu.native.loops.walk import Shape
+from rlx_cpu.native.scalars.table import NATIVE
+
+__all__ = ["LlvmPrinter", "Printed"]
+
+
+@frozen
+class Printed:
+    """What the printer made: the function's name, that of its prologue, and what it needs at run time."""
+
+    function: str
+    prologue: str | None
+    workspace: int
+    shared_workspace: int
+    has_status: bool
+    uses_threads: bool
+
+
+@frozen
+class LlvmPrinter:
+    """Prints kernels into one LLVM module for one instruction set."""
+
+    module: ir.Module
+    isa: Isa
+
+    def refusal(self, op: Op, dtypes: tuple[DType, ...]) -> str | None:
+        return NATIVE.refusal(op, dtypes)
+
+    def print(self, kernel: Kernel, name: str) -> Printed:
+        """The kernel as a function `void name(i8** buffers, i64 tid, i64 nthreads)`, and its prologue if it has one."""
+        if 0 in kernel.extents[: kernel.grid] or (0 in kernel.extents and not _has_finish(kernel)):
+            self._function(name).ret_void()
+            return Printed(name, None, 0, 0, False, False)
+        shape = Shape.of(kernel, self.isa)
+        prologue = f"{name}.parts" if shape.chunks > 1 else None
+        if prologue is not None:
+            parts = self._function(prologue)
+            Loops(parts, shape).write_parts()
+            parts.ret_void()
+        builder = self._function(name)
+        loops = Loops(builder, shape)
+        if prologue is None:
+            loops.write_units()
+        else:
+            loops.write_totals()
+        builder.ret_void()
+        return Printed(name, prologue, shape.workspace, shape.shared_workspace, kernel.has_check, shape.uses_threads)
+
+    def _function(self, name: str) -> ir.IRBuilder:
+        function = ir.Function(self.module, ir.FunctionType(VOID, [POINTER, I64, I64]), name)
+        function.args[0].add_attribute("noalias")
+        return ir.IRBuilder(function.append_basic_block("entry"))
+
+
+def _has_finish(kernel: Kernel) -> bool:
+    return bool(schedule(kernel).finish)

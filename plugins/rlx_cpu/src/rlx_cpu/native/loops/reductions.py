@@ -1,0 +1,61 @@
+"""Reductions in registers: accumulators, the element that they start from, and the fixed tree that ends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.codegen.loops import Reduce
+from rlx_core.codegen.scalars.arithmetic import larger, smaller
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, constant, width
+
+__all__ = ["UNROLL", "combined", "identity", "over_lanes"]
+
+UNROLL = 4
+"""Independent accumulators of a reduction along lanes: additions take 3 to 4 cycles and two can start in each."""
+
+
+def identity(reduce: Reduce, type: Any) -> ir.Constant:
+    """What a reduction starts from: the element that changes nothing."""
+    dtype = reduce.dtype
+    if reduce.combine in ("sum", "prod"):
+        return constant(type, int(reduce.combine == "prod"))
+    is_max = reduce.combine == "max"
+    if dtype.is_float:
+        return constant(type, float("-inf") if is_max else float("inf"))
+    if dtype.kind == "bool":
+        return constant(type, not is_max)
+    bits = 8 * dtype.itemsize
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.kind == "int" else (0, (1 << bits) - 1)
+    return constant(type, low if is_max else high)
+
+
+def combined(b: ir.IRBuilder, reduce: Reduce, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Two partial results of a reduction as one."""
+    is_float = reduce.dtype.is_float
+    if reduce.combine == "sum":
+        return b.fadd(x, y) if is_float else b.add(x, y)
+    if reduce.combine == "prod":
+        return b.fmul(x, y) if is_float else b.mul(x, y)
+    return (larger if reduce.combine == "max" else smaller)(b, reduce.dtype, x, y)
+
+
+def over_lanes(b: ir.IRBuilder, reduce: Reduce, total: ir.Value) -> ir.Value:
+    """All lanes combined into one, halves on halves."""
+    undefined = ir.Undefined
+    lanes = width(total)
+    while lanes > 1:
+        half = lanes // 2
+        low, high = (
+            b.shuffle_vector(
+                total,
+                ir.Constant(total.type, undefined),
+                ir.Constant(ir.VectorType(I32, half), list(range(start, start + half))),
+            )
+            for start in (0, half)
+        )
+        if half == 1:
+            low, high = (b.extract_element(x, ir.Constant(I32, 0)) for x in (low, high))
+        total = combined(b, reduce, low, high)
+        lanes = half
+    return total

@@ -1,0 +1,71 @@
+"""The accumulators of a kernel's reductions: several for a row along the lanes, one for rows that lie side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.loops import Reduce
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import align_of, register_type, splat, variable
+from rlx_cpu.native.loops.reductions import UNROLL, combined, identity, over_lanes
+from rlx_cpu.native.loops.values import Values
+from rlx_cpu.native.loops.walk import At, Shape
+
+__all__ = ["Totals"]
+
+
+@frozen(eq=False)
+class Totals:
+    """Code for the totals of one kernel's reductions."""
+
+    values: Values
+
+    @property
+    def builder(self) -> ir.IRBuilder:
+        return self.values.builder
+
+    @property
+    def shape(self) -> Shape:
+        return self.values.shape
+
+    def reduce(self, number: int) -> Reduce:
+        """The reduction of this number."""
+        found = self.values.kernel.values[number]
+        assert isinstance(found, Reduce), "totals are of reductions"
+        return found
+
+    def register(self, number: int) -> Any:
+        """The type of an accumulator."""
+        in_lanes = self.shape.is_in_row or self.values.varies_lane[number]
+        return register_type(self.reduce(number).dtype, self.shape.lanes if in_lanes else 1)
+
+    def start(self, number: int) -> list[ir.Value]:
+        """Variables that hold what changes nothing."""
+        type = self.register(number)
+        count = UNROLL if self.shape.is_in_row and self.shape.size // self.shape.lanes >= 2 * UNROLL else 1
+        variables: list[ir.Value] = [variable(self.builder, type) for _ in range(count)]
+        for each in variables:
+            self.builder.store(identity(self.reduce(number), type), each, align=align_of(type))
+        return variables
+
+    def add(self, number: int, into: ir.Value, value: ir.Value, at: At) -> None:
+        """Combine a value into an accumulator; one that is equal in all lanes counts in each."""
+        b, shape = self.builder, self.shape
+        value = splat(b, value, shape.lanes) if shape.is_in_row else value
+        before = b.load(into, typ=value.type, align=align_of(value.type))
+        after = combined(b, self.reduce(number), before, value)
+        if shape.is_in_row and at.active < shape.lanes:
+            after = b.select(self.values.memory.mask(at), after, before)
+        b.store(after, into, align=align_of(value.type))
+
+    def finish(self, number: int, variables: list[ir.Value]) -> ir.Value:
+        """What the accumulators come to."""
+        b, type, reduce = self.builder, self.register(number), self.reduce(number)
+        parts = [b.load(v, typ=type, align=align_of(type)) for v in variables]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [combined(b, reduce, x, y) for x, y in pairs]
+        (total,) = parts
+        return over_lanes(b, reduce, total) if self.shape.is_in_row else total

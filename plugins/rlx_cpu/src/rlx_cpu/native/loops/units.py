@@ -1,0 +1,79 @@
+"""The units of a kernel: which places on the grid a unit has, and what is done there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from attrs import frozen
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, scaled
+from rlx_cpu.native.loops.walk import At, Shape
+
+__all__ = ["Body", "Units"]
+
+Body: TypeAlias = "Callable[[Sequence[At], ir.Value | None], None]"
+"""What is done at the vectors of a unit: one, or a strip of them side by side; and the block, if it is one."""
+
+
+@frozen(eq=False)
+class Units:
+    """Finds a unit's place.
+
+    Attributes:
+        tiled: Writes a band of tiles at a place on the outer axes, for kernels with transposed loads.
+    """
+
+    builder: ir.IRBuilder
+    shape: Shape
+    tiled: Callable[[dict[int, ir.Value], ir.Value], None]
+
+    def at(self, unit: ir.Value, body: Body) -> None:
+        """One unit: `body` is given its place on the grid, and its block if it is one."""
+        b, shape = self.builder, self.shape
+        piece, rest = self.split(unit, shape.pieces)
+        index: dict[int, ir.Value] = {}
+        for axis in reversed(shape.outer):
+            index[axis], rest = self.split(rest, shape.steps(axis))
+        if shape.crossing is not None:
+            self.tiled(index, piece)
+        elif shape.block is not None:
+            body([At(index, shape.lanes)], piece)
+        elif shape.is_in_row:
+            body([At(index, shape.lanes)], None)
+        else:
+            self.side_by_side(index, piece, body)
+        assert not b.block.is_terminated, "a unit falls through to the next"
+
+    def split(self, number: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
+        b = self.builder
+        if size == 1:
+            return ir.Constant(I64, 0), number
+        return b.urem(number, ir.Constant(I64, size)), b.udiv(number, ir.Constant(I64, size))
+
+    def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value, body: Body) -> None:
+        """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
+        b, shape = self.builder, self.shape
+        width = shape.strip * shape.lanes
+        start = scaled(b, piece, width)
+
+        def strip(rows: int) -> None:
+            ats = []
+            for first in range(0, rows, shape.lanes):
+                place = b.add(start, ir.Constant(I64, first)) if first else start
+                ats.append(At({**index, shape.lane: place}, min(shape.lanes, rows - first)))
+            body(ats, None)
+
+        left = shape.size % width
+        if not left:
+            strip(width)
+        elif shape.size < width:
+            strip(left)
+        else:
+            is_last = b.icmp_unsigned("==", piece, ir.Constant(I64, shape.pieces - 1))
+            with b.if_else(is_last) as (then, otherwise):
+                with then:
+                    strip(left)
+                with otherwise:
+                    strip(width)

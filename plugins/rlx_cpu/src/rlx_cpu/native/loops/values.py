@@ -1,0 +1,138 @@
+"""The values of a loop kernel at one place: loads, numbers, positions, and the ops on them, each made once."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, operands_of
+from rlx_core.codegen.scalars.conversion import converted
+from rlx_core.ir.dtypes import f32
+from rlx_core.ops.conversion import Cast
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
+from rlx_cpu.native.loops.memory import Memory
+from rlx_cpu.native.loops.tiles import Tiles
+from rlx_cpu.native.loops.walk import At, Shape
+from rlx_cpu.native.scalars.table import NATIVE
+
+__all__ = ["Values"]
+
+
+@define(eq=False)
+class Values:
+    """What is known at a place, and how to come to know the rest. Mutable, because a builder is."""
+
+    builder: ir.IRBuilder
+    shape: Shape
+    memory: Memory
+    rows: dict[int, ir.Value]
+    """Kept value → its row of scratch memory."""
+    varies_lane: tuple[bool, ...] = field(init=False)
+    rounded_by_stores: frozenset[int] = field(init=False)
+    """Casts to narrow floats that are only stored, which rounds them anyway."""
+    tiles: Tiles | None = None
+    fixed: dict[int, ir.Value] = field(factory=dict)
+    """Values of the unit: what does not vary over the row, and finished reductions."""
+    complete: set[int] = field(factory=set)
+    """Kept values whose loop is over."""
+
+    def __attrs_post_init__(self) -> None:
+        self.varies_lane = self.kernel.varies_along(self.shape.lane)
+        read = {a for v in self.kernel.values for a in operands_of(v)}
+        self.rounded_by_stores = frozenset(
+            i
+            for i, v in enumerate(self.kernel.values)
+            if i not in read and isinstance(v, Apply) and isinstance(v.op, Cast) and v.op.to.is_narrow
+        )
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.shape.kernel
+
+    def start_unit(self) -> None:
+        """Forget what was known of another unit."""
+        self.fixed, self.complete = {}, set()
+
+    def value(self, number: int, at: At, known: dict[int, ir.Value]) -> ir.Value:
+        """A value here: a vector if it varies along lanes, a scalar otherwise. Without recursion, because chains are long."""
+        waiting = [number]
+        while waiting:
+            missing = [] if waiting[-1] in known else [a for a in self._reads(waiting[-1], at) if a not in known]
+            if missing:
+                waiting.extend(reversed(missing))
+                continue
+            made = waiting.pop()
+            if made not in known:
+                known[made] = self._value(made, at, known)
+        return known[number]
+
+    def _reads(self, number: int, at: At) -> tuple[int, ...]:
+        """The values that must be known first."""
+        is_stored = number in self.complete or self._is_in_tile(number, at)
+        return () if is_stored else operands_of(self.kernel.values[number])
+
+    def _is_in_tile(self, number: int, at: At) -> bool:
+        return self.tiles is not None and at.tile is not None and number in self.tiles.places
+
+    def _value(self, number: int, at: At, known: dict[int, ir.Value]) -> ir.Value:
+        """A value of which `known` has the operands."""
+        b, term = self.builder, self.kernel.values[number]
+        if number in self.complete:
+            type = register_type(term.dtype, self.shape.lanes if self.varies_lane[number] else 1)
+            return b.load(self.kept(number, at), typ=type, align=align_of(type))
+        if isinstance(term, Const):
+            return constant(register_type(term.dtype), term.number)
+        if isinstance(term, Index):
+            return self._index(term, at)
+        if isinstance(term, Load):
+            if self.tiles is not None and self._is_in_tile(number, at):
+                return self.tiles.read(number, at)
+            return self.memory.load(term, at, [known[v] for v, _ in term.dynamic])
+        if isinstance(term, Bound):
+            return self._bound(term, at, known)
+        assert isinstance(term, Apply), f"%{number} is used before its loop"
+        args = [known[a] for a in term.args]
+        lanes = max(width(a) for a in args)
+        dtypes = tuple(self.kernel.values[a].dtype for a in term.args)
+        if number in self.rounded_by_stores:
+            return converted(b, args[0], dtypes[0].accumulator, f32)
+        return NATIVE.apply(b, term.op, dtypes, tuple(splat(b, a, lanes) for a in args))
+
+    def kept(self, number: int, at: At) -> ir.Value:
+        """Where a kept value lies in its row of scratch memory."""
+        b, dtype = self.builder, self.kernel.values[number].dtype
+        assert at.slot is not None, "kept values have a place in the row"
+        return address(b, self.rows[number], scaled(b, at.slot, self.shape.lanes * dtype.accumulator.itemsize))
+
+    def _index(self, term: Index, at: At) -> ir.Value:
+        b = self.builder
+        position = at.index[term.axis]
+        if term.axis == self.shape.lane:
+            lanes = ir.Constant(ir.VectorType(I64, self.shape.lanes), list(range(self.shape.lanes)))
+            position = b.add(splat(b, position, self.shape.lanes), lanes)
+        scale, offset = (constant(position.type, n) for n in (term.scale, term.offset))
+        return b.add(b.mul(position, scale), offset)
+
+    def _bound(self, term: Bound, at: At, known: dict[int, ir.Value]) -> ir.Value:
+        b = self.builder
+        index = known[term.arg]
+        last, zero = constant(index.type, term.size - 1), constant(index.type, 0)
+        inside = b.icmp_unsigned("<=", index, last)
+        if term.is_checked:
+            self._report(index, inside, at)
+        nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
+        return b.select(inside, index, nearest)
+
+    def _report(self, index: ir.Value, inside: ir.Value, at: At) -> None:
+        """Write the first index outside into the status words."""
+        b, status = self.builder, self.memory.buffers[-1]
+        lanes = (
+            [b.extract_element(inside, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [inside]
+        )
+        numbers = (
+            [b.extract_element(index, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [index]
+        )
+        for is_inside, number in zip(lanes, numbers, strict=True):
+            with b.if_then(b.not_(is_inside), likely=False):
+                b.store(number, address(b, status, 8), align=8)
+                b.store(ir.Constant(I64, 1), status, align=8)

@@ -1,0 +1,325 @@
+"""How a kernel is walked: which axis has the lanes, which units threads share out, and where in a unit code stands.
+
+The *lane axis* is the one along which memory is contiguous. Where it is an axis of the row, a unit is one row and reductions
+end with a fixed tree over lanes; where it is an axis of the grid, a unit is one vector of rows, side by side, and reductions
+stay in lanes. An element-wise kernel is a kernel whose row is its lane axis, cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.loops import Apply, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
+from rlx_core.codegen.scalars.idioms import recognised
+from rlx_core.codegen.scalars.long import LONG
+from rlx_core.codegen.scalars.standard import IDIOMS
+from rlx_core.codegen.schedule import Nest, Schedule, schedule
+from rlx_core.ir.dtypes import DType, u16
+from rlx_core.ir.strides import is_dense
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.nontemporal import wants_nontemporal
+from rlx_cpu.native.machine import LoopSizes
+
+__all__ = ["At", "Shape"]
+
+WORTH_TILES = 8
+"""Elements on both axes from which on a transposed load goes through tiles."""
+
+
+@frozen
+class Shape:
+    """How a kernel is walked: which axis has the lanes, how many, and in which units.
+
+    Attributes:
+        kernel: With an element-wise kernel's lane axis as its row.
+        lane: The lane axis.
+        lanes: Elements of a vector.
+        block: Elements of an element-wise unit along the lane axis; `None` for kernels that reduce.
+        plan: The loops.
+        isa: What it is printed for.
+    """
+
+    kernel: Kernel
+    lane: int
+    lanes: int
+    block: int | None
+    plan: Schedule
+    isa: Isa
+
+    @classmethod
+    def of(cls, kernel: Kernel, isa: Isa) -> Shape:
+        kernel = as_bits(evolve(kernel, values=recognised(kernel.values)))
+        lanes, block = lanes_of(kernel, isa), isa.machine.loops.block
+        if len(kernel.extents) > kernel.grid:
+            return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel), isa)
+        if not kernel.extents:
+            point = evolve(kernel, extents=(1,), grid=0, **_along_nothing(kernel))
+            return cls(point, 0, lanes, block, _once(kernel), isa)
+        rowed = with_row(kernel, lane_axis(kernel, kernel.grid_axes))
+        return cls(rowed, rowed.grid, lanes, block, _once(rowed), isa)
+
+    @property
+    def sizes(self) -> LoopSizes:
+        return self.isa.machine.loops
+
+    @property
+    def size(self) -> int:
+        """Elements along the lane axis."""
+        return self.kernel.extents[self.lane]
+
+    @property
+    def is_in_row(self) -> bool:
+        return self.lane >= self.kernel.grid
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The axes of the grid that units are counted over, besides the blocks or vectors of the lane axis."""
+        return tuple(a for a in self.kernel.grid_axes if a != self.lane)
+
+    @property
+    def pieces(self) -> int:
+        """Blocks or vectors of the lane axis, or tiles."""
+        if self.crossing is not None:
+            return -(-self.size // (self.side * self.sizes.tile_columns))
+        if self.block is not None:
+            return max(1, -(-self.size // self.block))
+        return 1 if self.is_in_row else max(1, -(-self.size // (self.strip * self.lanes)))
+
+    @cached_property
+    def crossing(self) -> int | None:
+        """The axis along which an element-wise kernel's transposed loads are contiguous; `None` if there are none."""
+        return next((a for a in self.outer if self.transposed_loads(a)), None)
+
+    def transposed_loads(self, axis: int) -> tuple[int, ...]:
+        """The loads that are contiguous along `axis` and neither contiguous nor constant along the lanes."""
+        if self.block is None or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
+            return ()
+        return tuple(
+            i
+            for i, v in enumerate(self.kernel.values)
+            if isinstance(v, Load)
+            and not v.dynamic
+            and v.strides[axis] == v.dtype.itemsize
+            and v.strides[self.lane] not in (0, v.dtype.itemsize)
+        )
+
+    @cached_property
+    def side(self) -> int:
+        """Elements of a side of a tile: a cache line of the narrowest transposed load, whole vectors."""
+        assert self.crossing is not None, "tiles are of transposed loads"
+        narrowest = min(self.kernel.values[i].dtype.itemsize for i in self.transposed_loads(self.crossing))
+        return max(self.lanes, ALIGNMENT // narrowest)
+
+    def prefetch_distance(self, load: Load, loop: int) -> int:
+        """How many bytes ahead a load prefetches, in which loop over a row; 0 unless it walks more memory than caches hold, front
+        to back, unit after unit. Where several loops find a row in a cache, the second prefetches the next row."""
+        whole = TensorType(load.dtype, self.kernel.extents)
+        if (
+            not self.is_in_row
+            or whole.static_nbytes < self.sizes.prefetched_nbytes
+            or not is_dense(whole, load.strides)
+        ):
+            return 0
+        row = self.kernel.row_size * load.dtype.itemsize
+        if len(self.plan.nests) == 1 or row > self.sizes.resident_row_nbytes:
+            return self.sizes.prefetch_nbytes
+        return row if loop == 1 else 0
+
+    @cached_property
+    def nontemporal(self) -> tuple[Store, ...]:
+        """What goes to large results past the caches: each row begins where the result begins in its line, and is written from
+        end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
+        found: list[Store] = []
+        for store in self.kernel.stores if self.is_in_row else ():
+            dtype = self.kernel.buffers[store.buffer].dtype
+            is_vector = store.strides[self.lane] == dtype.itemsize and not dtype.is_narrow and dtype.kind != "bool"
+            outer = (step for axis, step in enumerate(store.strides) if axis != self.lane)
+            is_at_lines = not any(step % ALIGNMENT for step in (store.offset, *outer))
+            nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
+            if is_vector and is_at_lines and wants_nontemporal(self.isa, nbytes, self.lanes * dtype.itemsize):
+                found.append(store)
+        return tuple(found)
+
+    @property
+    def only_reduces(self) -> bool:
+        """Whether there is one loop over the row, and nothing is stored in it."""
+        nests = self.plan.nests
+        return len(nests) == 1 and bool(nests[0].reduces) and not nests[0].stores
+
+    @property
+    def strip(self) -> int:
+        """Vectors of rows that a unit takes side by side: a line of memory is read whole while its page is at hand."""
+        if self.is_in_row or not self.only_reduces:
+            return 1
+        return max(1, min(self.sizes.strip // len(self.plan.nests[0].reduces), self.size // self.lanes))
+
+    @cached_property
+    def units(self) -> int:
+        total = self.pieces
+        for axis in self.outer:
+            total *= self.steps(axis)
+        return total
+
+    def steps(self, axis: int) -> int:
+        """Units along an axis of the grid: its elements, or bands of tiles."""
+        size = self.kernel.extents[axis]
+        return -(-size // (self.side * self.sizes.tile_rows)) if axis == self.crossing else size
+
+    @property
+    def first_row_axis(self) -> int:
+        """The axis of the row that the outermost loop runs over, which is the one that is cut into chunks."""
+        return next((a for a in self.kernel.row_axes if a != self.lane), self.lane)
+
+    @property
+    def chunk(self) -> int:
+        """Steps of the outermost loop over the row, vectors along the lane axis, that make a chunk."""
+        axis = self.first_row_axis
+        if axis == self.lane:
+            return self.sizes.chunk // self.lanes
+        inside = max(self.kernel.row_size // max(self.kernel.extents[axis], 1), 1)
+        across = 1 if self.is_in_row else min(self.strip * self.lanes, self.size)
+        return max(1, self.sizes.chunk // (inside * across))
+
+    @cached_property
+    def chunks(self) -> int:
+        """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
+        if not self.only_reduces or self.units >= (self.sizes.few_rows if self.is_in_row else self.sizes.few_strips):
+            return 1
+        axis = self.first_row_axis
+        steps = self.kernel.extents[axis] // (self.lanes if axis == self.lane else 1)
+        return max(1, -(-steps // self.chunk))
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a partial result: a vector of the widest type, on cache lines of its own."""
+        return -(-8 * self.lanes // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def shared_workspace(self) -> int:
+        if self.chunks == 1:
+            return 0
+        return self.units * len(self.plan.nests[0].reduces) * self.chunks * self.strip * self.slot_bytes
+
+    @property
+    def uses_threads(self) -> bool:
+        work = self.kernel.grid_size * self.kernel.row_size
+        costs = sum(8 if isinstance(v, Apply) and type(v.op) in (*LONG, *IDIOMS) else 1 for v in self.kernel.values)
+        return self.units * self.chunks > 1 and work * max(1, costs // 4) >= self.isa.machine.serial_points
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a kept value's row: of vectors, the last one whole."""
+        itemsize = max((self.kernel.values[v].dtype.accumulator.itemsize for v in self.plan.kept), default=0)
+        if self.is_in_row:
+            others = self.kernel.row_size // max(self.size, 1)
+            return others * -(-self.size // self.lanes) * self.lanes * itemsize
+        return self.kernel.row_size * self.lanes * itemsize
+
+    @property
+    def workspace(self) -> int:
+        # A row without elements still has a place: its loop is printed, though it never runs.
+        return len(self.plan.kept) * -(-max(self.row_bytes, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def lanes_of(kernel: Kernel, isa: Isa) -> int:
+    """Elements of a vector: as many as registers hold of the widest type, f32 at least where anything is computed."""
+    widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
+    narrow = {v.dtype for v in kernel.values if v.dtype.itemsize > 2 or v.dtype.is_float}
+    return isa.vector_bytes // (widest if not narrow else max(widest, 4))
+
+
+def as_bits(kernel: Kernel) -> Kernel:
+    """A kernel that only moves narrow floats, as one that moves integers: nothing is widened and rounded again."""
+    computed = {
+        d
+        for v in kernel.values
+        if isinstance(v, Apply | Reduce | Const)
+        for d in (v.dtype, *_operand_dtypes(kernel, v))
+    }
+    if not any(b.dtype.is_narrow for b in kernel.buffers) or any(d.is_narrow for d in computed):
+        return kernel
+    values = tuple(evolve(v, dtype=u16) if v.dtype.is_narrow else v for v in kernel.values)
+    buffers = tuple(evolve(b, dtype=u16) if b.dtype.is_narrow else b for b in kernel.buffers)
+    return evolve(kernel, values=values, buffers=buffers)
+
+
+def _operand_dtypes(kernel: Kernel, value: Scalar) -> Sequence[DType]:
+    return [kernel.values[a].dtype for a in operands_of(value)]
+
+
+def _along_nothing(kernel: Kernel) -> dict[str, Any]:
+    """The fields of a kernel of one point with an axis of size 1 added."""
+    values = tuple(evolve(v, strides=(0,)) if isinstance(v, Load) else v for v in kernel.values)
+    return {"values": values, "stores": tuple(evolve(s, strides=(0,)) for s in kernel.stores)}
+
+
+def _once(kernel: Kernel) -> Schedule:
+    """The loop of an element-wise kernel: it stores everything, what does not vary along lanes too."""
+    return Schedule((Nest((), (), tuple(range(len(kernel.stores)))),), ())
+
+
+def lane_axis(kernel: Kernel, axes: Sequence[int]) -> int:
+    """The axis along which most elements are accessed contiguously; of equals a row's, then the last."""
+
+    def score(axis: int) -> tuple[int, int, int]:
+        contiguous = 0
+        for access in kernel.accesses:
+            if access.strides[axis] == kernel.buffers[access.buffer].dtype.itemsize:
+                touched = prod(n for n, s in zip(kernel.extents, access.strides, strict=True) if s)
+                contiguous += 2 * touched if isinstance(access, Store) else touched
+        return contiguous if kernel.extents[axis] > 1 else -1, int(axis >= kernel.grid), axis
+
+    return max(axes, key=score)
+
+
+def with_row(kernel: Kernel, axis: int) -> Kernel:
+    """An element-wise kernel with one of its axes as the row, last."""
+    order = [a for a in range(len(kernel.extents)) if a != axis] + [axis]
+    new = {old: i for i, old in enumerate(order)}
+
+    def moved(strides: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(strides[a] for a in order)
+
+    values = tuple(
+        evolve(v, strides=moved(v.strides))
+        if isinstance(v, Load)
+        else evolve(v, axis=new[v.axis])
+        if isinstance(v, Index)
+        else v
+        for v in kernel.values
+    )
+    stores = tuple(evolve(s, strides=moved(s.strides)) for s in kernel.stores)
+    return evolve(
+        kernel,
+        extents=tuple(kernel.extents[a] for a in order),
+        grid=len(order) - 1,
+        values=values,
+        stores=stores,
+    )
+
+
+@frozen
+class At:
+    """Where in a unit code is being written.
+
+    Attributes:
+        index: The position on each axis that has one, as i64; the lane axis' is that of its first lane.
+        active: How many of the lanes exist; all but in a tail.
+        slot: The place of this vector in rows of kept values, counted in vectors.
+        chunk: Which chunk of the row this is, where rows are cut.
+        tile: The row and the column of this vector in the tiles of transposed loads.
+    """
+
+    index: dict[int, ir.Value]
+    active: int
+    slot: ir.Value | None = None
+    chunk: ir.Value | None = None
+    tile: tuple[ir.Value, ir.Value] | None = None

@@ -1,0 +1,263 @@
+"""The machine as numbers: what its caches and tables of pages hold, and how work is cut for them and for its threads.
+
+Whoever makes code finds them in its `Isa`, which says for what it is made; tests make code for another machine by `assuming`.
+One record holds what a kind of kernel goes by. All were measured on AVX2 and AVX-512 machines with 2 to 32 cores, and none
+needs to be exact: at a threshold both ways take as long. What code is unrolled by follows from registers and latencies, and
+stays beside that code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from attrs import frozen
+
+__all__ = [
+    "MACHINE",
+    "AttentionSizes",
+    "IndexingSizes",
+    "LoopSizes",
+    "Machine",
+    "MovementSizes",
+    "OrderingSizes",
+    "ProductSizes",
+    "ScanSizes",
+    "Speed",
+    "assumed",
+    "assuming",
+]
+
+
+@frozen(cache_hash=True)
+class LoopSizes:
+    """Walks of loop kernels (`loops.walk`).
+
+    Attributes:
+        block: Elements of an element-wise unit: small enough to balance threads, large enough not to be counted one by one.
+        chunk: Elements of a chunk of a long row: so many that combining chunks is nothing beside them.
+        few_rows: Units below which long rows are cut into chunks.
+        few_strips: The same for strips of rows side by side, where a chunk is also what the first table of pages holds.
+        strip: Vectors of accumulators of a unit whose rows lie side by side.
+        tile_rows: Tiles of a unit across the lanes. Every tile touches a page for each of its rows, on both sides; a band of
+            tiles lets the next lines be prefetched.
+        tile_columns: Tiles of a unit along the lanes, which use a page that was found more than once.
+        prefetched_nbytes: Bytes of an operand, walked front to back, from which it is prefetched: half of an L2 of 2 MiB.
+        prefetch_nbytes: Bytes ahead of a stream that are prefetched. The processor does so by itself only for as much as its
+            window of instructions holds, which where something is computed is little: the benchmark `chain` takes a quarter
+            less time on Emerald Rapids, plain sums as long as before.
+        resident_row_nbytes: Bytes of a row that is still in a cache when the next loop over it begins.
+    """
+
+    block: int = 4096
+    chunk: int = 32768
+    few_rows: int = 16
+    few_strips: int = 256
+    strip: int = 8
+    tile_rows: int = 64
+    tile_columns: int = 16
+    prefetched_nbytes: int = 1 << 20
+    prefetch_nbytes: int = 4096
+    resident_row_nbytes: int = 1 << 17
+
+
+@frozen(cache_hash=True)
+class ProductSizes:
+    """Cache blocks and items of products (`products.gemm_tiles`, `products.gemm_plan`); register tiles follow from the `Isa`.
+
+    Attributes:
+        depth_nbytes: Bytes of one row of A in a cache block: a tile of A then stays in L1, and a panel of B in L2.
+        short_depth_nbytes: The same where a panel is read by two tiles: the second finds the block in L1, where the first
+            has left it.
+        block_nbytes: Bytes of A, or of a group of panels, in a cache block: half of an L2 of 1 MiB. The L3 of large
+            processors is slow, so what a block saves of it counts more than what its size costs in L2.
+        items: At least so many items, where there is enough work, so that any small number of threads has equal shares.
+        panel_items: Items that are enough where more would make threads pack the same panels.
+        fewest_tiles: Tiles of an item, and items of a product, below which splitting further costs more than it brings.
+        packed_group: Panels that share one packing of A.
+        direct_nbytes: Bytes that all row tiles together may read of a B that stays where it lies. Packing it pays where many
+            tiles share its cost, and where it is too large for L2.
+        shared_nbytes: Bytes up to which an operand is packed for all threads at once, which takes as much memory again.
+        part_products: Fused products of a part: some 10 µs, a hundred times what claiming it costs.
+    """
+
+    depth_nbytes: int = 2048
+    short_depth_nbytes: int = 512
+    block_nbytes: int = 1 << 19
+    items: int = 32
+    panel_items: int = 16
+    fewest_tiles: int = 4
+    packed_group: int = 12
+    direct_nbytes: int = 1 << 24
+    shared_nbytes: int = 1 << 24
+    part_products: int = 1 << 19
+
+
+@frozen(cache_hash=True)
+class AttentionSizes:
+    """Cuts of attention (`attention.cut`, `attention.backward_plan`, `attention.operands`).
+
+    Attributes:
+        row_nbytes: Bytes of a row of scores that are in flight at once: a tile's worth of rows stays in L1.
+        weights_nbytes: Bytes of a block of weights in the backward pass, at most, unless one tile has more.
+        items: At least so many items, where there are enough queries.
+        tiles: Row tiles of an item, at most.
+        fewest_parts: Parts below which a few threads would not have equal shares.
+        segment_products: Fused products below which an item is not cut: adding the segments up would take as long.
+        few_queries: Queries up to which keys are not transposed: a step of generating text has one.
+        spread_nbytes: Bytes over which rows of a head that lie apart are spread: 64 pages, as many as the first table of
+            pages holds.
+        packing_tiles: Tiles that have to read a head for its packing not to count: it is read and written once for that.
+    """
+
+    row_nbytes: int = 2048
+    weights_nbytes: int = 1 << 17
+    items: int = 32
+    tiles: int = 8
+    fewest_parts: int = 8
+    segment_products: int = 1 << 18
+    few_queries: int = 2
+    spread_nbytes: int = 1 << 18
+    packing_tiles: int = 8
+
+
+@frozen(cache_hash=True)
+class MovementSizes:
+    """Boxes that move (`movement`).
+
+    Attributes:
+        unit_nbytes: Bytes of a unit: small enough to balance threads, large enough not to be counted one by one.
+        tile: Elements along both sides of a tile of transposed squares: a cache line of the smallest.
+        prefetch_lines: Lines of the operand, one below the other, that are prefetched before squares of them are stored past
+            the caches.
+        aligned_row_nbytes: Bytes of a row from which it pays to look for its first cache line, and to move what lies before
+            it by itself.
+    """
+
+    unit_nbytes: int = 1 << 15
+    tile: int = 64
+    prefetch_lines: int = 32
+    aligned_row_nbytes: int = 1024
+
+
+@frozen(cache_hash=True)
+class OrderingSizes:
+    """Sorting and searching (`ordering`).
+
+    Attributes:
+        shared_row: Elements from which threads share one row.
+        few_rows: Rows below which they do.
+        wide_digits: Elements of a row from which fewer passes with more counters are quicker.
+        search_block: Values of a unit of a search.
+    """
+
+    shared_row: int = 1 << 15
+    few_rows: int = 8
+    wide_digits: int = 4000
+    search_block: int = 512
+
+
+@frozen(cache_hash=True)
+class IndexingSizes:
+    """Gathers and scatters (`indexing`).
+
+    Attributes:
+        columns: Elements of a block of columns: a few vectors, so that a thread's part of a row is worth going there.
+        fewest_units: Units from which tables and columns are shared out; with fewer, rows are.
+        chained_row_nbytes: Bytes of a row from which going to its updates one by one, wherever they lie, pays.
+        prefetch_rows: Rows ahead of the one that is added up whose first update is prefetched.
+    """
+
+    columns: int = 64
+    fewest_units: int = 8
+    chained_row_nbytes: int = 256
+    prefetch_rows: int = 12
+
+
+@frozen(cache_hash=True)
+class ScanSizes:
+    """Running reductions (`scans.cumulative`).
+
+    Attributes:
+        line_nbytes: Bytes of a unit's lines at one place, from the most to the least: so many as leave enough units to share
+            out. Every place is another page, on both sides; of a kilobyte from each the processor sees what comes next.
+        fewest_units: Units to share out.
+        prefetch_places: Places on the axis that are prefetched before their turn.
+    """
+
+    line_nbytes: tuple[int, ...] = (1024, 512, 256)
+    fewest_units: int = 8
+    prefetch_places: int = 8
+
+
+@frozen(cache_hash=True)
+class Speed:
+    """What programs are guessed to take (`runtime.work`), and what is done about it.
+
+    Attributes:
+        flops_per_us, bytes_per_us: What a core does at least, with vectors of 16 bytes and data in L2.
+        awake_us: Programs that take less are run alone even if other threads are awake: they would gain a tenth, or nothing.
+        locked_us: Programs that take less keep the interpreter's lock: nobody waits long for it, and giving it up may cost a
+            switch.
+    """
+
+    flops_per_us: float = 25e3
+    bytes_per_us: float = 30e3
+    awake_us: float = 8.0
+    locked_us: float = 25.0
+
+
+@frozen(cache_hash=True)
+class Machine:
+    """What schedules look at besides the instruction set.
+
+    Attributes:
+        serial_nbytes: Bytes of movement, of a table or of lines below which one thread is done before another has begun.
+        serial_points: The same for loop kernels, in elements, of which each counts as often as its steps take long.
+        serial_products: The same for products and attention, in fused products: a few µs.
+        serial_us: Microseconds of a whole program below which no other thread is woken for it.
+        serial_pack_nbytes: Bytes of parameters below which one thread packs them: NumPy copies without the interpreter's
+            lock.
+        l2_nbytes: Bytes that may stay in the L2 of a core.
+        nontemporal_nbytes: Bytes of a result from which it goes past the caches: a smaller one may still lie in one when it
+            is read.
+    """
+
+    serial_nbytes: int = 1 << 16
+    serial_points: int = 1 << 14
+    serial_products: int = 1 << 15
+    serial_us: float = 25.0
+    serial_pack_nbytes: int = 1 << 22
+    l2_nbytes: int = 1 << 21
+    nontemporal_nbytes: int = 1 << 24
+    speed: Speed = Speed()
+    loops: LoopSizes = LoopSizes()
+    products: ProductSizes = ProductSizes()
+    attention: AttentionSizes = AttentionSizes()
+    movement: MovementSizes = MovementSizes()
+    ordering: OrderingSizes = OrderingSizes()
+    indexing: IndexingSizes = IndexingSizes()
+    scans: ScanSizes = ScanSizes()
+
+
+MACHINE: Final = Machine()
+"""What is assumed of every machine."""
+
+_assumed: Final = [MACHINE]
+"""The last one counts; for all threads, because tests compile on several."""
+
+
+def assumed() -> Machine:
+    """What programs that are compiled now are made for."""
+    return _assumed[-1]
+
+
+@contextmanager
+def assuming(machine: Machine) -> Iterator[None]:
+    """Programs compiled inside are made for another machine: for tests."""
+    _assumed.append(machine)
+    try:
+        yield
+    finally:
+        _assumed.pop()

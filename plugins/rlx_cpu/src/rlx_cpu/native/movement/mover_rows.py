@@ -1,0 +1,261 @@
+"""Code that moves one row of a result, chosen by how it lies in the operand.
+
+A row that is dense on both sides is copied; one that is reversed, or of every so many elements, is put in order a vector at
+a time; a repeated element is stored in all lanes; anything else is moved element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+from attrs import frozen
+
+from rlx_core.codegen.movement.boxes import Axis
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import CACHE_LINE, I8, I32, I64, VOID, address, declare, splat
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.nontemporal import store_nontemporal
+from rlx_cpu.native.llvm.simd import counting, index, offset
+
+__all__ = ["Rows", "Stores", "stores_of"]
+
+UNROLL = 4
+"""Elements that one pass moves where they are moved one by one."""
+
+LONGEST_STEP = 8
+"""Elements from one to the next up to which whole vectors are read, and most of what they hold left out."""
+
+
+class Stores(Enum):
+    """How a row is written: by ordinary stores, or past the caches (see `nontemporal`)."""
+
+    ORDINARY = auto()
+    NONTEMPORAL = auto()
+    """The row begins at a cache line."""
+    NONTEMPORAL_WITHIN = auto()
+    """The row begins anywhere: its first cache line is looked for."""
+
+
+def stores_of(isa: Isa, to: int, outer: Sequence[Axis], nbytes: int) -> Stores:
+    """How rows of `nbytes` go past the caches that begin `to` bytes and steps along `outer` axes after a cache line."""
+    if all(step % CACHE_LINE == 0 for step in (to, *(axis.to for axis in outer))):
+        return Stores.NONTEMPORAL
+    return Stores.NONTEMPORAL_WITHIN if nbytes >= isa.machine.movement.aligned_row_nbytes else Stores.ORDINARY
+
+
+Place = ir.Value | int
+
+
+@frozen(eq=False)
+class Rows:
+    """Moves rows of elements of `itemsize` bytes: 1, 2, 4 or 8."""
+
+    builder: ir.IRBuilder
+    isa: Isa
+    itemsize: int
+    stores: Stores = Stores.ORDINARY
+
+    @property
+    def element(self) -> ir.IntType:
+        return ir.IntType(8 * self.itemsize)
+
+    @property
+    def alignment(self) -> int:
+        """What every access may count on: 8 bytes may be a complex number of two floats."""
+        return min(self.itemsize, 4)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.isa.vector_bytes // self.itemsize
+
+    @property
+    def vector(self) -> ir.VectorType:
+        return ir.VectorType(self.element, self.lanes)
+
+    def row(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+        """One axis from end to end; zeros where there is no source."""
+        size, step = self.itemsize, axis.source // self.itemsize
+        if axis.to != size or (source is not None and axis.source % size):
+            self.singly(to, source, axis)
+        elif source is None:
+            self._clear(to, axis.count)
+        elif step == 1:
+            self._copy(to, source, axis.count)
+        elif step == 0:
+            self._spread(to, source, axis.count)
+        elif step == -1:
+            self._reversed(to, source, axis.count)
+        elif 1 < step <= LONGEST_STEP:
+            self._stepped(to, source, axis.count, step)
+        else:
+            self.singly(to, source, axis)
+
+    # ------------------------------------------------------------------------------- kinds of rows
+
+    def _copy(self, to: ir.Value, source: ir.Value, count: int) -> None:
+        """A row that is dense on both sides; a short one becomes a few moves, a long one the C library's."""
+
+        def piece(first: Place, count: Place) -> None:
+            self._library("memcpy", self._at(to, first), self._at(source, first), count)
+
+        if self.stores is Stores.ORDINARY:
+            piece(0, count)
+        else:
+            self._nontemporal(to, count, count, lambda i: self._load(self._at(source, i)), piece)
+
+    def _clear(self, to: ir.Value, count: int) -> None:
+        zeros = splat(self.builder, ir.Constant(self.element, 0), self.lanes)
+
+        def piece(first: Place, count: Place) -> None:
+            self._library("memset", self._at(to, first), ir.Constant(I8, 0), count)
+
+        if self.stores is Stores.ORDINARY:
+            piece(0, count)
+        else:
+            self._nontemporal(to, count, count, lambda i: zeros, piece)
+
+    def _library(self, name: str, to: ir.Value, what: ir.Value, count: Place) -> None:
+        b = self.builder
+        kinds, suffix = ([to.type, what.type, I64, ir.IntType(1)], "p0.p0" if name == "memcpy" else "p0")
+        nbytes = index(count * self.itemsize) if isinstance(count, int) else b.mul(count, index(self.itemsize))
+        function = declare(b.module, f"llvm.{name}.{suffix}.i64", VOID, kinds)
+        b.call(function, [to, what, nbytes, ir.Constant(ir.IntType(1), 0)])
+
+    def _spread(self, to: ir.Value, source: ir.Value, count: int) -> None:
+        """One element in all places of a row."""
+        value = self._one(source)
+        vector = splat(self.builder, value, self.lanes)
+        self._vectors(to, count, count, lambda i: vector, lambda i: value)
+
+    def _reversed(self, to: ir.Value, source: ir.Value, count: int) -> None:
+        """A row from its end, which is where `source` points."""
+        b, lanes, size = self.builder, self.lanes, self.itemsize
+        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes - 1, -1, -1)))
+        first = address(b, source, -(lanes - 1) * size)
+
+        def reversed_vector(i: Place) -> ir.Value:
+            vector = self._load(self._at(first, i, -1))
+            return b.shuffle_vector(vector, vector, order)
+
+        self._vectors(to, count, count, reversed_vector, lambda i: self._one(self._at(source, i, -1)))
+
+    def _stepped(self, to: ir.Value, source: ir.Value, count: int, step: int) -> None:
+        """Every so many elements of whole vectors, the last of which ends before the last element of the row."""
+
+        def kept(i: Place) -> ir.Value:
+            read = [
+                self._load(address(self.builder, self._at(source, i, step), k * self.isa.vector_bytes))
+                for k in range(step)
+            ]
+            return self._every(read, step)
+
+        self._vectors(to, count, count - 1, kept, lambda i: self._one(self._at(source, i, step)))
+
+    def _every(self, read: Sequence[ir.Value], step: int) -> ir.Value:
+        """Every `step`th element of as many vectors: what each has is put after what those before it have."""
+        lanes = self.lanes
+        wanted = [divmod(k * step, lanes) for k in range(lanes)]
+        found = read[0]
+        for number in range(len(read)):
+            # The first round takes from the first vector alone, which is both operands then.
+            order = [
+                place if number == 0 else k if whose < number else lanes + place
+                for k, (whose, place) in enumerate(wanted)
+            ]
+            found = self.builder.shuffle_vector(found, read[number], ir.Constant(ir.VectorType(I32, lanes), order))
+        return found
+
+    def singly(self, to: ir.Value, source: ir.Value | None, axis: Axis) -> None:
+        """A row element by element."""
+        b = self.builder
+
+        def one(at: ir.Value, k: int) -> None:
+            if source is None:
+                value: ir.Value = ir.Constant(self.element, 0)
+            else:
+                value = self._one(offset(b, source, (at, axis.source), k * axis.source))
+            b.store(value, offset(b, to, (at, axis.to), k * axis.to), align=self.alignment)
+
+        whole = axis.count // UNROLL * UNROLL
+        if whole:
+            with counting(b, 0, whole, UNROLL) as i:
+                for k in range(UNROLL):
+                    one(i, k)
+        for k in range(axis.count - whole):
+            one(index(whole), k)
+
+    # ------------------------------------------------------------------------------------- vectors
+
+    def _vectors(
+        self,
+        to: ir.Value,
+        count: int,
+        reach: int,
+        vector: Callable[[Place], ir.Value],
+        one: Callable[[Place], ir.Value],
+    ) -> None:
+        """A row whose vectors, up to place `reach`, and single elements are computed."""
+        b = self.builder
+
+        def piece(first: Place, count: Place) -> None:
+            if isinstance(first, int) and isinstance(count, int) and count <= self.lanes:
+                for k in range(first, first + count):
+                    b.store(one(k), self._at(to, k), align=self.alignment)
+                return
+            start, length = (index(x) if isinstance(x, int) else x for x in (first, count))
+            with counting(b, start, b.add(start, length)) as i:
+                b.store(one(i), self._at(to, i), align=self.alignment)
+
+        if self.stores is not Stores.ORDINARY:
+            self._nontemporal(to, count, reach, vector, piece)
+            return
+        whole = reach // self.lanes * self.lanes
+        if whole:
+            with counting(b, 0, whole, self.lanes) as i:
+                b.store(vector(i), self._at(to, i), align=self.alignment)
+        piece(whole, count - whole)
+
+    def _nontemporal(
+        self,
+        to: ir.Value,
+        count: int,
+        reach: int,
+        vector: Callable[[Place], ir.Value],
+        piece: Callable[[Place, Place], None],
+    ) -> None:
+        """A row whose whole lines, up to place `reach`, go past the caches; `piece` writes what lies before and after."""
+        b, line = self.builder, CACHE_LINE // self.itemsize
+        first: Place = 0
+        end: Place = reach // line * line
+        if self.stores is Stores.NONTEMPORAL_WITHIN:
+            first = self._before_line(to, reach)
+            end = b.add(first, b.and_(b.sub(index(reach), first), index(-line)))
+            piece(0, first)
+        with counting(b, first, end, line) as i:
+            for k in range(0, line, self.lanes):
+                at = b.add(i, index(k)) if k else i
+                store_nontemporal(b, vector(at), self._at(to, at))
+        piece(end, count - end if isinstance(end, int) else b.sub(index(count), end))
+
+    def _before_line(self, to: ir.Value, reach: int) -> ir.Value:
+        """How many elements lie before the first cache line, at most `reach`; all, if no element begins at a line."""
+        b, size = self.builder, self.itemsize
+        nbytes = b.and_(b.sub(index(0), b.ptrtoint(to, I64)), index(CACHE_LINE - 1))
+        elements = b.udiv(nbytes, index(size))
+        is_there = b.icmp_unsigned("==", b.urem(nbytes, index(size)), index(0))
+        is_there = b.and_(is_there, b.icmp_unsigned("<", elements, index(reach)))
+        return b.select(is_there, elements, index(reach))
+
+    def _at(self, pointer: ir.Value, i: Place, step: int = 1) -> ir.Value:
+        """`pointer` moved by `i` times `step` elements."""
+        if isinstance(i, int):
+            return address(self.builder, pointer, i * step * self.itemsize)
+        return offset(self.builder, pointer, (i, step * self.itemsize))
+
+    def _one(self, place: ir.Value) -> ir.Value:
+        return self.builder.load(place, typ=self.element, align=self.alignment)
+
+    def _load(self, place: ir.Value) -> ir.Value:
+        return self.builder.load(place, typ=self.vector, align=self.alignment)

@@ -1,0 +1,109 @@
+"""Windows whose place is computed: slices and updates that start at index operands.
+
+The starts are clamped and become byte offsets at the beginning of the function; the rest is boxes whose sizes are known. An
+update that takes over its operand's bytes writes its window alone, which is what makes a cache cheap to append to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.graph import Node
+from rlx_core.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, address, memory_type
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.movement.boxes import emit_boxes, prepared, starting
+from rlx_cpu.native.movement.mover import Mover
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_slice", "emit_update"]
+
+
+def start_of(b: ir.IRBuilder, place: Place, pointer: ir.Value, limit: int) -> ir.Value:
+    """A start operand held in 0..limit, as i64."""
+    dtype = place.type.dtype
+    raw = b.load(pointer, typ=memory_type(dtype), align=dtype.itemsize)
+    is_signed = dtype.kind == "int"
+    value = raw if dtype.itemsize == 8 else (b.sext if is_signed else b.zext)(raw, I64)
+    compare = b.icmp_signed if is_signed else b.icmp_unsigned
+    value = b.select(compare("<", value, index(limit)), value, index(limit))
+    return b.select(b.icmp_signed("<", value, index(0)), index(0), value)
+
+
+def starts_of(
+    b: ir.IRBuilder, buffers: ir.Value, layout: Layout, first: int, shape: Sequence[int], window: Sequence[int]
+) -> list[ir.Value]:
+    """The starts, which are the operands from `first` on."""
+    found = []
+    for axis, (n, size) in enumerate(zip(shape, window, strict=True)):
+        place = layout.operands[first + axis]
+        assert place is not None, "there is a start an axis"
+        found.append(start_of(b, place, pointer_at(b, buffers, first + axis), n - size))
+    return found
+
+
+def emit_slice(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """A window copied out."""
+    x, y = layout.operands[0], layout.results[0]
+    assert x is not None, "there is something to slice"
+    window = y.type.static_shape
+    builder, buffers, tid, nthreads = starting(module, name)
+    axes = tuple(Axis(n, t, s) for n, t, s in zip(window, y.strides, x.strides, strict=True))
+    box = Box(axes)
+    if not box.size:
+        builder.ret_void()
+        return Emitted(name, uses_threads=False)
+    starts = starts_of(builder, buffers, layout, 1, x.type.static_shape, window)
+    shift = offset(builder, pointer_at(builder, buffers, 0), *zip(starts, x.strides, strict=True))
+    to = pointer_at(builder, buffers, len(layout.operands))
+    units = emit_boxes(builder, isa, [(box, y.type.dtype.itemsize, to, shift)], tid, nthreads)
+    builder.ret_void()
+    return Emitted(name, uses_threads=units > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
+
+
+def emit_update(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """What was there, unless the result lies in its bytes, and the window over it; slabs of one axis are shared out."""
+    x, new, y = layout.operands[0], layout.operands[1], layout.results[0]
+    assert x is not None, "there is something to update"
+    assert new is not None, "there is an update"
+    shape, window, itemsize = y.type.static_shape, new.type.static_shape, y.type.dtype.itemsize
+    builder, buffers, tid, nthreads = starting(module, name)
+    if 0 in shape:
+        builder.ret_void()
+        return Emitted(name, uses_threads=False)
+    starts = starts_of(builder, buffers, layout, 2, shape, window)
+    axis = next((a for a, n in enumerate(shape) if n > 1), None)
+    origin, update, to = (pointer_at(builder, buffers, k) for k in (0, 1, len(layout.operands)))
+    is_elsewhere = builder.icmp_unsigned("!=", builder.ptrtoint(origin, I64), builder.ptrtoint(to, I64))
+    rest = [a for a in range(len(shape)) if a != axis]
+
+    def slab(sizes: Sequence[int], source: Place, to: ir.Value, read: ir.Value) -> None:
+        box = Box(tuple(Axis(sizes[a], y.strides[a], source.strides[a]) for a in rest))
+        if box.size:
+            for piece, width in prepared(isa, box, itemsize):
+                mover = Mover(builder, isa, width)
+                mover.move(address(builder, to, piece.to), address(builder, read, piece.start), piece.axes)
+
+    count = 1 if axis is None else shape[axis]
+    step, own = (0, 0) if axis is None else (y.strides[axis], x.strides[axis])
+    low, high = share(builder, count, tid, nthreads)
+    with counting(builder, low, high) as i:
+        with builder.if_then(is_elsewhere):
+            slab(shape, x, offset(builder, to, (i, step)), offset(builder, origin, (i, own)))
+        begin = index(0) if axis is None else starts[axis]
+        inside = builder.sub(i, begin)
+        with builder.if_then(builder.icmp_unsigned("<", inside, index(1 if axis is None else window[axis]))):
+            others = [(starts[a], y.strides[a]) for a in rest]
+            place = offset(builder, to, (i, step), *others)
+            slab(window, new, place, offset(builder, update, (inside, 0 if axis is None else new.strides[axis])))
+    builder.ret_void()
+    return Emitted(name, uses_threads=count > 1 and y.type.static_nbytes >= isa.machine.serial_nbytes)
+
+
+native.register(DynamicSlice, name="window")(emit_slice)
+native.register(DynamicUpdateSlice, in_place=(0,), name="window_update")(emit_update)

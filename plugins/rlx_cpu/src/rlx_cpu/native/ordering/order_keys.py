@@ -1,0 +1,21 @@
+"""Sort keys (`codegen.ordering`) of what lies in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.codegen.ordering import Keys
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.ir.numbers import in_lanes
+
+__all__ = ["key_type", "load_keys"]
+
+
+def key_type(keys: Keys, lanes: int = 1) -> Any:
+    """Of a key, and of an element as memory has it."""
+    return in_lanes(ir.IntType(keys.bits), lanes)
+
+
+def load_keys(b: ir.IRBuilder, keys: Keys, place: ir.Value, lanes: int = 1) -> ir.Value:
+    """The keys of neighbours in memory."""
+    return keys.of(b, b.load(place, typ=key_type(keys, lanes), align=keys.dtype.itemsize))

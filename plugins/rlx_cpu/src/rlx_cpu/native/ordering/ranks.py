@@ -1,0 +1,116 @@
+"""Short rows in order: an element's place is the number of elements before it, counted a vector of elements at a time.
+
+Every element is compared with every other: for some dozens of them that is less work than anything that branches or counts
+digits.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.codegen.ordering import Keys
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import constant, splat, variable
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset
+from rlx_cpu.native.ordering.order_keys import key_type, load_keys
+
+__all__ = ["Ranks", "is_short"]
+
+
+def is_short(isa: Isa, n: int) -> bool:
+    """Whether a row is ordered in less time this way than digit by digit; measured on sets of 16 to 64 bytes."""
+    return n <= 48 + 3 * isa.vector_bytes // 2
+
+
+@frozen
+class Ranks:
+    """Counting places in rows of `n` elements.
+
+    Attributes:
+        keys: What is sorted by.
+        n: At most as many as a number of the keys' width counts.
+        step: Elements from one that is counted to the next.
+    """
+
+    isa: Isa
+    keys: Keys
+    n: int
+    step: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of a key, and of a place."""
+        return self.keys.dtype.itemsize
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes(self.keys.dtype)
+
+    @property
+    def vectors(self) -> int:
+        return -(-self.n // self.lanes)
+
+    @property
+    def keys_nbytes(self) -> int:
+        """Bytes of all keys, or of all places."""
+        return self.vectors * self.lanes * self.size
+
+    @property
+    def workspace(self) -> int:
+        return 2 * self.keys_nbytes
+
+    def place(self, b: ir.IRBuilder, scratch: ir.Value, i: ir.Value) -> ir.Value:
+        """Where element `i` goes, after `count`."""
+        found = b.load(offset(b, scratch, (i, self.size), self.keys_nbytes), typ=key_type(self.keys), align=self.size)
+        return b.zext(found, index(0).type) if self.keys.bits < 64 else found
+
+    def count(self, b: ir.IRBuilder, row: ir.Value, scratch: ir.Value) -> None:
+        """Write the keys of a row to scratch memory, then their places."""
+        self._write_keys(b, row, scratch)
+        type = key_type(self.keys, self.lanes)
+        total = variable(b, type)
+        numbers = ir.Constant(type, [constant(type.element, k) for k in range(self.lanes)])
+        with counting(b, 0, self.vectors * self.lanes, self.lanes) as start:
+            own = b.load(offset(b, scratch, (start, self.size)), typ=type, align=self.size)
+            b.store(constant(type, 0), total, align=self.size)
+            end = b.add(start, index(self.lanes))
+            last = b.select(b.icmp_signed("<", end, index(self.n)), end, index(self.n))
+
+            def add(other: ir.Value, is_before: ir.Value) -> None:
+                b.store(
+                    b.sub(b.load(total, typ=type, align=self.size), b.sext(is_before, type)), total, align=self.size
+                )
+
+            def each(low: ir.Value | int, high: ir.Value | int, relation: str) -> None:
+                with counting(b, low, high) as j:
+                    other = self._key(b, scratch, j)
+                    add(other, b.icmp_unsigned(relation, other, own))
+
+            each(0, start, "<=")
+            with counting(b, start, last) as j:
+                # Of equals the earlier one comes first.
+                other, at = self._key(b, scratch, j), b.sub(j, start)
+                lane = splat(b, b.trunc(at, type.element) if self.keys.bits < 64 else at, self.lanes)
+                is_later = b.icmp_unsigned(">", numbers, lane)
+                tied = b.and_(b.icmp_unsigned("==", other, own), is_later)
+                add(other, b.or_(b.icmp_unsigned("<", other, own), tied))
+            each(last, self.n, "<")
+            b.store(
+                b.load(total, typ=type, align=self.size),
+                offset(b, scratch, (start, self.size), self.keys_nbytes),
+                align=self.size,
+            )
+
+    def _key(self, b: ir.IRBuilder, scratch: ir.Value, j: ir.Value) -> ir.Value:
+        """A key in every lane."""
+        one = b.load(offset(b, scratch, (j, self.size)), typ=key_type(self.keys), align=self.size)
+        return splat(b, one, self.lanes)
+
+    def _write_keys(self, b: ir.IRBuilder, row: ir.Value, scratch: ir.Value) -> None:
+        lanes = self.lanes if self.step == 1 else 1
+        whole = self.n // lanes * lanes
+        for count, low, high in ((lanes, 0, whole), (1, whole, self.n)):
+            with counting(b, low, high, count) as i:
+                key = load_keys(b, self.keys, offset(b, row, (i, self.step * self.size)), count)
+                b.store(key, offset(b, scratch, (i, self.size)), align=self.size)

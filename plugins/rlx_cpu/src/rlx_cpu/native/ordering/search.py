@@ -1,0 +1,133 @@
+"""Places in sorted rows as native code: binary searches without branches, several values interleaved.
+
+What is compared are keys, so NaN is larger than every number, and zeros are equal, as in sorting.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.codegen.ordering import Keys, Search
+from rlx_core.codegen.places import Layout
+from rlx_core.ir.graph import Node
+from rlx_core.ops.sorting import SearchSorted
+from rlx_cpu.native.contract import MOST_PARTS, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import (
+    I1,
+    I32,
+    I64,
+    KERNEL,
+    POINTER,
+    constant,
+    declare,
+    memory_type,
+    splat,
+    suffix,
+    variable,
+    width,
+)
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
+from rlx_cpu.native.ordering.order_keys import key_type, load_keys
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_search"]
+
+INTERLEAVED = 16
+"""Values whose searches are interleaved: each waits for its own loads only."""
+
+
+@frozen(eq=False)
+class Bisection:
+    """Code that looks for values in one row of a search."""
+
+    builder: ir.IRBuilder
+    search: Search
+
+    @property
+    def keys(self) -> Keys:
+        return self.search.keys
+
+    def find(self, row: ir.Value, values: ir.Value, to: ir.Value, lanes: int) -> None:
+        """The places of neighbouring values, one a lane."""
+        b = self.builder
+        wanted = load_keys(b, self.keys, values, lanes)
+        type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
+        place = variable(b, type)
+        b.store(constant(type, 0), place, align=8)
+        if self.search.n:
+            left = variable(b, I64)
+            b.store(index(self.search.n), left, align=8)
+            # A search is over when one element is left; how many are halved does not depend on what is found.
+            with counting(b, 0, (self.search.n - 1).bit_length()):
+                length = b.load(left, typ=I64, align=8)
+                half = b.lshr(length, index(1))
+                self._advance(row, wanted, place, half)
+                b.store(b.sub(length, half), left, align=8)
+            self._advance(row, wanted, place, index(1))
+        found, itemsize = b.load(place, typ=type, align=8), self.search.index.itemsize
+        number = found if itemsize == 8 else b.trunc(found, memory_type(self.search.index, lanes))
+        b.store(number, to, align=itemsize)
+
+    def _advance(self, row: ir.Value, wanted: ir.Value, place: ir.Value, step: ir.Value) -> None:
+        """Move every place by `step` if the element that is the last to be passed comes before the value."""
+        b, lanes = self.builder, width(wanted)
+        type = I64 if lanes == 1 else ir.VectorType(I64, lanes)
+        at = b.load(place, typ=type, align=8)
+        after = b.add(at, splat(b, step, lanes))
+        element = self.keys.of(b, self._elements(row, b.sub(after, constant(type, 1))))
+        is_passed = b.icmp_unsigned("<=" if self.search.is_right else "<", element, wanted)
+        b.store(b.select(is_passed, after, at), place, align=8)
+
+    def _elements(self, row: ir.Value, places: ir.Value) -> ir.Value:
+        """The bits of the elements at `places`."""
+        b, lanes, size = self.builder, width(places), self.keys.dtype.itemsize
+        if lanes == 1:
+            return b.load(offset(b, row, (places, size)), typ=key_type(self.keys), align=size)
+        start = splat(b, b.ptrtoint(row, I64), lanes)
+        addresses = b.add(start, b.mul(places, constant(places.type, size)))
+        pointers = b.inttoptr(addresses, ir.VectorType(POINTER, lanes))
+        type, mask = key_type(self.keys, lanes), ir.VectorType(I1, lanes)
+        name = f"llvm.masked.gather.{suffix(type)}.v{lanes}p0"
+        gather = declare(b.module, name, type, [pointers.type, I32, mask, type])
+        return b.call(gather, [pointers, ir.Constant(I32, size), constant(mask, 1), constant(type, 0)])
+
+
+def emit_search(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Blocks of values shared out."""
+    op = node.op
+    assert isinstance(op, SearchSorted), "registered for searches"
+    search = Search.of(op, *(v.type for v in node.present()))
+    lines, n, count = search.lines, search.n, search.count
+    function = ir.Function(module, KERNEL, name)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    if lines * count == 0:
+        b.ret_void()
+        return Emitted(name, uses_threads=False)
+    buffers, part, parts, _ = function.args
+    bisection = Bisection(b, search)
+    wide, size, itemsize = isa.machine.ordering.search_block, search.keys.dtype.itemsize, search.index.itemsize
+    blocks = -(-count // wide)
+    with counting(b, *share(b, lines * blocks, part, parts)) as unit:
+        line, block = b.udiv(unit, index(blocks)), b.urem(unit, index(blocks))
+        row = offset(b, pointer_at(b, buffers, 0), (line, n * size))
+        start = times(b, block, wide)
+        end = b.add(start, index(wide))
+        end = b.select(b.icmp_unsigned("<", end, index(count)), end, index(count))
+        whole = b.add(start, b.and_(b.sub(end, start), index(-INTERLEAVED)))
+        for values, low, high in ((INTERLEAVED, start, whole), (1, whole, end)):
+            with counting(b, low, high, values) as i:
+                own = b.add(times(b, line, count), i)
+                wanted = offset(b, pointer_at(b, buffers, 1), (own, size))
+                bisection.find(row, wanted, offset(b, pointer_at(b, buffers, 2), (own, itemsize)), values)
+    b.ret_void()
+    work = lines * count * max(1, n.bit_length()) * 8
+    return Emitted(
+        name,
+        uses_threads=lines * blocks > 1 and work >= isa.machine.serial_nbytes,
+        parts=min(MOST_PARTS, lines * blocks),
+    )
+
+
+native.register(SearchSorted, accepts_strides=False, name="search_sorted")(emit_search)

@@ -1,0 +1,209 @@
+"""Top-k select, and the slices of a row that threads share: lists of positions, kept as the words that `radix.py` moves.
+
+The first few of a row in order are found by remembering candidates: elements that come before the last of the best so far. When
+there is no more space for candidates they are sorted, and all but the first few are forgotten. A row that several threads sort
+is cut by keys, not by places: each part reads the whole row and lists what lies between its two bounds, so that no part
+waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from rlx_core.codegen.ordering import Keys
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, I64, constant, declare, splat, suffix, variable, width
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset
+from rlx_cpu.native.ordering.order_keys import key_type, load_keys
+from rlx_cpu.native.ordering.radix import WORD, Radix
+from rlx_cpu.native.ordering.ranks import Ranks
+
+__all__ = ["Candidates", "Slices"]
+
+SAMPLE = 128
+"""Elements from which the bounds of slices are chosen: slices differ by a tenth, rarely by more."""
+
+
+@frozen
+class Listing:
+    """A list of positions under construction.
+
+    Attributes:
+        words: Where it is.
+        count: A variable: how many there are.
+    """
+
+    words: ir.Value
+    count: ir.Value
+
+    @classmethod
+    def empty(cls, b: ir.IRBuilder, words: ir.Value) -> Listing:
+        count = variable(b, I64)
+        b.store(index(0), count, align=8)
+        return cls(words, count)
+
+    def size(self, b: ir.IRBuilder) -> ir.Value:
+        return b.load(self.count, typ=I64, align=8)
+
+    def add(self, b: ir.IRBuilder, first: ir.Value, wanted: ir.Value) -> None:
+        """Those of the positions `first`, `first + 1`, … that are wanted; space for all of them must be left."""
+        count = self.size(b)
+        for lane in range(width(wanted)):
+            one = wanted if width(wanted) == 1 else b.extract_element(wanted, ir.Constant(I32, lane))
+            b.store(b.add(first, index(lane)), offset(b, self.words, (count, WORD)), align=WORD)
+            count = b.add(count, b.zext(one, I64))
+        b.store(count, self.count, align=8)
+
+
+@frozen
+class Row:
+    """A row of `n` elements that is read once, a vector of keys at a time."""
+
+    isa: Isa
+    keys: Keys
+    n: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.keys.dtype.itemsize
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes(self.keys.dtype)
+
+    def scan(self, b: ir.IRBuilder, row: ir.Value, start: int, see: Callable[[ir.Value, ir.Value], None]) -> None:
+        """Code for the elements from `start` on: `see(their first position, their keys)`."""
+        whole = start + (self.n - start) // self.lanes * self.lanes
+        for count, low, high in ((self.lanes, start, whole), (1, whole, self.n)):
+            if low < high:
+                with counting(b, low, high, count) as i:
+                    see(i, load_keys(b, self.keys, offset(b, row, (i, self.size)), count))
+
+
+@frozen
+class Candidates:
+    """The first `kept` elements in order of a row of many more."""
+
+    row: Row
+    kept: int
+
+    @property
+    def first(self) -> int:
+        """Positions that are listed before any is forgotten: three times as many as are kept, or more where that is few."""
+        return max(3 * self.kept, 256)
+
+    @property
+    def capacity(self) -> int:
+        """Positions that the list has space for: a vector of them is added at once."""
+        return self.first + self.row.lanes
+
+    @property
+    def is_worthwhile(self) -> bool:
+        return 2 * self.capacity <= self.row.n
+
+    @property
+    def sorter(self) -> Radix:
+        return Radix(self.row.isa, self.row.keys, self.capacity)
+
+    def function(self, module: ir.Module, name: str) -> ir.Function:
+        """A private function of (row, scratch): returns where in scratch the words of the first elements are."""
+        function = ir.Function(module, ir.FunctionType(ir.PointerType(), [ir.PointerType()] * 2), name)
+        function.linkage = "internal"
+        sort = self.sorter.function(module, f"{name}.sort", is_listed=True)
+        row, scratch = function.args
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        listing = Listing.empty(b, scratch)
+        last = variable(b, key_type(self.row.keys))
+        size, first = self.row.size, self.first
+
+        def forget() -> None:
+            """Keep the best; `last` is the key of the last of them."""
+            words = b.call(sort, [row, listing.size(b), scratch])
+            is_elsewhere = b.icmp_unsigned("!=", b.ptrtoint(words, I64), b.ptrtoint(scratch, I64))
+            with b.if_then(is_elsewhere), counting(b, 0, self.kept) as i:
+                word = b.load(offset(b, words, (i, WORD)), typ=I64, align=WORD)
+                b.store(word, offset(b, scratch, (i, WORD)), align=WORD)
+            b.store(index(self.kept), listing.count, align=8)
+            word = b.load(offset(b, scratch, (self.kept - 1) * WORD), typ=I64, align=WORD)
+            place = b.and_(word, index(0xFFFFFFFF))
+            b.store(load_keys(b, self.row.keys, offset(b, row, (place, size))), last, align=size)
+
+        with counting(b, 0, first) as i:
+            b.store(i, offset(b, scratch, (i, WORD)), align=WORD)
+        b.store(index(first), listing.count, align=8)
+        forget()
+
+        def see(position: ir.Value, keys: ir.Value) -> None:
+            # Of equals the earlier one is kept, and that is the one that is there already.
+            bound = splat(b, b.load(last, typ=key_type(self.row.keys), align=size), width(keys))
+            wanted = b.icmp_unsigned("<", keys, bound)
+            with b.if_then(b.any_lane(wanted), likely=False):
+                listing.add(b, position, wanted)
+                with b.if_then(b.icmp_unsigned(">", listing.size(b), index(first)), likely=False):
+                    forget()
+
+        self.row.scan(b, row, first, see)
+        forget()
+        b.ret(scratch)
+        return function
+
+
+@frozen
+class Slices:
+    """A long row cut by keys into as many slices as there are parts, about equal ones."""
+
+    row: Row
+
+    @property
+    def ranks(self) -> Ranks:
+        """The sample: every so many-th element."""
+        return Ranks(self.row.isa, self.row.keys, SAMPLE, self.row.n // SAMPLE)
+
+    def list(
+        self, b: ir.IRBuilder, row: ir.Value, scratch: ir.Value, part: ir.Value, parts: ir.Value
+    ) -> tuple[ir.Value, ir.Value]:
+        """(how many elements are in a slice, how many come before it); its positions are listed in scratch memory."""
+        keys = self.row.keys
+        self.ranks.count(b, row, scratch)
+        following = b.add(part, index(1))
+        low, high = (self._bound(b, scratch, b.udiv(b.mul(p, index(SAMPLE)), parts)) for p in (part, following))
+        is_first, is_last = b.icmp_unsigned("==", part, index(0)), b.icmp_unsigned("==", following, parts)
+        low = b.select(is_first, constant(key_type(keys), 0), low)
+        listing = Listing.empty(b, scratch)
+        before = variable(b, I64)
+        b.store(index(0), before, align=8)
+
+        def see(position: ir.Value, found: ir.Value) -> None:
+            lanes = width(found)
+            is_before = b.icmp_unsigned("<", found, splat(b, low, lanes))
+            is_below = b.or_(b.icmp_unsigned("<", found, splat(b, high, lanes)), splat(b, is_last, lanes))
+            b.store(b.add(b.load(before, typ=I64, align=8), _many(b, is_before)), before, align=8)
+            wanted = b.and_(is_below, b.not_(is_before))
+            with b.if_then(b.any_lane(wanted)):
+                listing.add(b, position, wanted)
+
+        self.row.scan(b, row, 0, see)
+        return listing.size(b), b.load(before, typ=I64, align=8)
+
+    def _bound(self, b: ir.IRBuilder, scratch: ir.Value, rank: ir.Value) -> ir.Value:
+        """The key of the sample that comes at `rank`; the first one if none does."""
+        type, size = key_type(self.row.keys), self.row.size
+        bound = variable(b, type)
+        b.store(constant(type, 0), bound, align=size)
+        with counting(b, 0, SAMPLE) as i, b.if_then(b.icmp_unsigned("==", self.ranks.place(b, scratch, i), rank)):
+            b.store(b.load(offset(b, scratch, (i, size)), typ=type, align=size), bound, align=size)
+        return b.load(bound, typ=type, align=size)
+
+
+def _many(b: ir.IRBuilder, condition: ir.Value) -> ir.Value:
+    """In how many lanes a condition holds."""
+    if width(condition) == 1:
+        return b.zext(condition, I64)
+    lanes = width(condition)
+    mask = b.bitcast(condition, ir.IntType(lanes))
+    count = b.call(declare(b.module, f"llvm.ctpop.{suffix(mask.type)}", mask.type, [mask.type]), [mask])
+    return b.zext(count, I64) if lanes < 64 else count

@@ -1,0 +1,274 @@
+"""Sorting as native code: short rows by counting what comes before each element, long ones digit by digit.
+
+Both are stable, so there is one right answer, and neither threads nor the way that is taken can change it. Results are read
+from the row itself: a key does not say which zero or which NaN it was. Lines along an axis that is not the last are
+transposed in scratch memory, some neighbours at a time, on the way in and out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.movement.boxes import Axis
+from rlx_core.codegen.ordering import Sorting
+from rlx_core.codegen.places import Layout
+from rlx_core.ir.graph import Node
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.sorting import ArgSort, Sort, TopK
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, Emitted, aligned
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, KERNEL, memory_type
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.movement.mover import Mover
+from rlx_cpu.native.ordering.radix import WORD, Radix
+from rlx_cpu.native.ordering.ranks import Ranks, is_short
+from rlx_cpu.native.ordering.selection import Candidates, Row, Slices
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_sort"]
+
+LINE_NBYTES = 64
+"""Bytes of neighbouring lines that are transposed together: a cache line."""
+
+
+@condition("rows of fewer than 2^32 elements")
+def has_words(node: Node) -> bool:
+    op: Any = node.op
+    (x,) = node.present()
+    size = x.shape[normalize_axis(op.axis, x.ndim)]
+    return not isinstance(size, int) or size < 1 << 32
+
+
+@frozen
+class Problem:
+    """A sorting, and how its rows are sorted."""
+
+    row: Row
+    sorting: Sorting
+
+    @classmethod
+    def of(cls, op: Any, layout: Layout, isa: Isa) -> Problem:
+        x = layout.operands[0]
+        assert x is not None, "there is something to sort"
+        sorting = Sorting.of(op, x.type, layout.results[0].type)
+        return cls(Row(isa, sorting.keys, sorting.n), sorting)
+
+    @property
+    def unit_lines(self) -> int:
+        """Lines of a unit."""
+        inner = self.sorting.inner
+        return 1 if inner == 1 else min(inner, LINE_NBYTES // self.row.size)
+
+    @property
+    def blocks(self) -> int:
+        """Units of neighbouring lines."""
+        return -(-self.sorting.inner // self.unit_lines)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of an element of the operand, and of each result."""
+        values = (self.row.size,) if self.sorting.has_values else ()
+        return (self.row.size, *values, self.sorting.index.itemsize)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Elements of a line of the operand, and of each result."""
+        return (self.row.n, *(self.sorting.kept for _ in self.sizes[1:]))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether threads share each of the rows."""
+        s, sizes = self.sorting, self.row.isa.machine.ordering
+        return s.n >= sizes.shared_row and s.outer < sizes.few_rows and s.inner == 1 and s.kept == s.n
+
+
+@frozen(eq=False)
+class Line:
+    """One dense row of the operand, and where its results go, dense too.
+
+    Attributes:
+        values: Where elements go, if they are a result.
+    """
+
+    problem: Problem
+    row: ir.Value
+    values: ir.Value | None
+    positions: ir.Value
+
+    @classmethod
+    def at(cls, problem: Problem, pointers: tuple[ir.Value, ...]) -> Line:
+        return cls(problem, pointers[0], pointers[1] if problem.sorting.has_values else None, pointers[-1])
+
+    def write(self, b: ir.IRBuilder, place: ir.Value, position: ir.Value) -> None:
+        """The element at `position` comes at `place`."""
+        size, itemsize = self.problem.row.size, self.problem.sorting.index.itemsize
+        if self.values is not None:
+            bits = b.load(offset(b, self.row, (position, size)), typ=ir.IntType(8 * size), align=size)
+            b.store(bits, offset(b, self.values, (place, size)), align=size)
+        number = position if itemsize == 8 else b.trunc(position, memory_type(self.problem.sorting.index))
+        b.store(number, offset(b, self.positions, (place, itemsize)), align=itemsize)
+
+    def write_words(self, b: ir.IRBuilder, words: ir.Value, count: ir.Value, start: ir.Value) -> None:
+        """The first `count` of sorted words come at `start` and after it."""
+        with counting(b, index(0), count) as i:
+            word = b.load(offset(b, words, (i, WORD)), typ=I64, align=WORD)
+            self.write(b, b.add(start, i), b.and_(word, index(0xFFFFFFFF)))
+
+
+# ------------------------------------------------------------------------------------------- one line
+
+OneLine = Callable[[ir.IRBuilder, Line, ir.Value], None]
+"""Code that sorts a line, given scratch memory."""
+
+
+def way_of(module: ir.Module, problem: Problem, name: str) -> tuple[int, OneLine]:
+    """(bytes of scratch memory, code for a line): by candidates, by counting or digit by digit."""
+    row, kept = problem.row, index(problem.sorting.kept)
+    candidates, ranks = Candidates(row, problem.sorting.kept), Ranks(row.isa, row.keys, row.n)
+    radix = Radix(row.isa, row.keys, row.n)
+    if candidates.is_worthwhile:
+        find = candidates.function(module, f"{name}.first")
+
+        def by_candidates(b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
+            line.write_words(b, b.call(find, [line.row, scratch]), kept, index(0))
+
+        return candidates.sorter.workspace, by_candidates
+    if is_short(row.isa, row.n):
+        return ranks.workspace, partial(by_rank, ranks)
+    sort = radix.function(module, f"{name}.radix")
+
+    def by_digit(b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
+        line.write_words(b, b.call(sort, [line.row, index(row.n), scratch]), kept, index(0))
+
+    return radix.workspace, by_digit
+
+
+def by_rank(ranks: Ranks, b: ir.IRBuilder, line: Line, scratch: ir.Value) -> None:
+    ranks.count(b, line.row, scratch)
+    with counting(b, 0, ranks.n) as i:
+        place = ranks.place(b, scratch, i)
+        if line.problem.sorting.kept == ranks.n:
+            line.write(b, place, i)
+        else:
+            with b.if_then(b.icmp_unsigned("<", place, index(line.problem.sorting.kept))):
+                line.write(b, place, i)
+
+
+# ----------------------------------------------------------------------------------------- neighbours
+
+
+@frozen
+class Staging:
+    """Scratch memory for neighbouring lines and their results, as rows.
+
+    Attributes:
+        start: Bytes before it.
+    """
+
+    problem: Problem
+    start: int
+
+    def pitch(self, number: int) -> int:
+        """Bytes from one row of the operand, or of a result, to the next; no power of 2, which caches would keep in one place."""
+        return aligned(self.problem.lengths[number] * self.problem.sizes[number]) + ALIGNMENT
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where the rows of the operand and of each result begin, and where all of them end."""
+        ends = [self.start]
+        for number in range(len(self.problem.sizes)):
+            ends.append(ends[-1] + self.problem.unit_lines * self.pitch(number))
+        return tuple(ends)
+
+    def sort(
+        self, b: ir.IRBuilder, pointers: tuple[ir.Value, ...], lines: int, scratch: ir.Value, one_line: OneLine
+    ) -> None:
+        """Sort `lines` neighbours, the first of which begin at `pointers`."""
+        staged = tuple(offset(b, scratch, start) for start in self.offsets[:-1])
+        self._move(b, 0, staged[0], pointers[0], lines, is_in=True)
+        with counting(b, 0, lines) as i:
+            rows = tuple(offset(b, first, (i, self.pitch(k))) for k, first in enumerate(staged))
+            one_line(b, Line.at(self.problem, rows), scratch)
+        for number in range(1, len(staged)):
+            self._move(b, number, pointers[number], staged[number], lines, is_in=False)
+
+    def _move(self, b: ir.IRBuilder, number: int, to: ir.Value, source: ir.Value, lines: int, *, is_in: bool) -> None:
+        """Lines to rows, or back."""
+        p, size = self.problem, self.problem.sizes[number]
+        across, along = Axis(lines, self.pitch(number), size), Axis(p.lengths[number], size, p.sorting.inner * size)
+        mover = Mover(b, p.row.isa, size)
+        if is_in:
+            mover.move(to, source, (across, along))
+        else:
+            mover.move(to, source, tuple(Axis(a.count, a.source, a.to) for a in (along, across)))
+
+
+def emit_sort(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Units of neighbouring lines shared out, or the slices of a few long rows."""
+    problem = Problem.of(node.op, layout, isa)
+    function = ir.Function(module, KERNEL, name)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    if problem.sorting.lines * problem.sorting.kept == 0:
+        b.ret_void()
+        return Emitted(name, uses_threads=False)
+    buffers, part, parts, thread = function.args
+    workspace, one_line = way_of(module, problem, name)
+    staging = Staging(problem, aligned(workspace))
+    workspace = workspace if problem.sorting.inner == 1 else staging.offsets[-1]
+    scratch = offset(b, pointer_at(b, buffers, len(problem.sizes)), (thread, aligned(workspace)))
+
+    def pointers(outer: ir.Value, block: ir.Value) -> tuple[ir.Value, ...]:
+        shapes = zip(problem.sizes, problem.lengths, strict=True)
+        return tuple(
+            offset(
+                b,
+                pointer_at(b, buffers, k),
+                (outer, n * problem.sorting.inner * size),
+                (block, problem.unit_lines * size),
+            )
+            for k, (size, n) in enumerate(shapes)
+        )
+
+    def lines() -> None:
+        with counting(b, *share(b, problem.sorting.outer * problem.blocks, part, parts)) as unit:
+            outer, block = b.udiv(unit, index(problem.blocks)), b.urem(unit, index(problem.blocks))
+            first = pointers(outer, block)
+            if problem.sorting.inner == 1:
+                one_line(b, Line.at(problem, first), scratch)
+                return
+            left = problem.sorting.inner % problem.unit_lines
+            with b.if_else(b.icmp_unsigned("==", block, index(problem.blocks - 1))) as (last, other):
+                with last:
+                    staging.sort(b, first, left or problem.unit_lines, scratch, one_line)
+                with other:
+                    staging.sort(b, first, problem.unit_lines, scratch, one_line)
+
+    if problem.is_cut:
+        listed = Radix(isa, problem.row.keys, problem.row.n).function(module, f"{name}.listed", is_listed=True)
+        with b.if_else(b.icmp_signed(">", parts, index(problem.sorting.outer))) as (slices, whole):
+            with slices, counting(b, 0, problem.sorting.outer) as outer:
+                line = Line.at(problem, pointers(outer, index(0)))
+                count, before = Slices(problem.row).list(b, line.row, scratch, part, parts)
+                line.write_words(b, b.call(listed, [line.row, count, scratch]), count, before)
+            with whole:
+                lines()
+    else:
+        lines()
+    b.ret_void()
+    units = problem.sorting.outer * problem.blocks
+    return Emitted(
+        name,
+        workspace=workspace,
+        uses_threads=problem.sorting.lines * problem.row.n * problem.row.size >= isa.machine.serial_nbytes
+        and (problem.is_cut or units > 1),
+        parts=0 if problem.is_cut else min(MOST_PARTS, units),
+    )
+
+
+native.register(Sort, ArgSort, TopK, when=has_words, accepts_strides=False, name="sort")(emit_sort)

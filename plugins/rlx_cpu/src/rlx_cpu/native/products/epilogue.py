@@ -1,0 +1,131 @@
+"""What happens to a product's sums before they are stored: bias, activation, scale, residual, as stages on vectors.
+
+A stage maps a vector of sums to another of the same shape and is told which elements it holds. Cheap stages run on the
+accumulators; stages with long polynomials run on the finished tile while it is in L1, one row at a time,
+because inlining them for every accumulator would be most of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, register_type
+from rlx_cpu.native.llvm.simd import Simd, index, offset, times
+from rlx_cpu.native.llvm.stored import Stored
+
+__all__ = [
+    "Epilogue",
+    "Operand",
+    "Spot",
+    "Stage",
+    "activation",
+    "add",
+    "multiply",
+    "scale",
+]
+
+
+@frozen(eq=False)
+class Spot:
+    """Which elements a vector holds: `row`, and columns from `column` on.
+
+    Attributes:
+        batch: Which product of a batch.
+        mask: The lanes that exist; `None` for all.
+    """
+
+    batch: ir.Value
+    row: ir.Value
+    column: ir.Value
+    mask: ir.Value | None
+
+
+Stage = Callable[[ir.IRBuilder, ir.Value, Spot], ir.Value]
+
+Prefetch = Callable[[ir.IRBuilder, Spot], None]
+"""Prefetches what stages will read of a spot, long before they do."""
+
+
+@frozen(eq=False)
+class Epilogue:
+    """Stages in order.
+
+    Attributes:
+        stages: What is applied.
+        is_long: Whether the stages are too long to be repeated for every accumulator.
+        prefetches: What brings their operands into L2 while the sums are made: a tile reads a few lines of many rows, which no
+            processor foresees.
+    """
+
+    stages: tuple[Stage, ...] = ()
+    is_long: bool = False
+    prefetches: tuple[Prefetch, ...] = ()
+
+    def apply(self, b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+        for stage in self.stages:
+            value = stage(b, value, spot)
+        return value
+
+    def then(self, stage: Stage, *, is_long: bool = False, prefetches: Sequence[Prefetch] = ()) -> Epilogue:
+        """These stages and another."""
+        return Epilogue((*self.stages, stage), self.is_long or is_long, (*self.prefetches, *prefetches))
+
+
+@frozen(eq=False)
+class Operand:
+    """A tensor that a stage reads: a pointer, strides in bytes for a row and a column, and its dtype if it is not the sums'.
+
+    What is read is what registers hold of that dtype: f32 of 16 bits, a mask of bools.
+    """
+
+    pointer: ir.Value
+    by_row: int = 0
+    by_column: int = 0
+    dtype: DType | None = None
+
+    def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
+        """The elements at a spot; broadcast along what has no stride."""
+        stored = Stored(simd, self.dtype or simd.dtype)
+        place = offset(b, self.pointer, times(b, spot.row, self.by_row), times(b, spot.column, self.by_column))
+        if self.by_column == stored.itemsize:
+            return stored.load(b, place, spot.mask)
+        if self.by_column == 0:
+            return simd.splat(b, stored.load_scalar(b, place))
+        return _spread(b, stored, place, self.by_column, spot)
+
+
+def add(simd: Simd, operand: Operand) -> Stage:
+    """Add an operand: a bias has one number a column, a residual one for every element."""
+    return lambda b, value, spot: b.fadd(value, operand.load(b, simd, spot))
+
+
+def scale(simd: Simd, factor: float) -> Stage:
+    """Multiply by a constant."""
+    return lambda b, value, spot: b.fmul(value, simd.constant(factor))
+
+
+def multiply(simd: Simd, operand: Operand) -> Stage:
+    """Multiply by an operand: one number a row, say."""
+    return lambda b, value, spot: b.fmul(value, operand.load(b, simd, spot))
+
+
+def activation(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Stage:
+    """Apply a function of one variable."""
+    return lambda b, value, spot: function(b, value)
+
+
+def _spread(b: ir.IRBuilder, stored: Stored, place: ir.Value, stride: int, spot: Spot) -> ir.Value:
+    """Elements `stride` bytes apart; lanes that do not exist repeat the first."""
+    simd = stored.simd
+    value: ir.Value = ir.Constant(register_type(stored.dtype, simd.lanes), ir.Undefined)
+    for lane in range(simd.lanes):
+        where = ir.Constant(I32, lane)
+        step: ir.Value = index(lane * stride)
+        if spot.mask is not None:
+            step = b.select(b.extract_element(spot.mask, where), step, index(0))
+        value = b.insert_element(value, stored.load_scalar(b, offset(b, place, step)), where)
+    return value

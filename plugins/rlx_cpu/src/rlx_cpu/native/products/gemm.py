@@ -1,0 +1,97 @@
+"""Matrix products as native kernels: any sizes, strides and batch axes, with the epilogue on the sums.
+
+Floats are multiplied by register tiles over panels (`gemm_plan.py` says what is packed, `gemm_driver.py` what a thread does,
+`microkernel.py` is the inner loop). Sums of f16 and bf16 are f32, go through the epilogue and are rounded once.
+"""
+
+from __future__ import annotations
+
+from rlx_core.codegen.epilogue import Pointwise, pointwise
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.product import Matrix, Product
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.fused import FusedMatMulBiasAct
+from rlx_core.ops.linalg import MatMul
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import Simd, pointer_at
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.epilogue import Epilogue, Operand, activation, add
+from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.microkernel import nothing_follows
+from rlx_cpu.native.scalars.table import NATIVE
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_product", "matmul", "matmul_bias_activation"]
+
+HALVES_AND_FLOATS = "f16 bf16 f32 f64"
+
+
+def sums_dtype(result: DType) -> DType:
+    """The dtype of the sums behind a result."""
+    return result.accumulator
+
+
+@native.register(MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True)
+def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels."""
+    return emit_product(module, layout, isa, name, nothing_follows)
+
+
+def activation_code(op: Op, result: DType) -> Pointwise | None:
+    """The code of an activation on the sums behind a result."""
+    return pointwise(NATIVE, op, (TensorType(sums_dtype(result), (1,)),))
+
+
+@condition("an activation whose steps have vector code, or none")
+def has_vector_activation(node: Node) -> bool:
+    assert isinstance(node.op, FusedMatMulBiasAct), "registered for it alone"
+    return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None
+
+
+@native.register(FusedMatMulBiasAct, dtypes=HALVES_AND_FLOATS, when=has_vector_activation, writes_strides=True)
+def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels, bias and activation on the sums."""
+    op, bias_place = node.op, layout.operands[2]
+    assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
+    assert bias_place is not None, "the bias is required"
+    by_column = Matrix.of_row(bias_place).by_column
+
+    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+        bias = Operand(pointer_at(b, buffers, 2), by_column=by_column, dtype=bias_place.type.dtype)
+        stages = Epilogue((add(simd, bias),))
+        if op.activation is None:
+            return stages
+        function = activation_code(op.activation, simd.dtype)
+        assert function is not None, "the row refuses other activations"
+        return stages.then(activation(lambda b, x: function.apply(b, NATIVE, x)[0]), is_long=function.is_long)
+
+    return emit_product(module, layout, isa, name, epilogue)
+
+
+def emit_product(
+    module: ir.Module,
+    layout: Layout,
+    isa: Isa,
+    name: str,
+    epilogue: MakeEpilogue,
+    *,
+    keeps_result: bool = False,
+) -> Emitted:
+    """The product of the first two operands into the first result, then `epilogue`.
+
+    Args:
+        keeps_result: Whether an operand that the epilogue reads may lie in the result's bytes.
+    """
+    a, b = layout.operands[:2]
+    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    product = Product.of(a, b, layout.results[0])
+    words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
+    plan = ProductPlan(product, words, isa, b.is_bound, keeps_result)
+    return Driver(plan, layout, name, epilogue).emit()

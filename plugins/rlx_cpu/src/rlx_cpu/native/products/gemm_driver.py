@@ -1,0 +1,226 @@
+"""The function around the inner loop of a product: what a thread does of it, in which order.
+
+A product is cut into *items*, a group of row tiles by a group of panels of one batch entry; threads claim contiguous ranges of
+them. What an element's sum adds up in which order depends on the shapes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from rlx_core.codegen.places import Layout
+from rlx_cpu.native.contract import Emitted, Pack
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, KERNEL
+from rlx_cpu.native.llvm.cuts import pieces_of, start_of
+from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
+from rlx_cpu.native.products.entries import b_offset, entry_offset
+from rlx_cpu.native.products.epilogue import Epilogue
+from rlx_cpu.native.products.gemm_item import Item
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
+from rlx_cpu.native.products.gemm_tiles import UNROLL
+from rlx_cpu.native.products.microkernel import Microkernel, Result, Right
+from rlx_cpu.native.products.packing import pack_panel
+
+__all__ = ["Driver", "MakeEpilogue"]
+
+MakeEpilogue = Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue]
+"""Builds the stages inside a microkernel, from the buffers that the kernel is given."""
+
+
+@frozen(eq=False)
+class Memory:
+    """Scratch memory of a thread: what all share, its own after that, and where packed panels are; `None` where there is none."""
+
+    shared: ir.Value | None
+    own: ir.Value | None
+    panels: ir.Value | None
+
+
+@frozen(eq=False)
+class ItemPlace:
+    """Which item: the batch entry, its groups of row tiles and of panels, and the group of items that read the same panels."""
+
+    entry: ir.Value
+    group: ir.Value
+    row_item: ir.Value
+    panel_item: ir.Value
+
+
+@frozen(eq=False)
+class Driver:
+    """One product while its function is emitted."""
+
+    plan: ProductPlan
+    layout: Layout
+    name: str
+    epilogue: MakeEpilogue
+
+    def emit(self) -> Emitted:
+        plan, p = self.plan, self.plan.product
+        function = ir.Function(plan.words.simd.module, KERNEL, self.name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        if not (p.m and p.n and p.entries):
+            b.ret_void()
+            return Emitted(self.name, uses_threads=False)
+        self._items(b, function.args, self._microkernels())
+        b.ret_void()
+        packs: tuple[Pack, ...] = ()
+        if plan.panels == "ahead":
+            packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
+        return Emitted(
+            function=self.name,
+            packs=packs,
+            workspace=plan.own,
+            shared_workspace=plan.shared,
+            uses_threads=plan.products >= plan.isa.machine.serial_products,
+            parts=plan.parts,
+            prologue=self._prologue() if plan.shared else None,
+            notes={
+                "tile": plan.blocks.tile,
+                "depth": plan.blocks.depth * plan.words.per_word,
+                "panels": plan.panels,
+                **({"rows": plan.rows} if plan.rows != "direct" else {}),
+                **({"products": "pairs of bf16"} if plan.words.is_pair else {}),
+            },
+        )
+
+    def _prologue(self) -> str:
+        """The function that packs what all items read: panels of B, rows of A."""
+        plan, p, name = self.plan, self.plan.product, f"{self.name}.pack"
+        function = ir.Function(plan.words.simd.module, KERNEL, name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        buffers, part, parts, _ = function.args
+        shared = pointer_at(b, buffers, len(self.layout.operands) + len(self.layout.results))
+        if plan.shared_panels:
+            source, panels = pointer_at(b, buffers, 1), plan.blocks.panels
+            with counting(b, *share(b, p.b_entries * panels.pieces, part, parts)) as unit:
+                panel, matrix = b.srem(unit, index(panels.pieces)), b.sdiv(unit, index(panels.pieces))
+                place = offset(b, shared, (matrix, plan.packed_nbytes))
+                self.pack_panel(b, panel, offset(b, source, b_offset(b, p, matrix)), self.panel(b, panel, place))
+        if plan.shared_rows:
+            self._pack_rows(b, pointer_at(b, buffers, 0), shared, part, parts)
+        b.ret_void()
+        return name
+
+    def _pack_rows(self, b: ir.IRBuilder, a: ir.Value, shared: ir.Value, part: ir.Value, parts: ir.Value) -> None:
+        """A part's share of packing A: copies tile by tile, transposed rows by ranges of k."""
+        plan, p = self.plan, self.plan.product
+        tiles = plan.blocks.rows.pieces
+        by_tile = plan.rows == "copied"
+        rounds = tiles if by_tile else -(-plan.k // PACKED_STEPS)
+        with counting(b, *share(b, p.entries * rounds, part, parts)) as unit:
+            turn, entry = b.srem(unit, index(rounds)), b.sdiv(unit, index(rounds))
+            rows = PackedRows(plan, offset(b, a, entry_offset(b, p, entry, p.a)), self._rows_of(b, shared, entry))
+            if by_tile:
+                rows.pack(b, (turn, b.add(turn, index(1))), index(0), index(plan.k))
+            else:
+                low, high = pieces_of(b, turn, PACKED_STEPS, plan.k)
+                rows.pack(b, (index(0), index(tiles)), low, high)
+
+    def _rows_of(self, b: ir.IRBuilder, shared: ir.Value, entry: ir.Value) -> ir.Value:
+        return offset(b, shared, self.plan.shared_panels, (entry, self.plan.entry_rows))
+
+    def panel(self, b: ir.IRBuilder, panel: ir.Value, matrix: ir.Value) -> ir.Value:
+        """Where a panel of a packed matrix starts."""
+        plan = self.plan
+        return offset(b, matrix, (start_of(b, plan.blocks.panels, panel), plan.vector_nbytes * plan.k))
+
+    def pack_panel(self, b: ir.IRBuilder, panel: ir.Value, source: ir.Value, place: ir.Value) -> None:
+        """Pack a panel of the matrix at `source`, over all of K."""
+        p, words, panels = self.plan.product, self.plan.words, self.plan.blocks.panels
+        strides = p.b.by_row, p.b.by_column
+        pack_panel(b, words, source, place, panels, panel, depth=p.k, strides=strides, columns=p.n)
+
+    def _microkernels(self) -> dict[tuple[int, int], ir.Function]:
+        """The inner loop for every height and width that occurs."""
+        plan, p, words, tiles = self.plan, self.plan.product, self.plan.words, self.plan.blocks
+        partial = p.n % words.simd.lanes != 0
+        is_direct = plan.panels == "direct"
+        found = {}
+        for rows in tiles.rows.sizes:
+            for vectors in tiles.panels.sizes:
+                found[rows, vectors] = Microkernel(
+                    words=words,
+                    rows=rows,
+                    vectors=vectors,
+                    a_strides=row_strides(plan, rows),
+                    right=Right(
+                        p.b.by_row * words.per_word if is_direct else vectors * plan.vector_nbytes,
+                        words.stored.itemsize if is_direct else plan.vector_nbytes,
+                        is_masked=partial and is_direct,
+                        makes_words=plan.makes_words,
+                    ),
+                    result=Result(
+                        plan.result,
+                        (p.c.by_row, p.c.by_column),
+                        columns=p.n if partial else None,
+                        sums_stride=vectors * words.nbytes if plan.parks_sums else None,
+                        is_prefetched=plan.prefetches_result,
+                    ),
+                    accumulates=tiles.depth < plan.k,
+                    is_even=plan.k > 0
+                    and plan.k % UNROLL == 0
+                    and (tiles.depth >= plan.k or tiles.depth % UNROLL == 0),
+                    sharers=plan.sharers,
+                    epilogue=self.epilogue,
+                ).emit(f"{self.name}.tile{rows}x{vectors}")
+        return found
+
+    def _items(
+        self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...], kernels: dict[tuple[int, int], ir.Function]
+    ) -> None:
+        """A part's share of the items; panels that a thread packs for itself are packed when their group begins."""
+        buffers, part, parts, thread = arguments
+        plan, p, tiles = self.plan, self.plan.product, self.plan.blocks
+        a, source, c = (pointer_at(b, buffers, i) for i in (0, 1, len(self.layout.operands)))
+        memory = self._memory(b, buffers, thread)
+        group_of_packed = b.alloca(I64)
+        b.store(index(-1), group_of_packed, align=8)
+        with counting(b, *share(b, plan.items, part, parts)) as item:
+            at = self._place(b, item)
+            work = Item(
+                self, kernels, buffers, at.entry,
+                pieces_of(b, at.row_item, tiles.row_tiles, tiles.rows.pieces),
+                pieces_of(b, at.panel_item, tiles.panel_group, tiles.panels.pieces),
+                a=offset(b, a, entry_offset(b, p, at.entry, p.a)),
+                source=offset(b, source, entry_offset(b, p, at.entry, p.b)),
+                c=offset(b, c, entry_offset(b, p, at.entry, p.c)),
+                packed=memory.panels,
+                packed_rows=self._packed_rows(b, memory, at.entry),
+                sums=None if memory.own is None else offset(b, memory.own, plan.own_panels + plan.own_rows),
+            )  # fmt: skip
+            if plan.panels == "packed":
+                with b.if_then(b.icmp_signed("!=", b.load(group_of_packed, typ=I64, align=8), at.group)):
+                    work.pack_panels(b)
+                    b.store(at.group, group_of_packed, align=8)
+            work.run(b)
+
+    def _memory(self, b: ir.IRBuilder, buffers: ir.Value, thread: ir.Value) -> Memory:
+        plan, first = self.plan, len(self.layout.operands) + len(self.layout.results)
+        shared = pointer_at(b, buffers, first) if plan.shared + plan.own else None
+        own = None if shared is None else offset(b, shared, plan.shared, (thread, plan.own))
+        panels = shared if plan.panels == "shared" else own
+        if plan.panels == "ahead":
+            panels = pointer_at(b, buffers, first + (shared is not None))
+        return Memory(shared, own, panels)
+
+    def _place(self, b: ir.IRBuilder, item: ir.Value) -> ItemPlace:
+        """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""
+        plan, tiles = self.plan, self.plan.blocks
+        sizes = (tiles.row_items, tiles.panel_items)
+        inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
+        first, group = b.srem(item, index(inner)), b.sdiv(item, index(inner))
+        second, entry = b.srem(group, index(outer)), b.sdiv(group, index(outer))
+        row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
+        return ItemPlace(entry, group, row_item, panel_item)
+
+    def _packed_rows(self, b: ir.IRBuilder, memory: Memory, entry: ir.Value) -> ir.Value | None:
+        """Where rows of A are in scratch memory: all threads', or this one's after its panels."""
+        plan = self.plan
+        if plan.shares_rows and memory.shared is not None:
+            return self._rows_of(b, memory.shared, entry)
+        return None if memory.own is None else offset(b, memory.own, plan.own_panels)

@@ -1,0 +1,160 @@
+"""Products with the element-wise region that follows them, as native kernels: the region is a stage of the epilogue.
+
+A result may lie in the bytes of what the region reads, because each element of that is read right before anything is
+written where it is, and partial sums wait elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from attrs import frozen
+
+from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.codegen.product import Product
+from rlx_core.ir.graph import Node
+from rlx_core.ir.strides import is_dense
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
+from rlx_core.pipeline.kernels import Condition
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import prefetch
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
+from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
+from rlx_cpu.native.products.gemm import emit_product
+from rlx_cpu.native.scalars.table import NATIVE
+from rlx_cpu.native.table import native
+
+__all__ = ["matmul_epilogue"]
+
+OTHERS = tuple(range(2, 18))
+"""The operands after the two factors."""
+
+
+@lru_cache(maxsize=256)
+def reason_of(op: FusedMatMulEpilogue, operands: tuple[TensorType, ...]) -> str | None:
+    """Kept, because it is asked about every node of a long program."""
+    return reason_against(NATIVE, op, operands)
+
+
+def reason_at(node: Node) -> str | None:
+    """Why a node is no native product with an epilogue; `None` if it is one."""
+    assert isinstance(node.op, FusedMatMulEpilogue), "registered for it alone"
+    return reason_of(node.op, tuple(v.type for v in node.present()))
+
+
+is_product = Condition("a region whose steps have vector code", lambda node: reason_at(node) is None, reason_at)
+
+
+@native.register(
+    FusedMatMulEpilogue,
+    dtypes="f16 bf16 f32 f64 bool",
+    when=is_product,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    writes_strides=True,
+)
+def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels, the region on the sums."""
+    op, (a, b, *others) = node.op, layout.operands
+    assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
+    assert a is not None and b is not None and all(others), "all operands are required"  # noqa: PT018
+    function = region_function(NATIVE, op, [v.type for v in node.present()], others)
+    assert function is not None, "the row refuses other regions"
+    rows = Product.of(a, b, layout.results[0]).m
+    shape = layout.results[0].type.static_shape
+
+    def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+        places = (*others, *layout.results)
+        tensors = [Tensor.of(p, shape, rows, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
+        read, written = tensors[: len(others)], tensors[len(others) :]
+        # Of an operand that L2 does not hold, a tile finds little there.
+        prefetches = [t.prefetch for t in read if t.own_nbytes > isa.machine.l2_nbytes]
+        return Epilogue().then(region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches)
+
+    return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
+
+
+def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Sequence[Tensor]) -> Stage:
+    """A stage that computes a region of the sums: its first result goes on, the others are stored."""
+
+    def stage(b: ir.IRBuilder, value: ir.Value, spot: Spot) -> ir.Value:
+        first, *more = function.apply(b, NATIVE, value, *(t.load(b, simd, spot) for t in read))
+        # Everything is read by now, so that a result may lie where an operand does.
+        for tensor, result in zip(written[1:], more, strict=True):
+            tensor.store(b, simd, result, spot)
+        return first
+
+    return stage
+
+
+@frozen(eq=False)
+class Tensor:
+    """A tensor of the result's dims, or one that broadcasts to them, however its rows lie in memory.
+
+    Attributes:
+        place: Its type.
+        shape: The result's dims.
+        strides: Bytes for each of them, 0 where the tensor is repeated.
+        rows: Rows of one of the product's batch entries.
+        pointer: Where it starts.
+    """
+
+    place: Place
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    rows: int
+    pointer: ir.Value
+
+    @classmethod
+    def of(cls, place: Place, shape: tuple[int, ...], rows: int, pointer: ir.Value) -> Tensor:
+        own = tuple(s if d > 1 else 0 for d, s in zip(place.type.static_shape, place.strides, strict=True))
+        return cls(place, shape, (0,) * (len(shape) - len(own)) + own, rows, pointer)
+
+    @property
+    def own_nbytes(self) -> int:
+        """Bytes, where each vector of the result reads elements of its own; 0 where some are read again."""
+        is_whole = is_dense(self.place.type, self.place.strides) and self.place.type.static_shape == self.shape
+        return self.place.type.nbytes.__index__() if is_whole else 0
+
+    def prefetch(self, b: ir.IRBuilder, spot: Spot) -> None:
+        """Bring the elements at a spot into L2; panels run through L1 before the sums are done."""
+        prefetch(b, offset(b, self._row(b, spot), times(b, spot.column, self.strides[-1])), locality=2)
+
+    def load(self, b: ir.IRBuilder, simd: Simd, spot: Spot) -> ir.Value:
+        """The elements at a spot."""
+        here = Spot(spot.batch, index(0), spot.column, spot.mask)
+        return Operand(self._row(b, spot), by_column=self.strides[-1], dtype=self.place.type.dtype).load(b, simd, here)
+
+    def store(self, b: ir.IRBuilder, simd: Simd, value: ir.Value, spot: Spot) -> None:
+        """Write the elements at a spot of a result."""
+        stored, by_column = Stored(simd, self.place.type.dtype), self.strides[-1]
+        place = offset(b, self._row(b, spot), times(b, spot.column, by_column))
+        if by_column == stored.itemsize:
+            stored.store(b, value, place, spot.mask)
+        else:
+            count = None if spot.mask is None else b.sub(index(self.shape[-1]), spot.column)
+            stored.store_spread(b, value, place, by_column, count)
+
+    def _row(self, b: ir.IRBuilder, spot: Spot) -> ir.Value:
+        # Batch axes may have become rows of the product; counted together, both are the result's rows in order.
+        number = b.add(times(b, spot.batch, self.rows), spot.row)
+        return offset(b, self.pointer, row_offset(b, number, self.shape[:-1], self.strides[:-1]))
+
+
+def row_offset(b: ir.IRBuilder, number: ir.Value, shape: tuple[int, ...], strides: tuple[int, ...]) -> ir.Value:
+    """Bytes to the row of this number: one product where all rows are equally far apart, a walk over the axes otherwise."""
+    moving = [(d, s) for d, s in zip(shape, strides, strict=True) if d > 1]
+    if all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving)):
+        return times(b, number, moving[-1][1] if moving else 0)
+    total: ir.Value = index(0)
+    for size, stride in reversed(moving):
+        total = b.add(total, times(b, b.srem(number, index(size)), stride))
+        number = b.sdiv(number, index(size))
+    return total

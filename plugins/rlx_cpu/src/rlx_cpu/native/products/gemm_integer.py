@@ -1,0 +1,145 @@
+"""Products of integers: tiles of a few rows by one vector of columns, sums modulo 2^bits in the dtype of the result.
+
+Wrapping sums are the same in any order, so nothing is packed and K is not blocked; operands of any strides are read where they
+lie, a vector at a time where the columns of B are neighbours.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.codegen.cuts import Cut, cut
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.product import Product
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Node
+from rlx_core.ops.linalg import MatMul
+from rlx_cpu.native.contract import MOST_PARTS, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, KERNEL, memory_type, variable
+from rlx_cpu.native.llvm.cuts import by_size, start_of
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
+from rlx_cpu.native.products.entries import entry_offset
+from rlx_cpu.native.table import native
+
+__all__ = ["integer_matmul"]
+
+ROWS = 4
+"""Rows of a tile: what one vector of B is multiplied by."""
+
+
+@native.register(MatMul, dtypes="i8 i16 i32 i64 u8 u16 u32 u64")
+def integer_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Tiles of rows by vectors of columns."""
+    a, b = layout.operands
+    assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
+    product = Product.of(a, b, layout.results[0])
+    return _Integers(Simd(module, isa, product.dtype), product, a.type.dtype, name).emit()
+
+
+@frozen(eq=False)
+class _Integers:
+    """One product while its function is emitted.
+
+    Attributes:
+        simd: Vectors of the result's dtype.
+        operand: The dtype of A and B.
+    """
+
+    simd: Simd
+    product: Product
+    operand: DType
+    name: str
+
+    @property
+    def rows(self) -> Cut:
+        return cut(self.product.m, ROWS)
+
+    def emit(self) -> Emitted:
+        p, simd = self.product, self.simd
+        function = ir.Function(simd.module, KERNEL, self.name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        vectors, tiles = -(-p.n // simd.lanes), self.rows.pieces
+        items, products = p.entries * tiles * vectors, p.m * p.n * p.k * p.entries
+        if items:
+            buffers, part, parts, _ = function.args
+            a, right, c = (pointer_at(b, buffers, i) for i in range(3))
+            with counting(b, *share(b, items, part, parts)) as item:
+                vector, rest = b.srem(item, index(vectors)), b.sdiv(item, index(vectors))
+                tile, entry = b.srem(rest, index(tiles)), b.sdiv(rest, index(tiles))
+                row, column = start_of(b, self.rows, tile), b.mul(vector, index(simd.lanes))
+                left = offset(b, a, entry_offset(b, p, entry, p.a), (row, p.a.by_row))
+                above = offset(b, right, entry_offset(b, p, entry, p.b), (column, p.b.by_column))
+                out = offset(b, c, entry_offset(b, p, entry, p.c), (row, p.c.by_row), (column, p.c.by_column))
+                for rows in by_size(b, self.rows, tile):
+                    self._tile(b, rows, left, above, out, b.sub(index(p.n), column))
+        b.ret_void()
+        parts_of_it = max(1, min(MOST_PARTS, items, products // simd.isa.machine.products.part_products))
+        return Emitted(
+            self.name,
+            uses_threads=products >= simd.isa.machine.serial_products,
+            parts=parts_of_it,
+            notes={"tile": f"{self.rows.size}x{simd.lanes}"},
+        )
+
+    def _tile(
+        self, b: ir.IRBuilder, rows: int, left: ir.Value, above: ir.Value, out: ir.Value, columns: ir.Value
+    ) -> None:
+        """The sums of a tile; `columns` are left of the result, which may be fewer than a vector has."""
+        p, simd = self.product, self.simd
+        is_full = p.n % simd.lanes == 0
+        fits = None if is_full else b.icmp_signed(">=", columns, index(simd.lanes))
+        if fits is None:
+            self._sums(b, rows, left, above, out, None)
+            return
+        with b.if_else(fits) as (whole, partial):
+            with whole:
+                self._sums(b, rows, left, above, out, None)
+            with partial:
+                self._sums(b, rows, left, above, out, columns)
+
+    def _sums(
+        self, b: ir.IRBuilder, rows: int, left: ir.Value, above: ir.Value, out: ir.Value, columns: ir.Value | None
+    ) -> None:
+        p, simd = self.product, self.simd
+        zero = ir.Constant(simd.vector, [ir.Constant(simd.element, 0)] * simd.lanes)
+        sums = [variable(b, simd.vector) for _ in range(rows)]
+        for total in sums:
+            b.store(zero, total, align=simd.itemsize)
+        with counting(b, 0, p.k) as k:
+            line = self._line(b, offset(b, above, (k, p.b.by_row)), columns)
+            for i, total in enumerate(sums):
+                place = offset(b, left, (k, p.a.by_column), i * p.a.by_row)
+                element = b.load(place, typ=memory_type(self.operand), align=self.operand.itemsize)
+                factor = simd.splat(b, self._extended(b, element, simd.element))
+                so_far = b.load(total, typ=simd.vector, align=simd.itemsize)
+                b.store(b.add(so_far, b.mul(factor, line)), total, align=simd.itemsize)
+        for i, total in enumerate(sums):
+            value, place = b.load(total, typ=simd.vector, align=simd.itemsize), offset(b, out, i * p.c.by_row)
+            if columns is None and p.c.by_column == simd.itemsize:
+                simd.store(b, value, place)
+            else:
+                simd.store_spread(b, value, place, p.c.by_column, columns)
+
+    def _line(self, b: ir.IRBuilder, place: ir.Value, columns: ir.Value | None) -> ir.Value:
+        """A vector of a row of B; columns that do not exist repeat the last."""
+        simd, itemsize = self.simd, self.operand.itemsize
+        by_column = self.product.b.by_column
+        kind = ir.VectorType(memory_type(self.operand), simd.lanes)
+        if columns is None and by_column == itemsize:
+            return self._extended(b, b.load(place, typ=kind, align=itemsize), simd.vector)
+        value: ir.Value = ir.Constant(kind, ir.Undefined)
+        for lane in range(simd.lanes):
+            nearest: ir.Value = index(lane)
+            if columns is not None:
+                last = b.sub(columns, index(1))
+                nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
+            element = b.load(offset(b, place, (nearest, by_column)), typ=kind.element, align=itemsize)
+            value = b.insert_element(value, element, ir.Constant(I32, lane))
+        return self._extended(b, value, simd.vector)
+
+    def _extended(self, b: ir.IRBuilder, value: ir.Value, kind: ir.Type) -> ir.Value:
+        if self.operand.itemsize == self.simd.itemsize:
+            return value
+        return b.sext(value, kind) if self.operand.kind == "int" else b.zext(value, kind)

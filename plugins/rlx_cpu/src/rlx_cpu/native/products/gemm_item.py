@@ -1,0 +1,155 @@
+"""One item of a product: its blocks of K, the panels in each, the row tiles in each of those."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from rlx_core.codegen.product import Product
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import POINTER
+from rlx_cpu.native.llvm.cuts import by_size, start_of
+from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.products.entries import b_entry
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.gemm_rows import PackedRows
+from rlx_cpu.native.products.microkernel import Arguments
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.products.gemm_driver import Driver
+
+__all__ = ["Item"]
+
+
+@frozen(eq=False)
+class Item:
+    """One item while its code is emitted.
+
+    Attributes:
+        a, source, c: Where the batch entry's A, B and C start.
+        packed: Packed panels: of all of B, or of this item.
+        packed_rows: Rows of A in scratch memory.
+        sums: Where partial sums wait, if not in C.
+    """
+
+    driver: Driver
+    kernels: dict[tuple[int, int], ir.Function]
+    buffers: ir.Value
+    entry: ir.Value
+    row_range: tuple[ir.Value, ir.Value]
+    panel_range: tuple[ir.Value, ir.Value]
+    a: ir.Value
+    source: ir.Value
+    c: ir.Value
+    packed: ir.Value | None
+    packed_rows: ir.Value | None
+    sums: ir.Value | None
+
+    @property
+    def plan(self) -> ProductPlan:
+        return self.driver.plan
+
+    @property
+    def product(self) -> Product:
+        return self.plan.product
+
+    def pack_panels(self, b: ir.IRBuilder) -> None:
+        """Pack the item's panels into the thread's workspace, over all of K."""
+        with counting(b, *self.panel_range) as panel:
+            self.driver.pack_panel(b, panel, self.source, self._packed_panel(b, panel))
+
+    def run(self, b: ir.IRBuilder) -> None:
+        """Blocks of K, panels in each, tiles in each."""
+        p, plan, tiles = self.product, self.plan, self.plan.blocks
+        with counting(b, 0, max(plan.k, 1), max(tiles.depth, 1)) as k0:
+            left = b.sub(index(plan.k), k0)
+            is_last = b.icmp_signed("<=", left, index(tiles.depth))
+            count = b.select(is_last, left, index(tiles.depth))
+            is_first = b.icmp_signed("==", k0, index(0))
+            if plan.own_rows:
+                self._own_rows(k0, count).pack(b, self.row_range, index(0), count)
+            with counting(b, *self.panel_range) as panel:
+                panel_place, column = self._panel(b, panel, k0)
+                next_panel = self._next_panel(b, panel, k0, count) if plan.sharers else panel_place
+                with counting(b, *self.row_range) as tile:
+                    row = start_of(b, tiles.rows, tile)
+                    c = offset(b, self.c, (row, p.c.by_row), (column, p.c.by_column))
+                    a = self._rows(b, tile, row, k0, count)
+                    sums = self._sums(b, tile, panel)
+                    for rows in by_size(b, tiles.rows, tile):
+                        for vectors in by_size(b, tiles.panels, panel):
+                            following = self._prefetched(b, next_panel, tile, count, vectors)
+                            arguments = Arguments(
+                                a, panel_place, c, sums, following, count, is_first, is_last,
+                                self.entry, row, column, self.buffers,
+                            )  # fmt: skip
+                            b.call(self.kernels[rows, vectors], list(arguments))
+
+    def _panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where a panel's rows from word `k0` on are, and its first column."""
+        p, plan = self.product, self.plan
+        first = start_of(b, plan.blocks.panels, panel)
+        column = times(b, first, plan.words.simd.lanes)
+        if plan.panels == "direct":
+            by_word = p.b.by_row * plan.words.per_word
+            return offset(b, self.source, (column, p.b.by_column), (k0, by_word)), column
+        width = b.sub(start_of(b, plan.blocks.panels, b.add(panel, index(1))), first)
+        return offset(b, self._packed_panel(b, panel), b.mul(k0, times(b, width, plan.vector_nbytes))), column
+
+    def _next_panel(self, b: ir.IRBuilder, panel: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
+        """Where the panel is that is read next: one of the item, the first of its next block, or another item's."""
+        first, end = self.panel_range
+        after = b.add(panel, index(1))
+        is_next = b.icmp_signed("<", after, end)
+        k1 = b.select(is_next, k0, b.add(k0, count))
+        is_block = b.icmp_signed("<", k1, index(self.plan.k))
+        return self._panel(
+            b, b.select(is_next, after, b.select(is_block, first, end)), b.select(is_block, k1, index(0))
+        )[0]
+
+    def _prefetched(
+        self, b: ir.IRBuilder, next_panel: ir.Value, tile: ir.Value, count: ir.Value, vectors: int
+    ) -> ir.Value:
+        """What a tile prefetches of the panel that is read next."""
+        sharers = self.plan.sharers
+        if not sharers:
+            return next_panel
+        width = vectors * self.plan.vector_nbytes
+        turn = b.srem(b.sub(tile, self.row_range[0]), index(sharers))
+        return offset(b, next_panel, times(b, b.mul(turn, count), width // sharers))
+
+    def _packed_panel(self, b: ir.IRBuilder, panel: ir.Value) -> ir.Value:
+        """Where a packed panel starts: among all panels of its matrix, or among those of the item."""
+        plan = self.plan
+        assert self.packed is not None, "panels are packed"
+        if plan.panels in ("ahead", "shared"):
+            matrix = offset(b, self.packed, (b_entry(b, self.product, self.entry), plan.packed_nbytes))
+            return self.driver.panel(b, panel, matrix)
+        panels = plan.blocks.panels
+        before = b.sub(start_of(b, panels, panel), start_of(b, panels, self.panel_range[0]))
+        return offset(b, self.packed, (before, plan.vector_nbytes * plan.k))
+
+    def _rows(self, b: ir.IRBuilder, tile: ir.Value, row: ir.Value, k0: ir.Value, count: ir.Value) -> ir.Value:
+        """Where a tile's part of A is, from word `k0` on."""
+        a, plan = self.product.a, self.plan
+        if plan.rows == "direct":
+            return offset(b, self.a, (row, a.by_row), (k0, a.by_column * plan.words.per_word))
+        if plan.own_rows:
+            return self._own_rows(k0, count).tile(b, tile, row, index(0))
+        assert self.packed_rows is not None, "there is a workspace"
+        return PackedRows(plan, self.a, self.packed_rows).tile(b, tile, row, k0)
+
+    def _own_rows(self, k0: ir.Value, count: ir.Value) -> PackedRows:
+        assert self.packed_rows is not None, "there is a workspace"
+        return PackedRows(self.plan, self.a, self.packed_rows, self.row_range[0], k0, count)
+
+    def _sums(self, b: ir.IRBuilder, tile: ir.Value, panel: ir.Value) -> ir.Value:
+        """Where a tile's partial sums wait."""
+        plan = self.plan
+        if not plan.parks_sums:
+            return ir.Constant(POINTER, None)
+        assert self.sums is not None, "there is a workspace"
+        in_panel, in_group = b.sub(tile, self.row_range[0]), b.sub(panel, self.panel_range[0])
+        number = b.add(times(b, in_group, plan.blocks.row_tiles), in_panel)
+        return offset(b, self.sums, (number, plan.tile_sums))

@@ -1,0 +1,244 @@
+"""What a product decides before any code is made: where A and B are read from, scratch memory, and into how many parts it is cut.
+
+B is packed ahead when it is bound, by all threads together before the product when several items will read it, by each for
+itself when batches are many, and read in place otherwise. A is read in place if its elements along k are neighbours and words
+as they lie; rows that only have to become words (f16, say) are copied, and a transposed A is packed by tiles.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import frozen
+
+from rlx_core.codegen.cuts import Cut
+from rlx_core.codegen.product import Product
+from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.machine import ProductSizes
+from rlx_cpu.native.products.gemm_tiles import Blocks, blocks, tiles_of
+
+__all__ = ["TILE_GAP", "ProductPlan"]
+
+Panels = Literal["ahead", "shared", "packed", "direct"]
+"""Where panels of B come from: packed when it was bound, by all threads before, by each thread for itself, or not packed."""
+
+Rows = Literal["direct", "copied", "packed"]
+"""What A's rows are read from: where they lie, rows of words, or tiles `[k, rows]`."""
+
+TILE_GAP = ALIGNMENT
+"""Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
+
+MOST_SHARERS = 12
+"""Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line, and none twice."""
+
+
+@frozen(eq=False)
+class ProductPlan:
+    """The choices for one product; lengths along k are in words.
+
+    Attributes:
+        words: What the inner loop multiplies.
+        is_bound: Whether B is the same in every run.
+        keeps_result: Whether C is not to be written before a sum is complete: the epilogue reads what lies in its bytes.
+    """
+
+    product: Product
+    words: Words
+    isa: Isa
+    is_bound: bool
+    keeps_result: bool
+
+    @property
+    def sizes(self) -> ProductSizes:
+        return self.isa.machine.products
+
+    @property
+    def result(self) -> Stored:
+        return Stored(self.words.simd, self.product.dtype)
+
+    @property
+    def k(self) -> int:
+        """Words along k."""
+        return self.words.count(self.product.k)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the last word along k is whole."""
+        return self.product.k % self.words.per_word == 0
+
+    @property
+    def rows(self) -> Rows:
+        p, words = self.product, self.words
+        is_row_major = p.a.by_column == words.stored.itemsize
+        if p.k == 0 or (is_row_major and words.in_memory and self.is_even):
+            return "direct"
+        return "copied" if is_row_major else "packed"
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether A is packed once for all, before the product."""
+        return self.rows != "direct" and not self.owns_rows
+
+    @property
+    def owns_rows(self) -> bool:
+        """Whether A is packed by every item, which then has it in L2: where all panels are one group, or for want of memory."""
+        p = self.product
+        nbytes = p.entries * p.m * self.k * self.words.itemsize
+        return self.rows != "direct" and (
+            self.tiles[1].pieces <= self.sizes.packed_group or nbytes > self.sizes.shared_nbytes
+        )
+
+    @property
+    def tiles(self) -> tuple[Cut, Cut]:
+        """Tiles down M, panels across N."""
+        return tiles_of(self.product.m, self.product.n, self.words.simd.dtype, self.isa)
+
+    @property
+    def packs_panels(self) -> bool:
+        """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
+        p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
+        is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes
+        is_direct = is_near and p.b.by_column == itemsize and self.is_even
+        return self.product.k > 0 and not self.is_bound and not is_direct
+
+    @property
+    def blocks(self) -> Blocks:
+        p = self.product
+        return blocks(
+            p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa,
+            packs_rows=self.owns_rows, packs_panels=self.packs_panels,
+        )  # fmt: skip
+
+    @property
+    def panels(self) -> Panels:
+        """Where the inner loop finds B."""
+        p = self.product
+        if not self.packs_panels:
+            return "ahead" if self.is_bound and p.k else "direct"
+        is_small = p.b_entries * self.packed_nbytes <= self.sizes.shared_nbytes
+        return "shared" if is_small and self.blocks.row_items > 1 else "packed"
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether B's elements become words in the inner loop: where it lies, and in panels of 16 bits made ahead."""
+        words = self.words
+        return not words.stored.is_same and (self.panels == "direct" or (self.panels == "ahead" and not words.is_pair))
+
+    @property
+    def vector_nbytes(self) -> int:
+        """Bytes of a vector of B in a panel."""
+        return self.words.stored.nbytes if self.makes_words else self.words.nbytes
+
+    @property
+    def packed_nbytes(self) -> int:
+        """Bytes of one matrix B in panels."""
+        tiles, itemsize = self.blocks, self.words.itemsize
+        if self.is_bound and not self.words.is_pair:
+            itemsize = self.words.stored.itemsize
+        return tiles.columns * self.k * itemsize
+
+    @property
+    def form(self) -> str:
+        """How a bound B is packed."""
+        return "pairs" if self.words.is_pair else "panels"
+
+    @property
+    def sharers(self) -> int:
+        """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
+        return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in ("ahead", "shared") else 0
+
+    @property
+    def prefetches_result(self) -> bool:
+        """Whether stores to the result would wait for its lines: it is large, and tiles are written line by line."""
+        p = self.product
+        is_far = p.entries * p.m * p.n * p.dtype.itemsize >= self.isa.machine.l2_nbytes
+        return is_far and p.c.by_column == p.dtype.itemsize
+
+    # -------------------------------------------------------------------------------------- memory
+
+    @property
+    def own_panels(self) -> int:
+        """Bytes of a thread's own packed panels: the widest group, over all of K."""
+        if self.panels != "packed":
+            return 0
+        return aligned(self.blocks.panels.size * self.blocks.panel_group * self.words.nbytes * self.k)
+
+    @property
+    def own_rows(self) -> int:
+        """Bytes of a thread's own packed rows: one item's tiles over one block of K."""
+        if not self.owns_rows:
+            return 0
+        tiles = self.blocks
+        return aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
+
+    @property
+    def parks_sums(self) -> bool:
+        """Whether partial sums wait apart: in the result they would be rounded, lie spread out, or hide what is still read."""
+        is_fit = self.result.is_same and self.product.c.by_column == self.result.itemsize
+        return self.blocks.depth < self.k and (self.keeps_result or not is_fit)
+
+    @property
+    def tile_sums(self) -> int:
+        """Bytes of a tile's partial sums."""
+        return self.blocks.rows.size * self.blocks.panels.size * self.words.nbytes
+
+    @property
+    def own_sums(self) -> int:
+        """Bytes of an item's partial sums."""
+        return self.blocks.row_tiles * self.blocks.panel_group * self.tile_sums if self.parks_sums else 0
+
+    @property
+    def own(self) -> int:
+        """Bytes of a thread's memory: panels, rows, sums."""
+        return self.own_panels + self.own_rows + self.own_sums
+
+    @property
+    def shared_panels(self) -> int:
+        """Bytes of all matrices B in panels, where they are packed together."""
+        return aligned(self.product.b_entries * self.packed_nbytes) if self.panels == "shared" else 0
+
+    @property
+    def entry_rows(self) -> int:
+        """Bytes of one packed A."""
+        return aligned(self.product.m * self.k * self.words.itemsize + self.blocks.rows.pieces * TILE_GAP)
+
+    @property
+    def shared_rows(self) -> int:
+        """Bytes of all packed A together, where they are packed together."""
+        return self.product.entries * self.entry_rows if self.shares_rows else 0
+
+    @property
+    def shared(self) -> int:
+        """Bytes of the memory that all threads share: panels, rows."""
+        return self.shared_panels + self.shared_rows
+
+    # ---------------------------------------------------------------------------------------- work
+
+    @property
+    def items(self) -> int:
+        return self.product.entries * self.blocks.panel_items * self.blocks.row_items
+
+    @property
+    def goes_by_panels(self) -> bool:
+        """Whether a thread gets panels that are whole, and not rows.
+
+        Rows are what it gets in the steps before and after: what it reads, it wrote. But panels that it packs for itself serve
+        all rows before the next ones are packed. And of a B that is larger than A and not bound, an update has written parts
+        into the caches of all threads: a thread reads its share, and not all of it.
+        """
+        p = self.product
+        return bool(self.own_panels) or (not self.is_bound and self.rows == "direct" and p.n > p.m)
+
+    @property
+    def products(self) -> int:
+        """Fused products in all."""
+        p = self.product
+        return p.m * p.n * p.k * p.entries
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts a product is cut."""
+        return max(1, min(MOST_PARTS, self.items, self.products // self.sizes.part_products))

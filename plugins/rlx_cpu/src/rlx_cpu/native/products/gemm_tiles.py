@@ -1,0 +1,146 @@
+"""How a product is cut up: register tiles, panels, cache blocks and the items that threads share, all as numbers.
+
+A *tile* is what one pass of the inner loop keeps in registers: `rows` rows by `vectors` vectors of columns. A *panel* is a
+tile's width of B over all of K, stored so that the inner loop reads it front to back. Rows and vectors are dealt out evenly,
+so tiles come in at most two heights and panels in at most two widths, one apart: 17 rows are 6 + 6 + 5, not 8 + 8 + 1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from rlx_core.codegen.cuts import Cut, cut, evenly
+from rlx_core.ir.dtypes import DType
+from rlx_cpu.native.llvm.isa import Isa
+
+__all__ = ["Blocks", "TileShape", "blocks", "tile_for", "tiles_of"]
+
+
+@frozen
+class TileShape:
+    """A register tile: `rows × vectors` accumulators, `vectors` of B and one of A."""
+
+    rows: int
+    vectors: int
+
+    @property
+    def registers(self) -> int:
+        return self.rows * self.vectors + self.vectors + 1
+
+
+# From tall to wide; the first whose height the rows fill is taken, so that few rows still keep enough sums in flight to
+# hide the latency of a fused product (4 cycles, two a cycle). By number of vector registers.
+TILES: Final[dict[int, tuple[TileShape, ...]]] = {
+    32: (TileShape(8, 3), TileShape(4, 6), TileShape(2, 8), TileShape(1, 8)),
+    16: (TileShape(6, 2), TileShape(4, 3), TileShape(2, 4), TileShape(1, 6)),
+}
+
+# For results narrower than a tile: one or two vectors of columns.
+NARROW: Final[dict[int, dict[int, TileShape]]] = {
+    32: {1: TileShape(14, 1), 2: TileShape(12, 2)},
+    16: {1: TileShape(10, 1), 2: TileShape(6, 2)},
+}
+
+UNROLL: Final = 4
+"""Steps along K in one round of the inner loop."""
+
+
+@frozen
+class Blocks:
+    """How one product is done.
+
+    Attributes:
+        rows: Tiles down M.
+        panels: Panels across N, in vectors.
+        depth: Steps along K in a cache block; K itself when it is not split.
+        row_tiles: Tiles of one item.
+        panel_group: Panels of one item.
+        lanes: Columns of a vector.
+    """
+
+    rows: Cut
+    panels: Cut
+    depth: int
+    row_tiles: int
+    panel_group: int
+    lanes: int
+
+    @property
+    def row_items(self) -> int:
+        return -(-self.rows.pieces // self.row_tiles)
+
+    @property
+    def panel_items(self) -> int:
+        return -(-self.panels.pieces // self.panel_group)
+
+    @property
+    def columns(self) -> int:
+        """Columns of all panels together: N rounded up to whole vectors."""
+        return self.panels.start(self.panels.pieces) * self.lanes
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of each panel."""
+        return tuple(self.panels.size_of(panel) * self.lanes for panel in range(self.panels.pieces))
+
+    @property
+    def tile(self) -> str:
+        """The tile as reports print it: rows × columns."""
+        return f"{self.rows.size}x{self.panels.size * self.lanes}"
+
+
+def tile_for(m: int, n: int, lanes: int, registers: int) -> TileShape:
+    """The tile for a product of `m` rows and `n` columns."""
+    key = 32 if registers >= 32 else 16
+    vectors = -(-n // lanes)
+    if vectors in NARROW[key] and m > TILES[key][1].rows:
+        return NARROW[key][vectors]
+    return next((t for t in TILES[key] if m > t.rows // 2), TILES[key][-1])
+
+
+def tiles_of(m: int, n: int, dtype: DType, isa: Isa) -> tuple[Cut, Cut]:
+    """Tiles down `m` rows, and panels across `n` columns in vectors."""
+    lanes = isa.lanes(dtype)
+    tile = tile_for(m, n, lanes, isa.registers)
+    return cut(m, tile.rows), cut(-(-n // lanes), tile.vectors)
+
+
+def blocks(
+    batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, packs_rows: bool = False, packs_panels: bool = False
+) -> Blocks:
+    """Tiles, panels and items of `batch` products `[m, k] @ [k, n]`.
+
+    Args:
+        k: In words, each as long as an element of `dtype`.
+        packs_rows: Whether A is packed for every item, which wants items that are wide.
+        packs_panels: Whether B is packed for every item, which wants items that are high.
+    """
+    lanes, sizes = isa.lanes(dtype), isa.machine.products
+    rows, panels = tiles_of(m, n, dtype, isa)
+    most = (sizes.short_depth_nbytes if rows.pieces == 2 else sizes.depth_nbytes) // dtype.itemsize
+    depth = k
+    if k > most:
+        even = -(-k // -(-k // most))
+        depth = -(-even // UNROLL) * UNROLL
+    row_nbytes = max(1, depth * rows.size * dtype.itemsize)
+    panel_nbytes = max(1, depth * panels.size * lanes * dtype.itemsize)
+    row_tiles = max(1, min(rows.pieces, sizes.block_nbytes // row_nbytes))
+    panel_group = max(1, min(panels.pieces, sizes.block_nbytes // panel_nbytes))
+    if rows.pieces <= sizes.fewest_tiles and not packs_rows:
+        panel_group = 1  # panels are then read in the order in which they lie, which the prefetching counts on
+    if packs_rows:
+        panel_group = max(panel_group, min(panels.pieces, sizes.packed_group))
+
+    def items() -> int:
+        return batch * -(-rows.pieces // row_tiles) * -(-panels.pieces // panel_group)
+
+    while items() < sizes.items and panel_group > 1 and not packs_rows:
+        panel_group = -(-panel_group // 2)
+    wanted = sizes.panel_items if packs_panels else sizes.items
+    while items() < wanted and row_tiles > sizes.fewest_tiles:
+        row_tiles = -(-row_tiles // 2)
+    while items() < sizes.fewest_tiles and panel_group > 1:
+        panel_group = -(-panel_group // 2)
+    return Blocks(rows, panels, depth, evenly(rows.pieces, row_tiles), evenly(panels.pieces, panel_group), lanes)

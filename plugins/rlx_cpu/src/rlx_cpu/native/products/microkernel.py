@@ -1,0 +1,366 @@
+"""The inner loop of every product: a tile of sums that stays in registers while k runs.
+
+For each word of k, one vector load for every column vector of B, one broadcast for every row of A, and a fused product for every
+pair. Everything that the loop needs to know (strides, sizes, what follows the last k) is fixed when it is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from attrs import frozen
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
+from rlx_cpu.native.llvm.simd import Simd, counting, index, offset
+from rlx_cpu.native.llvm.stored import Stored
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.epilogue import Epilogue, Spot
+from rlx_cpu.native.products.gemm_tiles import UNROLL
+
+__all__ = ["Arguments", "Microkernel", "Result", "Right"]
+
+Sums = list[list[ir.Value]]
+
+Masks = list["ir.Value | None"] | None
+"""The lanes of each vector of B that there are; `None` for all of all."""
+
+TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER]
+"""Of arguments."""
+
+NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
+"""What arguments are called in the text of a module."""
+
+
+def nothing_follows(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
+    """Sums are results."""
+    return Epilogue()
+
+
+@frozen
+class Right:
+    """How B lies: columns are contiguous.
+
+    Attributes:
+        stride: Bytes from a word to the next along k.
+        align: What is known of its alignment, in bytes.
+        is_masked: Whether it ends where the result does, rather than being filled up with zeros.
+        makes_words: Whether its elements become words when they are loaded.
+    """
+
+    stride: int
+    align: int
+    is_masked: bool = False
+    makes_words: bool = False
+
+
+@frozen(eq=False)
+class Result:
+    """How C lies.
+
+    Attributes:
+        stored: How it holds its elements.
+        strides: Bytes from a row to the next, and from a column to the next.
+        columns: Columns of the whole result, where the last vector of a tile may reach beyond them.
+        sums_stride: Bytes from a row of partial sums to the next, where they wait apart; `None` if they wait in C.
+        is_prefetched: Whether its lines are prefetched while products are made: stores to what is in no cache would wait.
+    """
+
+    stored: Stored
+    strides: tuple[int, int]
+    columns: int | None = None
+    sums_stride: int | None = None
+    is_prefetched: bool = False
+
+
+class Arguments(NamedTuple):
+    """What a microkernel is called with, in its order.
+
+    Attributes:
+        a, panel, c: Where the tile's rows of A, its panel of B and its part of C begin.
+        sums: Where partial sums wait, if not in C.
+        next_panel: Where this tile's share of the next panel starts, which it prefetches.
+        k: How many words this call takes.
+        is_first, is_last: Whether this is the first block of K, and the last.
+        batch, row, column: Where the tile lies in the results.
+        buffers: What the kernel is given.
+    """
+
+    a: ir.Value
+    panel: ir.Value
+    c: ir.Value
+    sums: ir.Value
+    next_panel: ir.Value
+    k: ir.Value
+    is_first: ir.Value
+    is_last: ir.Value
+    batch: ir.Value
+    row: ir.Value
+    column: ir.Value
+    buffers: ir.Value
+
+    @classmethod
+    def alone(
+        cls, a: ir.Value, panel: ir.Value, c: ir.Value, k: ir.Value, column: ir.Value, **more: ir.Value
+    ) -> Arguments:
+        """Of a product whose sums wait in C, that prefetches nothing and whose epilogue reads nothing; the last block of K."""
+        yes, zero, nowhere = ir.Constant(I1, 1), index(0), ir.Constant(POINTER, None)
+        plain = cls(a, panel, c, nowhere, nowhere, k, yes, yes, zero, zero, column, nowhere)
+        return plain._replace(**more)
+
+
+@frozen(eq=False)
+class Tile:
+    """Where the code of a tile is: its arguments, and the columns at which its vectors start, with the lanes that exist."""
+
+    at: Arguments
+    starts: tuple[ir.Value, ...]
+    masks: tuple[ir.Value | None, ...]
+
+    def spot(self, b: ir.IRBuilder, i: ir.Value, j: int) -> Spot:
+        """Which elements vector `j` of row `i` holds."""
+        return Spot(self.at.batch, b.add(self.at.row, i), self.starts[j], self.masks[j])
+
+
+@frozen(eq=False)
+class Microkernel:
+    """A function that multiplies one tile: `c[rows, columns] = epilogue(a[rows, k] @ b[k, columns])`.
+
+    Attributes:
+        words: What is multiplied, and the lanes; A is words already.
+        rows: Rows of the tile.
+        vectors: Column vectors of the tile.
+        a_strides: Bytes from a row of A to the next, and from a word to the next.
+        right: How B lies.
+        result: How C does.
+        accumulates: Whether K comes in several blocks.
+        is_even: Whether every call takes whole rounds of `UNROLL` words, one at least; no code is made for anything else.
+        sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
+        epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
+    """
+
+    words: Words
+    rows: int
+    vectors: int
+    a_strides: tuple[int, int]
+    right: Right
+    result: Result
+    accumulates: bool = False
+    is_even: bool = False
+    sharers: int = 0
+    epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
+
+    @property
+    def simd(self) -> Simd:
+        return self.words.simd
+
+    def emit(self, name: str) -> ir.Function:
+        """Add `void name(Arguments)` to the module."""
+        function = ir.Function(self.simd.module, ir.FunctionType(VOID, TYPES), name)
+        function.linkage = "internal"
+        for argument, known in zip(function.args, NAMES, strict=True):
+            argument.named(known)
+        # C may be what the epilogue reads, and what is stored there first another result's element.
+        for pointer in function.args[:2]:
+            pointer.add_attribute("noalias")
+        self._build(ir.IRBuilder(function.append_basic_block("entry")), Arguments(*function.args))
+        return function
+
+    # ------------------------------------------------------------------------------------- the body
+
+    def _build(self, b: ir.IRBuilder, at: Arguments) -> None:
+        scratch = b.alloca(self.simd.vector, size=self.rows * self.vectors)
+        scratch.align = self.simd.nbytes
+        starts = [b.add(at.column, index(j * self.simd.lanes)) for j in range(self.vectors)]
+        masks: list[ir.Value | None] = [None] * self.vectors
+        if self.result.columns is not None:
+            masks[-1] = self.simd.below(b, starts[-1], self.result.columns)
+        tile = Tile(at, tuple(starts), tuple(masks))
+        self._prefetch_operands(b, tile)
+        if self.result.is_prefetched:
+            self._prefetch_result(b, at)
+        sums = self._initial(b, tile)
+        sums = self._products(b, (at.a, at.panel, at.next_panel), at.k, sums, masks if self.right.is_masked else None)
+        if not self.accumulates:
+            self._finish(b, tile, sums, scratch)
+        else:
+            with b.if_else(at.is_last) as (done, partial):
+                with done:
+                    self._finish(b, tile, sums, scratch)
+                with partial:
+                    for i, line in enumerate(sums):
+                        for j, value in enumerate(line):
+                            self.simd.store(b, value, *self._waiting(b, tile, i, j))
+        b.ret_void()
+
+    def _prefetch_operands(self, b: ir.IRBuilder, tile: Tile) -> None:
+        """Prefetch what the epilogue will read, before the last block of k."""
+        epilogue = self.epilogue(self.simd, b, tile.at.buffers)
+        if not epilogue.prefetches:
+            return
+        with b.if_then(tile.at.is_last):
+            for i in range(self.rows):
+                for j in range(self.vectors):
+                    for fetch in epilogue.prefetches:
+                        fetch(b, tile.spot(b, index(i), j))
+
+    def _prefetch_result(self, b: ir.IRBuilder, at: Arguments) -> None:
+        """Prefetch the tile's part of C before it is written the first time."""
+        by_row, by_column = self.result.strides
+        with b.if_then(at.is_first) if self.accumulates else nullcontext():
+            for i in range(self.rows):
+                for j in range(self.vectors):
+                    prefetch(b, offset(b, at.c, i * by_row + j * self.simd.lanes * by_column), is_written=True)
+
+    def _initial(self, b: ir.IRBuilder, tile: Tile) -> Sums:
+        """Zeros, or what earlier blocks of k left."""
+        zeros: Sums = [[self.simd.zero] * self.vectors for _ in range(self.rows)]
+        if not self.accumulates:
+            return zeros
+        again, ready = b.append_basic_block("again"), b.append_basic_block("ready")
+        before = b.block
+        b.cbranch(tile.at.is_first, ready, again)
+        b.position_at_end(again)
+        found = [
+            [self.simd.load(b, *self._waiting(b, tile, i, j)) for j in range(self.vectors)] for i in range(self.rows)
+        ]
+        b.branch(ready)
+        b.position_at_end(ready)
+        return [
+            [_merge(b, self.simd.vector, (z, before), (f, again)) for z, f in zip(zs, fs, strict=True)]
+            for zs, fs in zip(zeros, found, strict=True)
+        ]
+
+    def _products(
+        self,
+        b: ir.IRBuilder,
+        streams: tuple[ir.Value, ...],
+        depth: ir.Value,
+        sums: Sums,
+        masks: Masks,
+    ) -> Sums:
+        """All of k: rounds of several steps, then the steps that are left."""
+        if self.is_even:
+            return self._rounds(b, streams, depth, sums, UNROLL, masks)[1]
+        rest = b.and_(depth, index(UNROLL - 1))
+        streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
+        return self._rounds(b, streams, rest, sums, 1, masks)[1]
+
+    def _rounds(
+        self,
+        b: ir.IRBuilder,
+        streams: tuple[ir.Value, ...],
+        count: ir.Value,
+        sums: Sums,
+        unroll: int,
+        masks: Masks,
+    ) -> tuple[tuple[ir.Value, ...], Sums]:
+        """`count` steps, `unroll` at a time; `streams` are where A, B and the next panel are read."""
+        loop, done = b.append_basic_block("k.loop"), b.append_basic_block("k.done")
+        before = b.block
+        if self.is_even:
+            b.branch(loop)
+        else:
+            b.cbranch(b.icmp_signed(">", count, index(0)), loop, done)
+        b.position_at_end(loop)
+        left = b.phi(I64)
+        here = [b.phi(POINTER) for _ in streams]
+        running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
+        current: Sums = [list(line) for line in running]
+        a, panel, following = here
+        nbytes = unroll * self.right.stride // self.sharers if self.sharers else 0
+        lines = range(0, nbytes, CACHE_LINE)
+        for u in range(unroll):
+            self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.right.stride), current, masks)
+            for start in lines[u * len(lines) // unroll : (u + 1) * len(lines) // unroll]:
+                prefetch(b, offset(b, following, start), locality=2)
+        moved = (unroll * self.a_strides[1], unroll * self.right.stride, nbytes)
+        after_round = [offset(b, p, by) for p, by in zip(here, moved, strict=True)]
+        remaining = b.sub(left, index(unroll))
+        flat = [(p, s, n) for row in zip(running, sums, current, strict=True) for p, s, n in zip(*row, strict=True)]
+        for phi, first, again in (
+            (left, count, remaining),
+            *zip(here, streams, after_round, strict=True),
+            *flat,
+        ):
+            phi.add_incoming(first, before)
+            phi.add_incoming(again, loop)
+        b.cbranch(b.icmp_signed(">", remaining, index(0)), loop, done)
+        b.position_at_end(done)
+        if self.is_even:
+            return tuple(after_round), current
+        ends = tuple(_merge(b, POINTER, (s, before), (n, loop)) for s, n in zip(streams, after_round, strict=True))
+        totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
+        return ends, [[next(totals) for _ in line] for line in sums]
+
+    def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: Masks) -> None:
+        """One k: the outer product of a column of A and a row of B."""
+        simd, words = self.simd, self.words
+        line = [self._right(b, panel, j, masks[j] if masks else None) for j in range(self.vectors)]
+        for i in range(self.rows):
+            factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0]), words.align))
+            for j, value in enumerate(line):
+                sums[i][j] = words.multiply_add(b, factor, value, sums[i][j])
+
+    def _right(self, b: ir.IRBuilder, panel: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
+        """A vector of words of B."""
+        if not self.right.makes_words:
+            return self.simd.load(b, offset(b, panel, j * self.simd.nbytes), mask, align=self.right.align)
+        words = self.words
+        place = offset(b, panel, j * words.stored.nbytes)
+        return words.across(b, place, self.right.stride // words.per_word, mask, self.right.align)
+
+    # ------------------------------------------------------------------------------------- the result
+
+    def _finish(self, b: ir.IRBuilder, tile: Tile, sums: Sums, scratch: ir.Value) -> None:
+        """The epilogue and the stores; a long epilogue goes over the tile in memory, row by row."""
+        epilogue, nbytes = self.epilogue(self.simd, b, tile.at.buffers), self.simd.nbytes
+        if not epilogue.is_long:
+            values = [
+                [epilogue.apply(b, value, tile.spot(b, index(i), j)) for j, value in enumerate(line)]
+                for i, line in enumerate(sums)
+            ]
+            for i, line in enumerate(values):
+                for j, value in enumerate(line):
+                    self._store(b, value, self._place(b, tile.at.c, i, j), tile, j)
+            return
+        for i, line in enumerate(sums):
+            for j, value in enumerate(line):
+                self.simd.store(b, value, offset(b, scratch, (i * self.vectors + j) * nbytes), align=nbytes)
+        with counting(b, 0, self.rows) as at:
+            line_start = offset(b, scratch, (at, self.vectors * nbytes))
+            c_row = offset(b, tile.at.c, (at, self.result.strides[0]))
+            for j in range(self.vectors):
+                value = self.simd.load(b, offset(b, line_start, j * nbytes), align=nbytes)
+                value = epilogue.apply(b, value, tile.spot(b, at, j))
+                self._store(b, value, self._place(b, c_row, 0, j), tile, j)
+
+    def _place(self, b: ir.IRBuilder, c: ir.Value, i: int, j: int) -> ir.Value:
+        by_row, by_column = self.result.strides
+        return offset(b, c, i * by_row + j * self.simd.lanes * by_column)
+
+    def _waiting(self, b: ir.IRBuilder, tile: Tile, i: int, j: int) -> tuple[ir.Value, ir.Value | None]:
+        """Where a vector of partial sums waits, and which lanes there are."""
+        if self.result.sums_stride is None:
+            return self._place(b, tile.at.c, i, j), tile.masks[j]
+        return offset(b, tile.at.sums, i * self.result.sums_stride + j * self.simd.nbytes), None
+
+    def _store(self, b: ir.IRBuilder, value: ir.Value, place: ir.Value, tile: Tile, j: int) -> None:
+        """Write vector `j` of a row."""
+        stored, step, mask = self.result.stored, self.result.strides[1], tile.masks[j]
+        if step == stored.itemsize:
+            stored.store(b, value, place, mask)
+            return
+        count = None if mask is None else b.sub(index(self.result.columns or 0), tile.starts[j])
+        stored.store_spread(b, value, place, step, count)
+
+
+def _merge(
+    b: ir.IRBuilder, kind: ir.Type, first: tuple[ir.Value, ir.Block], second: tuple[ir.Value, ir.Block]
+) -> ir.Value:
+    merged = b.phi(kind)
+    merged.add_incoming(*first)
+    merged.add_incoming(*second)
+    return merged

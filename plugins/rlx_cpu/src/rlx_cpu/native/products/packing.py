@@ -1,0 +1,232 @@
+"""Operands rearranged into panels, which the inner loop reads front to back: in the kernel here, ahead of time in `packs.py`.
+
+A panel of B holds words `[k, columns]`, columns rounded up to whole vectors and filled with zeros; a tile of A holds
+`[k, rows]`, or `[rows, k]` where rows are only made into words. The last word of an odd number of halves is filled up with 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_core.codegen.cuts import Cut
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32
+from rlx_cpu.native.llvm.cuts import by_size, size_of, start_of
+from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.words import Words
+
+__all__ = ["copy_row", "pack_panel", "pack_rows"]
+
+
+def pack_panel(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    packed: ir.Value,
+    panels: Cut,
+    panel: ir.Value,
+    *,
+    depth: int,
+    strides: tuple[int, int],
+    columns: int,
+) -> None:
+    """Copy `[depth, vectors · lanes]` of B into a panel.
+
+    Args:
+        source: B's first element.
+        packed: The panel's first word.
+        panels: The columns of B, in vectors; `panel` is the number of a piece of it.
+        depth: Elements along k.
+        strides: In bytes, along k and along n.
+        columns: Columns of B in all; those beyond become zeros.
+    """
+    simd, (by_k, by_n) = words.simd, strides
+    column = times(b, start_of(b, panels, panel), simd.lanes)
+    left = offset(b, source, (column, by_n))
+    if by_n == words.stored.itemsize:
+        for vectors in by_size(b, panels, panel):
+            starts = [b.add(column, index(j * simd.lanes)) for j in range(vectors)]
+            _copy_lines(b, words, left, packed, depth=depth, by_k=by_k, starts=starts, columns=columns)
+        return
+    # A loop, and one for both sizes: a square that is transposed is hundreds of instructions.
+    count = size_of(b, panels, panel)
+    width = times(b, count, words.nbytes)
+    with counting(b, 0, count) as j:
+        first, start = offset(b, left, (j, simd.lanes * by_n)), b.add(column, times(b, j, simd.lanes))
+        place = offset(b, packed, (j, simd.nbytes))
+        if by_k == words.stored.itemsize:
+            _pack_columns(b, words, first, place, depth=depth, stride=by_n, width=width, start=start, columns=columns)
+        else:
+            _gather_steps(b, words, first, place, (0, depth), strides, width, start, columns)
+
+
+def _copy_lines(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    packed: ir.Value,
+    *,
+    depth: int,
+    by_k: int,
+    starts: Sequence[ir.Value],
+    columns: int,
+) -> None:
+    """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
+    simd, whole = words.simd, depth // words.per_word
+    is_full = columns % simd.lanes == 0
+    inside = [None if is_full else simd.below(b, start, columns) for start in starts]
+    for low, high, is_whole in ((0, whole, True), (whole, words.count(depth), False)):
+        if low == high:
+            continue
+        with counting(b, low, high) as k:
+            left = offset(b, source, (k, by_k * words.per_word))
+            place = offset(b, packed, (k, len(starts) * words.nbytes))
+            line = [
+                words.across(b, offset(b, left, j * words.stored.nbytes), by_k, mask, is_whole=is_whole)
+                for j, mask in enumerate(inside)
+            ]
+            for j, value in enumerate(line):
+                simd.store(b, value, offset(b, place, j * simd.nbytes), align=simd.nbytes)
+
+
+def _pack_columns(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    packed: ir.Value,
+    *,
+    depth: int,
+    stride: int,
+    width: ir.Value,
+    start: ir.Value,
+    columns: int,
+) -> None:
+    """One vector of columns of a B whose columns are contiguous: square blocks transposed in registers.
+
+    Args:
+        stride: Bytes from a column to the next.
+        width: Bytes from a row of the panel to the next.
+        start: The number of the first column; those from `columns` on become zeros.
+    """
+    simd, by_k = words.simd, words.stored.itemsize
+    lanes, bound = simd.lanes, index(columns)
+    whole = depth // words.per_word
+    even = whole - whole % lanes
+    is_full = columns % lanes == 0
+    last = b.sub(b.sub(bound, index(1)), start)
+    with counting(b, 0, even, lanes) as k:
+        left, line = offset(b, source, (k, by_k * words.per_word)), offset(b, packed, b.mul(k, width))
+        rows = []
+        for lane in range(lanes):
+            # A column beyond the last is read as the last one, and zeroed below.
+            nearest: ir.Value = index(lane)
+            if not is_full:
+                nearest = b.select(b.icmp_signed("<", nearest, last), nearest, last)
+            rows.append(words.along(b, offset(b, left, (nearest, stride))))
+        shown = None if is_full else b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
+        for value in simd.transposed(b, rows):
+            simd.store(b, value if shown is None else b.select(shown, value, simd.zero), line, align=simd.nbytes)
+            line = offset(b, line, width)
+    _gather_steps(b, words, source, packed, (even * words.per_word, depth), (by_k, stride), width, start, columns)
+
+
+def pack_rows(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    packed: ir.Value,
+    *,
+    steps: int,
+    rows: int,
+    strides: tuple[int, int],
+    is_whole: bool = True,
+) -> None:
+    """Copy `[rows, steps]` of A into a tile, `rows` words a step of k.
+
+    Args:
+        steps: In words.
+        strides: In bytes, along m and along k.
+        is_whole: Whether the words are.
+    """
+    by_m, by_k = strides
+    width = rows * words.itemsize
+    for k in range(steps):
+        left, place = offset(b, source, k * by_k * words.per_word), offset(b, packed, k * width)
+        if by_m == words.stored.itemsize:
+            b.store(words.some(b, left, by_k, rows, is_whole=is_whole), place, align=words.itemsize)
+        else:
+            found = [words.scalar(b, offset(b, left, i * by_m), by_k, is_whole=is_whole) for i in range(rows)]
+            for i, value in enumerate(found):
+                b.store(value, offset(b, place, i * words.itemsize), align=words.itemsize)
+
+
+def copy_row(
+    b: ir.IRBuilder, words: Words, source: ir.Value, place: ir.Value, low: ir.Value, high: ir.Value, *, by_k: int
+) -> None:
+    """A row's elements from `low` to `high` as words in a row, starting at `place`; `low` is the first of a word.
+
+    Args:
+        source: The row's element 0.
+        by_k: Bytes from an element to the next.
+    """
+    simd, per_word = words.simd, words.per_word
+    whole = b.sdiv(b.sub(high, low), index(per_word))
+    left = offset(b, source, (low, by_k))
+    done: ir.Value = index(0)
+    if by_k == words.stored.itemsize:
+        done = b.and_(whole, index(-simd.lanes))
+        with counting(b, 0, done, simd.lanes) as k:
+            value = words.along(b, offset(b, left, (k, by_k * per_word)))
+            simd.store(b, value, offset(b, place, (k, words.itemsize)))
+    with counting(b, done, whole) as k:
+        value = words.scalar(b, offset(b, left, (k, by_k * per_word)), by_k)
+        b.store(value, offset(b, place, (k, words.itemsize)), align=words.itemsize)
+    if per_word > 1:
+        with b.if_then(b.icmp_signed("<", b.mul(whole, index(per_word)), b.sub(high, low))):
+            value = words.scalar(b, offset(b, left, (whole, by_k * per_word)), by_k, is_whole=False)
+            b.store(value, offset(b, place, (whole, words.itemsize)), align=words.itemsize)
+
+
+def _gather_steps(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    packed: ir.Value,
+    steps: tuple[int, int],
+    strides: tuple[int, int],
+    width: ir.Value,
+    start: ir.Value,
+    columns: int,
+) -> None:
+    """Elements of k from one to another, gathered a vector a word; the first is the first of a word."""
+    by_k = strides[0]
+    low, whole, high = steps[0] // words.per_word, steps[1] // words.per_word, words.count(steps[1])
+    for first, end, is_whole in ((low, whole, True), (whole, high, False)):
+        if first == end:
+            continue
+        with counting(b, first, end) as k:
+            left = offset(b, source, (k, by_k * words.per_word))
+            value = _gather(b, words, left, strides, start, columns, is_whole=is_whole)
+            words.simd.store(b, value, offset(b, packed, b.mul(k, width)), align=words.nbytes)
+
+
+def _gather(
+    b: ir.IRBuilder,
+    words: Words,
+    source: ir.Value,
+    strides: tuple[int, int],
+    start: ir.Value,
+    columns: int,
+    *,
+    is_whole: bool,
+) -> ir.Value:
+    """One vector of words of columns apart; zeros from column `columns` on, which are not touched."""
+    simd, (by_k, by_n), bound = words.simd, strides, index(columns)
+    last = b.sub(b.sub(bound, index(1)), start)
+    value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
+    for lane in range(simd.lanes):
+        nearest = b.select(b.icmp_signed("<", index(lane), last), index(lane), last)
+        found = words.scalar(b, offset(b, source, (nearest, by_n)), by_k, is_whole=is_whole)
+        value = b.insert_element(value, found, ir.Constant(I32, lane))
+    shown = b.icmp_signed("<", simd.positions(b, start), simd.splat(b, bound))
+    return b.select(shown, value, simd.zero)

@@ -1,0 +1,236 @@
+"""A program's entry: a built-in function from its inputs to its outputs, for calls that need nothing but the program itself.
+
+What a call through Python would look up each time (types, places, addresses) is written down once, as the words that
+`entry_code.enter` follows. The entry owns a frame, so its buffers never move.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from attrs import field, frozen
+
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native.llvm.isa import host_isa
+from rlx_cpu.native.llvm.jit import Code, compile_named
+from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word
+from rlx_cpu.native.runtime.result_memory import allocator_for
+from rlx_cpu.profile import watchers
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
+
+__all__ = ["Given", "Made", "NativeEntry", "Source", "Team", "build"]
+
+_DENSE: Final = interpreter.C_CONTIGUOUS | interpreter.ALIGNED
+_FASTCALL: Final = 0x80
+
+Places = list[tuple[int, int]]
+"""Addresses of words to which an array's address is written, each with bytes to add."""
+
+
+@frozen(eq=False)
+class Given:
+    """An argument: what it must be, and where its address goes."""
+
+    type: TensorType
+    is_donated: bool
+    places: Places = field(factory=list)
+
+
+@frozen(eq=False)
+class Made:
+    """A result: a new array whose address goes to `places`, or the argument of that number."""
+
+    type: TensorType
+    argument: int = FRESH
+    places: Places = field(factory=list)
+
+
+@frozen
+class Source:
+    """A copy when all steps have run: from the address in one word to the address in another."""
+
+    into: int
+    source: int
+    nbytes: int
+
+
+@frozen(eq=False)
+class Team:
+    """How a program gets the threads of a pool.
+
+    Attributes:
+        control: The pool's control block.
+        threads: How many they are at most, the caller included.
+        start, finish, leave: Addresses of the runtime's functions.
+        steps, table: Addresses of what they run.
+        state: What they remember of a run; the entry's own.
+        wake: Wakes those that are parked.
+    """
+
+    control: np.ndarray
+    threads: int
+    start: int
+    finish: int
+    leave: int
+    steps: int
+    table: int
+    state: np.ndarray
+    wake: Callable[[], None]
+
+
+@frozen(eq=False)
+class NativeEntry:
+    """Everything that an entry is made of.
+
+    Attributes:
+        inputs, outputs: In the program's order.
+        calls: (function, buffers) of each step, as addresses.
+        mode: Who runs them.
+        work: Runs them where the pool is another's, or not yet there, for `Mode.SHARED`.
+        fault: Raises what the status words tell of.
+        statuses: Four words for each step that reports faults.
+        copies: Results that are copied at the end.
+        held: Where parameters lie, from the first byte to the one after the last; no donated argument may lie there.
+        keeps: What must live as long as the entry.
+        team: Who helps, for `Mode.AWAKE` and `Mode.SHARED`.
+    """
+
+    inputs: Sequence[Given]
+    outputs: Sequence[Made]
+    calls: Sequence[tuple[int, int]]
+    mode: Mode
+    work: Callable[[], None]
+    fault: Callable[[], None]
+    statuses: np.ndarray
+    copies: Sequence[Source]
+    held: Sequence[tuple[int, int]]
+    keeps: tuple[Any, ...]
+    team: Team | None = None
+
+
+def build(entry: NativeEntry) -> Callable[..., Any]:
+    """The built-in function of an entry.
+
+    Its arguments are the program's inputs, by position, and its result the tuple of the outputs; `NotImplemented` if the call
+    is not plain, and then nothing has happened.
+    """
+    donated = [i for i, given in enumerate(entry.inputs) if given.is_donated]
+    arrays = {
+        Word.INPUT_RECORDS: _words(w for given in entry.inputs for w in _input_record(given)),
+        Word.SPANS: _words((*(0,) * 2 * len(entry.inputs), *(word for span in entry.held for word in span))),
+        Word.DONATED_NUMBERS: _words(donated),
+        Word.OUTPUT_RECORDS: _words(w for made in entry.outputs for w in _output_record(made)),
+        Word.CALL_RECORDS: _words(w for call in entry.calls for w in call),
+        Word.COPY_RECORDS: _words(w for c in entry.copies for w in (c.into, c.source, c.nbytes)),
+        Word.STATUSES: entry.statuses,
+        Word.WATCHED: watchers,
+    }
+    numbers: dict[Word, int] = {
+        Word.ARRAY_TYPE: id(np.ndarray),
+        Word.NOT_IMPLEMENTED: id(NotImplemented),
+        Word.INPUTS: len(entry.inputs),
+        Word.HELD: len(entry.held),
+        Word.DONATED: len(donated),
+        Word.OUTPUTS: len(entry.outputs),
+        Word.MODE: entry.mode,
+        Word.CALLS: len(entry.calls),
+        Word.COPIES: len(entry.copies),
+        Word.STATUS_COUNT: len(entry.statuses),
+        Word.FAULT: id(entry.fault),
+        Word.WORK: id(entry.work),
+    }
+    if entry.team is not None:
+        team = entry.team
+        arrays |= {Word.POOL: team.control, Word.STATE: team.state}
+        numbers |= {Word.START: team.start, Word.FINISH: team.finish, Word.LEAVE: team.leave}
+        numbers |= {Word.THREADS: team.threads, Word.STEPS: team.steps, Word.TABLE: team.table}
+        numbers[Word.WAKE] = id(team.wake)
+    words = np.zeros(len(Word), np.int64)
+    for which, array in arrays.items():
+        words[which] = array.ctypes.data
+    for which, number in numbers.items():
+        words[which] = number
+    enter = entering()
+    return enter.bound((words, enter, entry, tuple(arrays.values())))
+
+
+def _words(numbers: Iterable[int]) -> np.ndarray:
+    return np.array([int(n) for n in numbers], np.int64)
+
+
+def _input_record(given: Given) -> list[int]:
+    flags = _DENSE | interpreter.WRITEABLE if given.is_donated else _DENSE
+    head = [_descriptor(given.type.dtype), given.type.rank, flags, given.type.static_nbytes, len(given.places)]
+    return [*head, *given.type.static_shape, *(word for place in given.places for word in place)]
+
+
+def _output_record(made: Made) -> list[int]:
+    if made.argument != FRESH:
+        return [made.argument, 0, 0, 0, 0]
+    head = [FRESH, _descriptor(made.type.dtype), made.type.rank, len(made.places), allocator_for(int(made.type.nbytes))]
+    return [*head, *made.type.static_shape, *(word for place in made.places for word in place)]
+
+
+def _descriptor(dtype: DType) -> int:
+    """The descriptor object of a dtype; it lives as long as the dtype, which is forever."""
+    return id(dtype.numpy)
+
+
+# -------------------------------------------------------------------------------------- the function
+
+
+class MethodDef(ctypes.Structure):
+    """CPython's `PyMethodDef`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class Entering:
+    """The native function, ready to be bound to any entry's words. A bound one keeps it alive, as CPython asks for."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        doc = b"Run the program on its inputs; NotImplemented if they are not plain."
+        self._definition = MethodDef(b"entry", code.address("enter"), _FASTCALL, doc)
+        self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+            ("PyCFunction_NewEx", ctypes.pythonapi)
+        )
+
+    def bound(self, kept: tuple[Any, ...]) -> Callable[..., Any]:
+        """The built-in function whose `self` is `kept`; its first item is the array of words."""
+        made: Callable[..., Any] = self._new(ctypes.addressof(self._definition), kept, None)
+        return made
+
+
+@cache
+def entering() -> Entering:
+    """The native function, compiled once a process."""
+    isa = host_isa()
+    assert isa is not None, "the native tier is used only where an instruction set is known"
+    interpreter.make_known()
+    return Entering(compile_named("entry", entry_module, isa))
+
+
+def entry_module() -> ir.Module:
+    """The module of the native function."""
+    from rlx_cpu.native.runtime.entry_code import (
+        emit_enter,
+    )  # here, because a process whose code is all cached builds no module
+
+    module = new_module("entry")
+    emit_enter(module)
+    return module

@@ -1,0 +1,383 @@
+"""`enter`: the built-in function that runs a program, in LLVM IR; one for all programs, led by words.
+
+A program's entry is this function with a `self` of its own: a tuple whose first item is an array of words. They say what the
+arguments must be, which results to make, where their addresses go, and what to run. `enter` decides one thing only: whether a
+call is plain. If it is not, nothing has happened yet and the result is `NotImplemented`; whoever called then takes the checked
+path, which knows what is wrong or what to copy. It runs with the interpreter's lock held but where a program runs long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.runtime.entry_words import Mode, Word
+from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
+from rlx_cpu.native.runtime.pool_code import BUSY, LINE, WORKERS
+
+__all__ = ["emit_enter"]
+
+
+_STATUS_BYTES: Final = 32
+
+_MXCSR_MODES: Final = 0xE040
+"""Bits of the x86 control word, all zero where it rounds to nearest and keeps subnormals."""
+_FPCR_MODES: Final = 0x1C00000
+"""The same of AArch64's."""
+
+_INPUT_WORDS, _OUTPUT_WORDS, _PLACE_WORDS, _COPY_WORDS, _CALL_WORDS = 5, 5, 2, 3, 2
+
+
+def emit_enter(module: ir.Module) -> None:
+    """Add `enter` to a module."""
+    kind = ir.FunctionType(POINTER, [POINTER, POINTER, I64])
+    _Enter(ir.Function(module, kind, "enter")).write()
+
+
+class _Enter:
+    """The function while it is written. `self`, `args` and the count are CPython's `METH_FASTCALL`."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.function = function
+        self.self, self.args, self.count = function.args
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.refused = function.append_basic_block("refused")
+        self.declined = function.append_basic_block("declined")
+        self.dropped = function.append_basic_block("dropped")
+
+    def write(self) -> None:
+        b = self.b
+        self.words = self.load(POINTER, self.load(POINTER, self.self, TUPLE_ITEMS), ARRAY.data)
+        self.cursor = variable(b, I64)
+        self.results = variable(b, POINTER)
+        self.go_on_if(b.icmp_signed("==", self.word(Word.BUSY), _word(0)), self.declined)
+        watched = b.load(b.inttoptr(self.word(Word.WATCHED), POINTER), typ=I64, align=8)
+        self.go_on_if(b.icmp_signed("==", watched, _word(0)), self.declined)
+        self.go_on_if(b.icmp_signed("==", self.count, self.word(Word.INPUTS)), self.declined)
+        self.expect_standard_modes()
+        self.set_word(Word.BUSY, _word(1))
+        self.take_inputs()
+        self.expect_no_overlap()
+        self.make_outputs()
+        self.run()
+        self.expect_no_fault()
+        self.copy()
+        self.deliver()
+        self.write_refusals()
+
+    def expect_standard_modes(self) -> None:
+        """This thread rounds to nearest and keeps subnormals; else the checked path sees to it."""
+        b = self.b
+        if self.function.module.triple.startswith(("x86_64", "amd64")):
+            place = variable(b, I32)
+            b.call(self.outside("llvm.x86.sse.stmxcsr", VOID, [POINTER]), [place])
+            modes = b.and_(b.load(place, typ=I32, align=4), ir.Constant(I32, _MXCSR_MODES))
+            self.go_on_if(b.icmp_signed("==", modes, ir.Constant(I32, 0)), self.declined)
+        elif self.function.module.triple.startswith(("aarch64", "arm64")):
+            modes = b.and_(b.call(self.outside("llvm.aarch64.get.fpcr", I64, []), []), _word(_FPCR_MODES))
+            self.go_on_if(self.same(modes, _word(0)), self.declined)
+
+    # --------------------------------------------------------------------------------- arguments
+
+    def take_inputs(self) -> None:
+        """Every argument is an array as it was compiled for; its address goes where steps read it."""
+        b = self.b
+        self.start_at(Word.INPUT_RECORDS)
+        with counted(b, _word(0), self.count) as i:
+            descr, rank, flags, nbytes, places = self.record(_INPUT_WORDS)
+            array = b.load(address(b, self.args, b.shl(i, _word(3))), typ=POINTER, align=8)
+            self.go_on_if(self.same(self.load(I64, array, OBJECT_TYPE), self.word(Word.ARRAY_TYPE)), self.refused)
+            self.go_on_if(self.same(self.load(I64, array, ARRAY.descr), descr), self.refused)
+            self.go_on_if(self.same(b.sext(self.load(I32, array, ARRAY.ndim), I64), rank), self.refused)
+            has = b.and_(b.zext(self.load(I32, array, ARRAY.flags), I64), flags)
+            self.go_on_if(self.same(has, flags), self.refused)
+            dims = self.load(POINTER, array, ARRAY.dims)
+            with counted(b, _word(0), rank) as axis:
+                found = b.load(address(b, dims, b.shl(axis, _word(3))), typ=I64, align=8)
+                self.go_on_if(self.same(found, self.next_word()), self.refused)
+            data = self.load(I64, array, ARRAY.data)
+            span = address(b, b.inttoptr(self.word(Word.SPANS), POINTER), b.shl(i, _word(4)))
+            b.store(data, span, align=8)
+            b.store(b.add(data, nbytes), address(b, span, 8), align=8)
+            self.put(data, places)
+
+    def expect_no_overlap(self) -> None:
+        """A donated argument shares no byte with another, nor with a parameter."""
+        b = self.b
+        spans = b.inttoptr(self.word(Word.SPANS), POINTER)
+        numbers = b.inttoptr(self.word(Word.DONATED_NUMBERS), POINTER)
+        known = b.add(self.count, self.word(Word.HELD))
+        with counted(b, _word(0), self.word(Word.DONATED)) as i:
+            own = b.load(address(b, numbers, b.shl(i, _word(3))), typ=I64, align=8)
+            begin, end = self.span(spans, own)
+            with counted(b, _word(0), known) as other:
+                low, high = self.span(spans, other)
+                meet = b.and_(b.icmp_unsigned("<", begin, high), b.icmp_unsigned("<", low, end))
+                is_empty = b.or_(self.same(begin, end), self.same(low, high))
+                fine = b.or_(b.or_(self.same(own, other), is_empty), b.not_(meet))
+                self.go_on_if(fine, self.refused)
+
+    def span(self, spans: ir.Value, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        b = self.b
+        at = address(b, spans, b.shl(number, _word(4)))
+        return b.load(at, typ=I64, align=8), self.load(I64, at, 8)
+
+    # ----------------------------------------------------------------------------------- results
+
+    def make_outputs(self) -> None:
+        """A tuple of new arrays, and of donated arguments that come back."""
+        b = self.b
+        count = self.word(Word.OUTPUTS)
+        made = b.call(self.outside("PyTuple_New", POINTER, [I64]), [count])
+        b.store(made, self.results, align=8)
+        self.go_on_if(b.icmp_unsigned("!=", made, _NULL), self.dropped)
+        self.start_at(Word.OUTPUT_RECORDS)
+        new = self.outside(NEW_ARRAY, POINTER, [POINTER, POINTER, I32, POINTER, POINTER, POINTER, I32, POINTER])
+        with counted(b, _word(0), count) as i:
+            argument, descr, rank, places, allocator = self.record(_OUTPUT_WORDS)
+            item = address(b, address(b, made, TUPLE_ITEMS), b.shl(i, _word(3)))
+            with b.if_else(b.icmp_signed(">=", argument, _word(0))) as (given, fresh):
+                with given:
+                    array = b.load(address(b, self.args, b.shl(argument, _word(3))), typ=POINTER, align=8)
+                    self.incref(array)
+                    b.store(array, item, align=8)
+                with fresh:
+                    kind, dtype = b.inttoptr(self.word(Word.ARRAY_TYPE), POINTER), b.inttoptr(descr, POINTER)
+                    self.incref(dtype)  # the new array takes it over, also when it is not made
+                    dims = b.inttoptr(b.load(self.cursor, typ=I64, align=8), POINTER)
+                    nothing = ir.Constant(I32, 0)
+                    with self.allocated_by(allocator):
+                        array = b.call(new, [kind, dtype, b.trunc(rank, I32), dims, _NULL, _NULL, nothing, _NULL])
+                    b.store(array, item, align=8)
+                    self.go_on_if(b.icmp_unsigned("!=", array, _NULL), self.dropped)
+                    self.advance(b.shl(rank, _word(3)))
+                    self.put(self.load(I64, array, ARRAY.data), places)
+
+    @contextmanager
+    def allocated_by(self, allocator: ir.Value) -> Iterator[None]:
+        """What is built inside makes arrays whose memory is an allocator's, if there is one."""
+        b, before = self.b, variable(self.b, POINTER)
+        swap = self.outside(SET_ALLOCATOR, POINTER, [POINTER])
+        is_own = b.icmp_signed("!=", allocator, _word(0))
+        b.store(_NULL, before, align=8)
+        with b.if_then(is_own):
+            b.store(b.call(swap, [b.inttoptr(allocator, POINTER)]), before, align=8)
+        yield
+        other = b.load(before, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", other, _NULL)):
+            ours = b.call(swap, [other])
+            self.decref(other)
+            with b.if_then(b.icmp_unsigned("!=", ours, _NULL)):
+                self.decref(ours)
+
+    def expect_no_fault(self) -> None:
+        """No step has reported a fault."""
+        b = self.b
+        statuses = b.inttoptr(self.word(Word.STATUSES), POINTER)
+        with counted(b, _word(0), self.word(Word.STATUS_COUNT)) as i:
+            status = b.load(address(b, statuses, b.mul(i, _word(_STATUS_BYTES))), typ=I64, align=8)
+            with b.if_then(b.icmp_signed("!=", status, _word(0)), likely=False):
+                self.call_object(Word.FAULT)  # it always raises
+                self.fail()
+
+    def copy(self) -> None:
+        """Results that are copies of something else, now that all steps have run."""
+        b = self.b
+        memcpy = self.outside("memcpy", POINTER, [POINTER, POINTER, I64])
+        self.start_at(Word.COPY_RECORDS)
+        with counted(b, _word(0), self.word(Word.COPIES)):
+            into, source, nbytes = self.record(_COPY_WORDS)
+            places = [b.load(b.inttoptr(at, POINTER), typ=POINTER, align=8) for at in (into, source)]
+            b.call(memcpy, [*places, nbytes])
+
+    def deliver(self) -> None:
+        self.set_word(Word.BUSY, _word(0))
+        self.b.ret(self.b.load(self.results, typ=POINTER, align=8))
+
+    def write_refusals(self) -> None:
+        """The ways back: before anything, after the frame was taken, after the tuple was made."""
+        b = self.b
+        b.position_at_end(self.dropped)
+        b.call(self.outside("PyErr_Clear", VOID, []), [])  # the checked path tells how much memory there is not
+        results = b.load(self.results, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", results, _NULL)):
+            self.decref(results)
+        b.branch(self.refused)
+        b.position_at_end(self.refused)
+        self.set_word(Word.BUSY, _word(0))
+        b.branch(self.declined)
+        b.position_at_end(self.declined)
+        answer = b.inttoptr(self.word(Word.NOT_IMPLEMENTED), POINTER)
+        self.incref(answer)
+        b.ret(answer)
+
+    # ----------------------------------------------------------------------------------- running
+
+    def run(self) -> None:
+        """The steps, by whom the mode says."""
+        paths = {Mode.TINY: self.run_alone, Mode.AWAKE: self.run_with_who_is_awake, Mode.ALONE: self.run_unheld}
+        mode, ran = self.word(Word.MODE), self.function.append_basic_block("ran")
+        for each, path in paths.items():
+            with self.b.if_then(self.same(mode, _word(each))):
+                path()
+                self.b.branch(ran)
+        self.run_with_all()
+        self.b.branch(ran)
+        self.b.position_at_end(ran)
+
+    def run_alone(self) -> None:
+        """All steps by the calling thread."""
+        self.start_at(Word.CALL_RECORDS)
+        with counted(self.b, _word(0), self.word(Word.CALLS)):
+            function, buffers = self.record(_CALL_WORDS)
+            run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
+            self.b.call(run, [table, _word(0), _word(1), _word(0)], KERNEL)
+
+    def run_unheld(self) -> None:
+        """All steps by the calling thread, without the interpreter's lock."""
+        with self.lock_released():
+            self.run_alone()
+
+    def run_with_who_is_awake(self) -> None:
+        """All steps, with the pool if it is free and a worker of it spins; nobody is woken."""
+        b, is_shared = self.b, variable(self.b, I1)
+        b.store(ir.Constant(I1, 0), is_shared, align=1)
+        with counted(b, _word(1), self.word(Word.THREADS)) as tid:
+            parked = b.inttoptr(b.add(self.word(Word.POOL), b.add(_word(WORKERS), b.mul(tid, _word(LINE)))), POINTER)
+            is_awake = self.same(b.load_atomic(parked, "seq_cst", 8, typ=I64), _word(0))
+            b.store(b.or_(b.load(is_shared, typ=I1, align=1), is_awake), is_shared, align=1)
+        with b.if_then(b.load(is_shared, typ=I1, align=1)):
+            b.store(self.took_pool(), is_shared, align=1)
+        with b.if_else(b.load(is_shared, typ=I1, align=1)) as (shared, alone):
+            with shared:
+                self.start()
+                self.finish()
+            with alone:
+                self.run_alone()
+
+    def run_with_all(self) -> None:
+        """All steps with the pool, without the interpreter's lock; where it is not to be had, by the object that knows why."""
+        b, failed = self.b, variable(self.b, I1)
+        b.store(ir.Constant(I1, 0), failed, align=1)
+        with b.if_else(self.took_pool()) as (together, otherwise):
+            with together:
+                with b.if_then(b.icmp_signed("!=", self.start(), _word(0)), likely=False):
+                    self.called(Word.WAKE, failed)
+                with self.lock_released():
+                    self.finish()
+            with otherwise:
+                self.called(Word.WORK, failed)
+        with b.if_then(b.load(failed, typ=I1, align=1), likely=False):
+            self.fail()
+
+    def took_pool(self) -> ir.Value:
+        """Whether the pool was free; it is this call's then."""
+        busy = self.b.inttoptr(self.b.add(self.word(Word.POOL), _word(BUSY)), POINTER)
+        return self.same(self.b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))
+
+    def start(self) -> ir.Value:
+        """Publish the steps to the pool; how many workers have to be woken."""
+        return self.runtime(Word.START, I64, *self.job(), self.word(Word.STATE), self.word(Word.THREADS))
+
+    def finish(self) -> None:
+        """This thread's share; then the pool is free again."""
+        self.runtime(Word.FINISH, VOID, *self.job(), self.word(Word.THREADS))
+        self.runtime(Word.LEAVE, VOID, self.word(Word.POOL))
+
+    def job(self) -> list[ir.Value]:
+        return [*(self.word(w) for w in (Word.POOL, Word.STEPS, Word.CALLS, Word.TABLE)), _word(0)]
+
+    def runtime(self, which: Word, result: ir.Type, *operands: ir.Value) -> ir.Value:
+        """Call a function of the runtime, all of whose operands are words."""
+        kind = ir.FunctionType(result, [I64] * len(operands))
+        return self.b.call(self.b.inttoptr(self.word(which), POINTER), operands, kind)
+
+    @contextmanager
+    def lock_released(self) -> Iterator[None]:
+        """What is built inside runs without the interpreter's lock."""
+        state = self.b.call(self.outside("PyEval_SaveThread", POINTER, []), [])
+        yield
+        self.b.call(self.outside("PyEval_RestoreThread", VOID, [POINTER]), [state])
+
+    def called(self, which: Word, failed: ir.Value) -> None:
+        """Call the Python object in a word for what it does; note it if it raised."""
+        b, done = self.b, self.call_object(which)
+        with b.if_else(b.icmp_unsigned("==", done, _NULL), likely=False) as (raised, fine):
+            with raised:
+                b.store(ir.Constant(I1, 1), failed, align=1)
+            with fine:
+                self.decref(done)
+
+    def fail(self) -> None:
+        """An exception is set: the results are dropped, and the caller sees it."""
+        self.decref(self.b.load(self.results, typ=POINTER, align=8))
+        self.set_word(Word.BUSY, _word(0))
+        self.b.ret(_NULL)
+
+    # ------------------------------------------------------------------------------------- words
+
+    def word(self, which: Word) -> ir.Value:
+        return self.load(I64, self.words, 8 * which)
+
+    def set_word(self, which: Word, value: ir.Value) -> None:
+        self.b.store(value, address(self.b, self.words, 8 * which), align=8)
+
+    def start_at(self, which: Word) -> None:
+        """The cursor goes to the start of some records."""
+        self.b.store(self.word(which), self.cursor, align=8)
+
+    def next_word(self) -> ir.Value:
+        """The word at the cursor, which moves on."""
+        at = self.b.load(self.cursor, typ=I64, align=8)
+        self.advance(_word(8))
+        return self.b.load(self.b.inttoptr(at, POINTER), typ=I64, align=8)
+
+    def record(self, count: int) -> list[ir.Value]:
+        return [self.next_word() for _ in range(count)]
+
+    def advance(self, nbytes: ir.Value) -> None:
+        self.b.store(self.b.add(self.b.load(self.cursor, typ=I64, align=8), nbytes), self.cursor, align=8)
+
+    def put(self, data: ir.Value, places: ir.Value) -> None:
+        """Write an address, moved by some bytes, to the `places` words that the cursor's records name."""
+        with counted(self.b, _word(0), places):
+            place, nbytes = self.record(_PLACE_WORDS)
+            self.b.store(self.b.add(data, nbytes), self.b.inttoptr(place, POINTER), align=8)
+
+    # --------------------------------------------------------------------------------- small words
+
+    def load(self, type: Any, base: ir.Value, nbytes: int) -> ir.Value:
+        return self.b.load(address(self.b, base, nbytes), typ=type, align=4 if type is I32 else 8)
+
+    def same(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.b.icmp_signed("==", x, y)
+
+    def go_on_if(self, condition: ir.Value, otherwise: ir.Block) -> None:
+        """What follows runs if the condition holds; else control goes to `otherwise`."""
+        following = self.function.append_basic_block("on")
+        self.b.cbranch(condition, following, otherwise)
+        self.b.position_at_end(following)
+
+    def outside(self, name: str, result: ir.Type, operands: list[ir.Type]) -> ir.Function:
+        return declare(self.b.module, name, result, operands)
+
+    def incref(self, thing: ir.Value) -> None:
+        self.b.call(self.outside("Py_IncRef", VOID, [POINTER]), [thing])
+
+    def decref(self, thing: ir.Value) -> None:
+        self.b.call(self.outside("Py_DecRef", VOID, [POINTER]), [thing])
+
+    def call_object(self, which: Word) -> ir.Value:
+        """Call the Python object in a word, without arguments."""
+        thing = self.b.inttoptr(self.word(which), POINTER)
+        return self.b.call(self.outside("PyObject_CallNoArgs", POINTER, [POINTER]), [thing])
+
+
+_NULL: Final = ir.Constant(POINTER, None)
+
+
+def _word(number: int) -> ir.Constant:
+    return ir.Constant(I64, int(number))

@@ -1,0 +1,79 @@
+"""The words that lead an entry: what each position holds, and how a program runs."""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+from typing import Final
+
+__all__ = ["FRESH", "Mode", "Word"]
+
+
+class Word(IntEnum):
+    """The words of an entry, in order. Addresses are of arrays that the entry's `self` keeps."""
+
+    BUSY = 0
+    """1 while a call is inside: its frame serves one at a time."""
+    WATCHED = auto()
+    """Address of a word that is not 0 while somebody measures steps, which is done on the checked path."""
+    ARRAY_TYPE = auto()
+    NOT_IMPLEMENTED = auto()
+    INPUTS = auto()
+    """How many arguments there must be."""
+    INPUT_RECORDS = auto()
+    """For each: descriptor, rank, flags, bytes, number of places; the dims; the places (address of a word, bytes to add)."""
+    SPANS = auto()
+    """Room for the address of each argument's elements and of their end, then the same of each parameter."""
+    HELD = auto()
+    """How many parameters a donated argument must be apart from."""
+    DONATED = auto()
+    """How many arguments are donated."""
+    DONATED_NUMBERS = auto()
+    OUTPUTS = auto()
+    OUTPUT_RECORDS = auto()
+    """For each: the argument that is given back or `FRESH`, descriptor, rank, number of places, the allocator of its memory
+    (0 for NumPy's own); the dims; the places."""
+    MODE = auto()
+    CALLS = auto()
+    """How many steps there are."""
+    CALL_RECORDS = auto()
+    """For each: the address of its function, and of its buffers' addresses."""
+    COPIES = auto()
+    """How many results are copied when all else is done."""
+    COPY_RECORDS = auto()
+    """For each: address of the word with the destination, of the word with the source, bytes."""
+    STATUSES = auto()
+    STATUS_COUNT = auto()
+    FAULT = auto()
+    """The object whose call raises the fault that the status words tell of."""
+    WORK = auto()
+    """The object whose call runs the steps where the pool is not to be had from here."""
+    POOL = auto()
+    """Address of the control block of the pool; this and all that follow for `Mode.AWAKE` and `Mode.SHARED`."""
+    THREADS = auto()
+    START = auto()
+    """Address of the runtime's function of this name, as the next two."""
+    FINISH = auto()
+    LEAVE = auto()
+    STEPS = auto()
+    """Address of the steps as the runtime reads them."""
+    TABLE = auto()
+    STATE = auto()
+    WAKE = auto()
+    """The object whose call wakes threads that are parked."""
+
+
+class Mode(IntEnum):
+    """Who runs a program."""
+
+    TINY = 0
+    """The caller; the interpreter's lock is held."""
+    AWAKE = auto()
+    """The caller with the threads that are awake, if there are any and the pool is free; the lock is held."""
+    ALONE = auto()
+    """The caller; the lock is released."""
+    SHARED = auto()
+    """All threads, the parked ones woken; the lock is released."""
+
+
+FRESH: Final = -1
+"""In place of an argument's number: the result is a new array."""

@@ -1,0 +1,386 @@
+"""The native half of a pool: what threads do in a run, as one module of LLVM IR that is compiled once a process.
+
+The layout of the control block, of a step and of a record are here, beside the code that reads them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
+from rlx_cpu.native.llvm.c_library import addresses
+from rlx_cpu.native.llvm.isa import Isa, host_isa
+from rlx_cpu.native.llvm.jit import Code, compile_named
+from rlx_cpu.native.llvm.optimise import new_module
+
+__all__ = [
+    "BUSY",
+    "HOME",
+    "LINE",
+    "RECORD_WORDS",
+    "STATE_BYTES",
+    "STEP_WORDS",
+    "WORKERS",
+    "Runtime",
+    "can_record",
+    "runtime",
+]
+
+STEP_WORDS: Final = 4
+"""Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and whether all threads
+meet after it. A step of 0 parts is done by whoever did the step before it, which then has no barrier in between."""
+
+RECORD_WORDS: Final = 3
+"""Words that a thread writes of a step where a record is kept: nanoseconds when it began, when its share was done (0 if it had
+none), when it went on after the barrier."""
+
+# Byte offsets in the control block; what different threads write is a cache line apart.
+_GENERATION, _GATE, _JOB, WORKERS = 0, 128, 256, 384
+_STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
+BUSY = 64
+"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads."""
+LINE = 64
+HOME = 8
+"""In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
+
+STATE_BYTES: Final = 16
+"""Of a step in a run: which parts are claimed, and how many are done."""
+
+_OPEN: Final = 1 << 32
+"""The bit of the gate that lets workers in; below it is how many are inside."""
+
+_PATIENCE: Final = 4096
+"""Turns a waiting thread spins at a barrier before it offers its CPU to others, turn by turn."""
+
+
+def can_record() -> bool:
+    """Whether this platform has the clock that records are made with."""
+    return "clock_gettime" in addresses()
+
+
+class Runtime:
+    """The functions of the runtime module, callable; the interpreter's lock is released while they run."""
+
+    def __init__(self, code: Code) -> None:
+        word = ctypes.c_int64
+        self._code = code
+        self.address = code.address
+        self.drive = ctypes.CFUNCTYPE(None, *[word] * 7)(code.address("drive"))
+        self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
+        self.start = ctypes.CFUNCTYPE(word, *[word] * 7)(code.address("start"))
+        self.finish = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("finish"))
+        self.take = ctypes.PYFUNCTYPE(word, word)(code.address("take"))
+        self.leave = ctypes.PYFUNCTYPE(None, word)(code.address("leave"))
+        self.unpark = ctypes.CFUNCTYPE(word, word, word)(code.address("unpark"))
+        pauses = ctypes.CFUNCTYPE(None, word)(code.address("pauses"))
+        pauses(1000)
+        begun = time.perf_counter()
+        pauses(10_000)
+        self.pauses_per_us = 10_000 / max((time.perf_counter() - begun) * 1e6, 1.0)
+
+
+@cache
+def runtime_code() -> Code:
+    """The code of the runtime module, made once a process; in the background, so this may be called long before it is needed."""
+    isa = host_isa()
+    assert isa is not None, "the native tier is used only where an instruction set is known"
+    return compile_named("runtime", lambda: runtime_module(isa), isa)
+
+
+@cache
+def runtime() -> Runtime:
+    """The runtime module."""
+    return Runtime(runtime_code())
+
+
+def runtime_module(isa: Isa) -> ir.Module:
+    """Barriers, the loop over steps, and the two sides of a run."""
+    module = new_module("runtime")
+    _pauses(module, isa)
+    _clock(module)
+    _take_and_leave(module)
+    _drive(module, isa)
+    _work(module, isa)
+    _start(module)
+    _finish(module, isa)
+    _unpark(module)
+    return module
+
+
+def _pointer(b: ir.IRBuilder, word: ir.Value, nbytes: int = 0) -> ir.Value:
+    return address(b, b.inttoptr(word, POINTER), nbytes)
+
+
+def _read(b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    return b.load_atomic(place, "seq_cst", 8, typ=I64)
+
+
+def _write(b: ir.IRBuilder, place: ir.Value, value: ir.Value) -> None:
+    b.atomic_rmw("xchg", place, value, "seq_cst")
+
+
+def _pause(b: ir.IRBuilder, isa: Isa) -> None:
+    if isa.pause is not None:
+        b.call(declare(b.module, isa.pause, VOID, []), [])
+
+
+def _yield(b: ir.IRBuilder) -> None:
+    """Offer the CPU to another thread, where the platform's library is known to say how."""
+    if "sched_yield" in addresses():
+        b.call(declare(b.module, "sched_yield", I32, []), [])
+
+
+def _function(module: ir.Module, name: str, result: ir.Type, count: int) -> tuple[ir.Function, ir.IRBuilder]:
+    function = ir.Function(module, ir.FunctionType(result, [I64] * count), name)
+    return function, ir.IRBuilder(function.append_basic_block("entry"))
+
+
+def _word(number: int) -> ir.Constant:
+    return ir.Constant(I64, number)
+
+
+def _pauses(module: ir.Module, isa: Isa) -> None:
+    """`pauses(n)`: as many turns of a waiting loop, to find out how long one takes."""
+    function, b = _function(module, "pauses", VOID, 1)
+    with counted(b, _word(0), function.args[0]):
+        _pause(b, isa)
+    b.ret_void()
+
+
+def _wait_for(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> None:
+    """Spin until the word at `place` is `value`; after a while, yield at every turn."""
+    function, before = b.function, b.block
+    head, turn, tired, again, done = (function.append_basic_block(n) for n in ("wait", "turn", "tired", "again", "met"))
+    b.branch(head)
+    b.position_at_end(head)
+    turns = b.phi(I64)
+    turns.add_incoming(_word(0), before)
+    b.cbranch(b.icmp_signed("==", _read(b, place), value), done, turn)
+    b.position_at_end(turn)
+    _pause(b, isa)
+    b.cbranch(b.icmp_unsigned(">", turns, _word(_PATIENCE)), tired, again)
+    b.position_at_end(tired)
+    _yield(b)
+    b.branch(again)
+    b.position_at_end(again)
+    turns.add_incoming(b.add(turns, _word(1)), again)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+def _clock(module: ir.Module) -> None:
+    """`clock()`: nanoseconds of the system's monotonic clock; 0 on a platform without one."""
+    function, b = _function(module, "clock", I64, 0)
+    function.linkage = "internal"
+    if not can_record():
+        b.ret(_word(0))
+        return
+    spec = b.alloca(I64, size=2)
+    spec.align = 8
+    get = declare(module, "clock_gettime", I32, [I32, POINTER])
+    b.call(get, [ir.Constant(I32, time.CLOCK_MONOTONIC), spec])
+    seconds, nanoseconds = (b.load(address(b, spec, 8 * i), typ=I64, align=8) for i in range(2))
+    b.ret(b.add(b.mul(seconds, _word(1_000_000_000)), nanoseconds))
+
+
+def _take_and_leave(module: ir.Module) -> None:
+    """`take(control)`: whether the pool was free, and is the caller's now; `leave(control)`: it is free again."""
+    function, b = _function(module, "take", I64, 1)
+    was = b.atomic_rmw("xchg", _pointer(b, function.args[0], BUSY), _word(1), "seq_cst")
+    b.ret(b.zext(b.icmp_signed("==", was, _word(0)), I64))
+    function, b = _function(module, "leave", VOID, 1)
+    _write(b, _pointer(b, function.args[0], BUSY), _word(0))
+    b.ret_void()
+
+
+def _drive(module: ir.Module, isa: Isa) -> None:
+    """`drive(control, steps, count, table, record, tid, n)`: one thread's share of all steps; alone, every step as one part."""
+    function, b = _function(module, "drive", VOID, 7)
+    control, steps, count, table, record, tid, threads = function.args
+    is_alone = b.icmp_signed("==", threads, _word(1))
+    is_recorded = b.icmp_signed("!=", record, _word(0))
+    own_record = b.add(record, b.mul(b.mul(tid, count), _word(8 * RECORD_WORDS)))
+    states = b.alloca(I64)
+    b.store(_word(0), states, align=8)
+    with b.if_then(b.not_(is_alone)):
+        b.store(b.load(_pointer(b, control, _STATE), typ=I64, align=8), states, align=8)
+    mine, head = b.alloca(I64), b.alloca(I64)
+    b.store(b.zext(is_alone, I64), mine, align=8)
+    with counted(b, _word(0), count) as i:
+        step = _pointer(b, b.add(steps, b.mul(i, _word(8 * STEP_WORDS))))
+        line = b.add(own_record, b.mul(i, _word(8 * RECORD_WORDS)))
+        code, place, parts, meets = (b.load(address(b, step, 8 * k), typ=I64, align=8) for k in range(STEP_WORDS))
+        run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
+
+        def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
+            return b.call(run, [buffers, part, parts, tid], KERNEL)
+
+        _stamp(b, is_recorded, line, 0)
+        with b.if_else(is_alone) as (alone, together):
+            with alone:
+                b.call(run, [buffers, _word(0), _word(1), _word(0)], KERNEL)
+            with together, b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
+                with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
+                    b.call(run, [buffers, _word(0), _word(1), tid], KERNEL)
+                with begun:
+                    b.store(i, head, align=8)
+                    b.store(_word(0), mine, align=8)
+                    state = _state_of(b, states, i)
+                    _claim(b, state, parts, tid, threads, mine, call)
+        _stamp(b, b.and_(is_recorded, b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))), line, 1)
+        with b.if_then(b.and_(b.icmp_signed("!=", meets, _word(0)), b.not_(is_alone))):
+            first = b.load(head, typ=I64, align=8)
+            wanted = b.load(_pointer(b, b.add(steps, b.mul(first, _word(8 * STEP_WORDS))), 16), typ=I64, align=8)
+            done = address(b, _state_of(b, states, first), 8)
+            did = b.load(mine, typ=I64, align=8)
+            with b.if_then(b.icmp_signed("!=", did, _word(0))):
+                b.atomic_rmw("add", done, did, "seq_cst")
+            _wait_for(b, isa, done, wanted)
+        _stamp(b, is_recorded, line, 2)
+    b.ret_void()
+
+
+def _state_of(b: ir.IRBuilder, states: ir.Value, step: ir.Value) -> ir.Value:
+    return _pointer(b, b.add(b.load(states, typ=I64, align=8), b.mul(step, _word(STATE_BYTES))))
+
+
+def _claim(
+    b: ir.IRBuilder,
+    claimed: ir.Value,
+    parts: ir.Value,
+    tid: ir.Value,
+    threads: ir.Value,
+    mine: ir.Value,
+    run: Callable[[ir.Value], object],
+) -> None:
+    """Run the parts that this thread gets, beginning with its own share, and count them in `mine`."""
+    start = b.sdiv(b.mul(tid, parts), threads)
+    with counted(b, _word(0), parts) as turn:
+        part = b.srem(b.add(start, turn), parts)
+        bit = b.shl(_word(1), part)
+        with b.if_then(b.icmp_signed("==", b.and_(_read(b, claimed), bit), _word(0))):
+            before = b.atomic_rmw("or", claimed, bit, "seq_cst")
+            with b.if_then(b.icmp_signed("==", b.and_(before, bit), _word(0))):
+                run(part)
+                b.store(b.add(b.load(mine, typ=I64, align=8), _word(1)), mine, align=8)
+
+
+def _stamp(b: ir.IRBuilder, is_recorded: ir.Value, line: ir.Value, position: int) -> None:
+    with b.if_then(is_recorded, likely=False):
+        b.store(b.call(b.module.globals["clock"], []), _pointer(b, line, 8 * position), align=8)
+
+
+def _work(module: ir.Module, isa: Isa) -> None:
+    """`work(control, tid, n, seen, turns)`: serve jobs until none came for `turns` turns; the last generation served."""
+    function, b = _function(module, "work", I64, 5)
+    control, tid, threads, seen, limit = function.args
+    entry = b.block
+    wait, turn, again, tired, back, asleep, enter, serve, leave = (
+        function.append_basic_block(n)
+        for n in ("wait", "turn", "again", "tired", "back", "asleep", "enter", "serve", "leave")
+    )
+    generation = _pointer(b, control, _GENERATION)
+    gate = _pointer(b, control, _GATE)
+    parked = _worker(b, control, tid)
+    b.branch(wait)
+
+    b.position_at_end(wait)
+    last, turns = b.phi(I64), b.phi(I64)
+    last.add_incoming(seen, entry)
+    turns.add_incoming(_word(0), entry)
+    now = _read(b, generation)
+    b.cbranch(b.icmp_signed("!=", now, last), enter, turn)
+
+    b.position_at_end(turn)
+    _pause(b, isa)
+    b.cbranch(b.icmp_signed(">", turns, limit), tired, again)
+
+    b.position_at_end(again)
+    last.add_incoming(last, again)
+    turns.add_incoming(b.add(turns, _word(1)), again)
+    b.branch(wait)
+
+    # Whoever starts a run raises the generation and then looks for sleepers; a sleeper says so and then looks at the
+    # generation. One of the two sees the other.
+    b.position_at_end(tired)
+    _write(b, parked, _word(1))
+    b.cbranch(b.icmp_signed("!=", _read(b, generation), last), back, asleep)
+
+    b.position_at_end(back)
+    was = b.atomic_rmw("xchg", parked, _word(0), "seq_cst")
+    # If the mark is gone already, the other side has released the lock, and it must be taken.
+    last.add_incoming(last, back)
+    turns.add_incoming(_word(0), back)
+    b.cbranch(b.icmp_signed("==", was, _word(1)), wait, asleep)
+
+    b.position_at_end(asleep)
+    b.ret(last)
+
+    b.position_at_end(enter)
+    # Through a closed gate nobody reads the job: its run may be over, and the program that it was of be gone.
+    before = b.atomic_rmw("add", gate, _word(1), "seq_cst")
+    b.cbranch(b.icmp_signed("!=", b.and_(before, _word(_OPEN)), _word(0)), serve, leave)
+
+    b.position_at_end(serve)
+    steps, count, table, record = (
+        b.load(_pointer(b, control, offset), typ=I64, align=8) for offset in (_STEPS, _COUNT, _TABLE, _RECORD)
+    )
+    b.call(module.globals["drive"], [control, steps, count, table, record, tid, threads])
+    b.branch(leave)
+
+    b.position_at_end(leave)
+    b.atomic_rmw("sub", gate, _word(1), "seq_cst")
+    last.add_incoming(now, leave)
+    turns.add_incoming(_word(0), leave)
+    b.branch(wait)
+
+
+def _worker(b: ir.IRBuilder, control: ir.Value, tid: ir.Value) -> ir.Value:
+    return address(b, _pointer(b, control, WORKERS), b.mul(tid, _word(LINE)))
+
+
+def _start(module: ir.Module) -> None:
+    """`start(control, steps, count, table, record, state, n)`: publish a job; how many workers sleep or are on this CPU."""
+    function, b = _function(module, "start", I64, 7)
+    control, steps, count, table, record, state, threads = function.args
+    fields = ((steps, _STEPS), (count, _COUNT), (table, _TABLE), (record, _RECORD), (state, _STATE))
+    for value, offset in fields:
+        b.store(value, _pointer(b, control, offset), align=8)
+    with counted(b, _word(0), b.mul(count, _word(STATE_BYTES)), 8) as at:
+        b.store(_word(0), _pointer(b, b.add(state, at)), align=8)
+    b.atomic_rmw("add", _pointer(b, control, _GATE), _word(_OPEN), "seq_cst")
+    b.atomic_rmw("add", _pointer(b, control, _GENERATION), _word(1), "seq_cst")
+    total = b.alloca(I64)
+    b.store(_word(0), total, align=8)
+    here: ir.Value = _word(-2)
+    if "sched_getcpu" in addresses():
+        here = b.sext(b.call(declare(module, "sched_getcpu", I32, []), []), I64)
+    with counted(b, _word(1), threads) as tid:
+        worker = _worker(b, control, tid)
+        is_asleep = b.icmp_signed("!=", _read(b, worker), _word(0))
+        is_here = b.icmp_signed("==", b.load(address(b, worker, HOME), typ=I64, align=8), here)
+        b.store(b.add(b.load(total, typ=I64, align=8), b.zext(b.or_(is_asleep, is_here), I64)), total, align=8)
+    b.ret(b.load(total, typ=I64, align=8))
+
+
+def _finish(module: ir.Module, isa: Isa) -> None:
+    """`finish(control, steps, count, table, record, n)`: the caller's own share; then shut the gate behind the workers."""
+    function, b = _function(module, "finish", VOID, 6)
+    control, steps, count, table, record, threads = function.args
+    b.call(module.globals["drive"], [control, steps, count, table, record, _word(0), threads])
+    gate = _pointer(b, control, _GATE)
+    b.atomic_rmw("sub", gate, _word(_OPEN), "seq_cst")
+    _wait_for(b, isa, gate, _word(0))
+    b.ret_void()
+
+
+def _unpark(module: ir.Module) -> None:
+    """`unpark(control, tid)`: whether a worker slept; it does not any more."""
+    function, b = _function(module, "unpark", I64, 2)
+    control, tid = function.args
+    b.ret(b.atomic_rmw("xchg", _worker(b, control, tid), _word(0), "seq_cst"))

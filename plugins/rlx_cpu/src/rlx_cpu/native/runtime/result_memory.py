@@ -1,0 +1,115 @@
+"""Where large results lie: at the beginning of a cache line, and in pages that an earlier result had.
+
+NumPy starts arrays 16 bytes into a line, so that every vector as wide as a line that a kernel writes lies across two: a
+transposition takes 1.6 times as long. And blocks of more than 32 MiB go back to the system when they are freed, which clears
+every page that is touched for the first time: adding a number to 64 MiB takes 1.6 times as long. So large results
+come from an allocator of our own (`result_memory_code`), by the interface that NumPy has for that (NEP 49). They own their
+memory like any other array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.llvm.isa import host_isa
+from rlx_cpu.native.llvm.jit import compile_named
+from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.result_memory_words import HELD, WORDS
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
+
+__all__ = ["WORTH", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
+
+WORTH: Final = 1 << 16
+"""Bytes from which a result is worth an allocator's call."""
+
+_NAME: Final = b"mem_handler"
+"""The name of NumPy's capsules for allocators."""
+
+_state: Final = np.zeros(WORDS, np.int64)
+
+
+class _Allocator(ctypes.Structure):
+    """NumPy's `PyDataMem_Handler`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("state", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("new", "new_zeroed", "resized", "freed")),
+    )
+
+
+def allocator_for(nbytes: int) -> int:
+    """The allocator of a result of `nbytes`, as the address of its capsule; 0 for NumPy's own."""
+    found = allocator() if nbytes >= WORTH else None
+    return 0 if found is None else id(found)
+
+
+@cache
+def allocator() -> Any | None:
+    """Our allocator as NumPy takes it; `None` if this NumPy does not take it as is known.
+
+    It lives as long as the process: arrays that the interpreter drops last are freed by it.
+    """
+    isa = host_isa()
+    assert isa is not None, "the native tier is used only where an instruction set is known"
+    code = compile_named("result memory", allocator_module, isa)
+    functions = [code.address(name) for name in ("new", "new_zeroed", "resized", "freed")]
+    record = _Allocator(b"rlx", 1, _state.ctypes.data, *functions)
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+        ("PyCapsule_New", ctypes.pythonapi)
+    )
+    capsule = new(ctypes.addressof(record), _NAME, None)
+    for kept in (code, _state, record, capsule):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    return capsule if is_taken(capsule) else None
+
+
+def held_nbytes() -> int:
+    """Bytes of blocks that were freed and are kept for results to come."""
+    return int(_state[HELD])
+
+
+@contextmanager
+def allocating(capsule: Any) -> Iterator[None]:
+    """NumPy's arrays that are made inside get their memory from an allocator."""
+    swap = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(interpreter.addresses()[interpreter.SET_ALLOCATOR])
+    before = swap(capsule)
+    try:
+        yield
+    finally:
+        swap(before)
+
+
+def is_taken(capsule: Any) -> bool:
+    """Whether arrays that are made under an allocator get their memory from it."""
+    with allocating(capsule):
+        made = np.empty(WORTH, np.uint8)
+    return made.ctypes.data % ALIGNMENT == 0 and handler_name(made) == "rlx"
+
+
+def handler_name(array: np.ndarray) -> str | None:
+    """The name of the allocator that an array's memory is from."""
+    from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
+
+    found: str | None = _multiarray_umath.get_handler_name(array)
+    return found
+
+
+def allocator_module() -> ir.Module:
+    """The module of the allocator."""
+    from rlx_cpu.native.runtime.result_memory_code import emit_allocator  # here, because cached code needs no module
+
+    module = new_module("result memory")
+    emit_allocator(module)
+    return module

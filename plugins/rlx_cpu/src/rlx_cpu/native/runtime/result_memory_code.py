@@ -1,0 +1,205 @@
+"""An allocator in LLVM IR, as NumPy asks for one: blocks begin at a cache line, and large ones are kept when they are freed.
+
+What is kept lies in a ring: a new block takes the place of the oldest. Of very large ones the system may take the pages back
+at any time (Linux's `MADV_FREE`); until it does, whoever gets the block again touches pages that are there.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rlx_cpu.native.contract import ALIGNMENT
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, I64, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.runtime.result_memory_words import BUSY, FIRST, HELD, LARGE, MOST, OFFERED, SLOTS, TURN
+
+__all__ = ["emit_allocator"]
+
+_HEAD: Final = 64
+"""Bytes in front of a block, the last two words of which say where the C library's block starts and how many bytes fit."""
+
+_HUGE_PAGE, _FREE = 14, 8  # advice to Linux
+
+
+def emit_allocator(module: ir.Module) -> None:
+    """Add `new`, `new_zeroed`, `resized` and `freed` to a module; the first argument of each is the state."""
+    _Allocator(module).write()
+
+
+class _Allocator:
+    """The functions while they are written."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self.module = module
+        self.malloc = declare(module, "malloc", POINTER, [I64])
+        self.free = declare(module, "free", VOID, [POINTER])
+        self.new = ir.Function(module, ir.FunctionType(POINTER, [POINTER, I64]), "new")
+        self.freed = ir.Function(module, ir.FunctionType(VOID, [POINTER, POINTER, I64]), "freed")
+
+    def write(self) -> None:
+        self.write_new()
+        self.write_freed()
+        self.write_new_zeroed()
+        self.write_resized()
+
+    def write_new(self) -> None:
+        """A block: one that is kept and has about as many bytes, or a new one."""
+        state, size = self.new.args
+        b = ir.IRBuilder(self.new.append_basic_block("entry"))
+        found = variable(b, POINTER)
+        b.store(_NULL, found, align=8)
+        with b.if_then(b.icmp_unsigned(">=", size, _word(LARGE))), self.alone(b, state):
+            most = b.add(size, b.lshr(size, _word(2)))
+            with counted(b, _word(0), _word(SLOTS)) as i:
+                start, capacity = self.slot(b, state, i)
+                there = b.load(capacity, typ=I64, align=8)
+                fits = b.and_(b.icmp_unsigned(">=", there, size), b.icmp_unsigned("<=", there, most))
+                is_first = b.icmp_unsigned("==", b.load(found, typ=POINTER, align=8), _NULL)
+                with b.if_then(b.and_(fits, is_first)):
+                    b.store(b.load(start, typ=POINTER, align=8), found, align=8)
+                    self.clear(b, state, i)
+        kept = b.load(found, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("!=", kept, _NULL)):
+            b.ret(self.block_in(b, kept))
+        whole = b.add(size, _word(2 * _HEAD))
+        fresh = b.call(self.malloc, [whole])
+        b.store(fresh, found, align=8)
+        with b.if_then(b.icmp_unsigned("==", fresh, _NULL), likely=False):
+            with self.alone(b, state), counted(b, _word(0), _word(SLOTS)) as i:
+                self.drop(b, state, i)
+            again = b.call(self.malloc, [whole])
+            with b.if_then(b.icmp_unsigned("==", again, _NULL)):
+                b.ret(_NULL)
+            b.store(again, found, align=8)
+        start = b.load(found, typ=POINTER, align=8)
+        block = self.block_in(b, start)
+        with b.if_then(b.icmp_unsigned(">=", size, _word(LARGE))):
+            self.advise(b, block, size, _HUGE_PAGE)
+        b.store(start, address(b, block, -16), align=8)
+        b.store(size, address(b, block, -8), align=8)
+        b.ret(block)
+
+    def write_freed(self) -> None:
+        """A block given back: kept if it is large, in the place of the oldest."""
+        state, block, _ = self.freed.args
+        b = ir.IRBuilder(self.freed.append_basic_block("entry"))
+        with b.if_then(b.icmp_unsigned("==", block, _NULL)):
+            b.ret_void()
+        start = b.load(address(b, block, -16), typ=POINTER, align=8)
+        size = b.load(address(b, block, -8), typ=I64, align=8)
+        left = variable(b, POINTER)
+        b.store(start, left, align=8)
+        is_kept = b.and_(b.icmp_unsigned(">=", size, _word(LARGE)), b.icmp_unsigned("<=", size, _word(MOST)))
+        with b.if_then(is_kept), self.alone(b, state):
+            self.make_room(b, state, size)
+            turn = b.load(self.word(b, state, TURN), typ=I64, align=8)
+            self.drop(b, state, turn)
+            with b.if_then(b.icmp_unsigned(">", size, _word(OFFERED))):
+                self.advise(b, block, size, _FREE)
+            to, capacity = self.slot(b, state, turn)
+            b.store(start, to, align=8)
+            b.store(size, capacity, align=8)
+            held = self.word(b, state, HELD)
+            b.store(b.add(b.load(held, typ=I64, align=8), size), held, align=8)
+            self.move_on(b, state)
+            b.store(_NULL, left, align=8)
+        b.call(self.free, [b.load(left, typ=POINTER, align=8)])
+        b.ret_void()
+
+    def write_new_zeroed(self) -> None:
+        function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER, I64, I64]), "new_zeroed")
+        state, count, size = function.args
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        nbytes = b.mul(count, size)
+        block = b.call(self.new, [state, nbytes])
+        with b.if_then(b.icmp_unsigned("!=", block, _NULL)):
+            b.call(declare(self.module, "memset", POINTER, [POINTER, I32, I64]), [block, ir.Constant(I32, 0), nbytes])
+        b.ret(block)
+
+    def write_resized(self) -> None:
+        function = ir.Function(self.module, ir.FunctionType(POINTER, [POINTER, POINTER, I64]), "resized")
+        state, old, size = function.args
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        block = b.call(self.new, [state, size])
+        both = b.and_(b.icmp_unsigned("!=", old, _NULL), b.icmp_unsigned("!=", block, _NULL))
+        with b.if_then(both):
+            before = b.load(address(b, old, -8), typ=I64, align=8)
+            least = b.select(b.icmp_unsigned("<", before, size), before, size)
+            b.call(declare(self.module, "memcpy", POINTER, [POINTER, POINTER, I64]), [block, old, least])
+            b.call(self.freed, [state, old, before])
+        b.ret(block)
+
+    # -------------------------------------------------------------------------------------- the ring
+
+    @contextmanager
+    def alone(self, b: ir.IRBuilder, state: ir.Value) -> Iterator[None]:
+        """What is built inside runs where nobody else is at the state, and is passed over where somebody is."""
+        busy = self.word(b, state, BUSY)
+        with b.if_then(b.icmp_signed("==", b.atomic_rmw("xchg", busy, _word(1), "seq_cst"), _word(0))):
+            yield
+            b.atomic_rmw("xchg", busy, _word(0), "release")
+
+    def word(self, b: ir.IRBuilder, state: ir.Value, which: int) -> ir.Value:
+        return address(b, state, 8 * which)
+
+    def slot(self, b: ir.IRBuilder, state: ir.Value, i: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where the start and the bytes of a slot's block are written."""
+        at = address(b, self.word(b, state, FIRST), b.shl(i, _word(4)))
+        return at, address(b, at, 8)
+
+    def clear(self, b: ir.IRBuilder, state: ir.Value, i: ir.Value) -> None:
+        """A slot without a block."""
+        start, capacity = self.slot(b, state, i)
+        held = self.word(b, state, HELD)
+        b.store(b.sub(b.load(held, typ=I64, align=8), b.load(capacity, typ=I64, align=8)), held, align=8)
+        b.store(_NULL, start, align=8)
+        b.store(_word(0), capacity, align=8)
+
+    def drop(self, b: ir.IRBuilder, state: ir.Value, i: ir.Value) -> None:
+        """A slot's block goes back to the C library, which takes nothing for nothing."""
+        start, _ = self.slot(b, state, i)
+        b.call(self.free, [b.load(start, typ=POINTER, align=8)])
+        self.clear(b, state, i)
+
+    def make_room(self, b: ir.IRBuilder, state: ir.Value, size: ir.Value) -> None:
+        """Drop the oldest until `size` more bytes can be held."""
+        with counted(b, _word(0), _word(SLOTS)):
+            held = b.load(self.word(b, state, HELD), typ=I64, align=8)
+            with b.if_then(b.icmp_unsigned(">", b.add(held, size), _word(MOST))):
+                self.drop(b, state, b.load(self.word(b, state, TURN), typ=I64, align=8))
+                self.move_on(b, state)
+
+    def move_on(self, b: ir.IRBuilder, state: ir.Value) -> None:
+        turn = self.word(b, state, TURN)
+        b.store(b.urem(b.add(b.load(turn, typ=I64, align=8), _word(1)), _word(SLOTS)), turn, align=8)
+
+    # ------------------------------------------------------------------------------------ a block
+
+    def block_in(self, b: ir.IRBuilder, start: ir.Value) -> ir.Value:
+        """Where the block begins in what the C library gave."""
+        return self.rounded_up(b, address(b, start, _HEAD), ALIGNMENT)
+
+    def rounded_up(self, b: ir.IRBuilder, pointer: ir.Value, alignment: int) -> ir.Value:
+        number = b.add(b.ptrtoint(pointer, I64), _word(alignment - 1))
+        return b.inttoptr(b.and_(number, _word(-alignment)), POINTER)
+
+    def advise(self, b: ir.IRBuilder, block: ir.Value, size: ir.Value, advice: int) -> None:
+        """Tell Linux about the pages that lie in a block whole: what is in front of it must stay."""
+        if sys.platform != "linux":
+            return
+        first = self.rounded_up(b, block, mmap.PAGESIZE)
+        end = b.add(b.ptrtoint(block, I64), size)
+        nbytes = b.and_(b.sub(end, b.ptrtoint(first, I64)), _word(-mmap.PAGESIZE))
+        function = declare(self.module, "madvise", I32, [POINTER, I64, I32])
+        b.call(function, [first, nbytes, ir.Constant(I32, advice)])
+
+
+_NULL: Final = ir.Constant(POINTER, None)
+
+
+def _word(number: int) -> ir.Constant:
+    return ir.Constant(I64, number)

@@ -1,0 +1,160 @@
+"""The native steps of a plan: what each calls, where its buffers' addresses stand, and the code of all of them.
+
+Steps with equal ops and layouts share one function, so equal layers are compiled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from rlx_core.codegen.places import Layout
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.planning.places import layout_of
+from rlx_core.plugins import package_of
+from rlx_cpu.native.contract import Emitted, Emitters
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.jit import Code
+from rlx_cpu.native.llvm.objects import Function, library
+from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.table import is_guest, is_native
+
+if TYPE_CHECKING:
+    from rlx_cpu.native.llvm import ir
+
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "functions_of", "layouts"]
+
+
+@frozen
+class Settings:
+    """How a program runs.
+
+    Attributes:
+        isa: What it is compiled for.
+        threads: How many threads run it.
+        spin_us: Microseconds that a waiting worker spins before it parks.
+    """
+
+    isa: Isa
+    threads: int = 1
+    spin_us: int = 200
+
+
+@frozen(eq=False)
+class NativeStep:
+    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides."""
+
+    step: Step
+    emitted: Emitted
+    first: int
+    workspace: int | None
+    packs: tuple[int, ...]
+    status: int | None
+
+
+@frozen(eq=False)
+class Compiled:
+    """The code of a program and its steps: everything that clones share.
+
+    Attributes:
+        packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
+    """
+
+    code: Code | None
+    steps: Mapping[int, NativeStep]
+    table_words: int
+    workspace: int
+    settings: Settings
+    packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
+
+    def flush(self) -> None:
+        """Wait until the code is in the cache, if that is where it goes."""
+        if self.code is not None:
+            self.code.flush()
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether threads can share a step, be it worth it or not."""
+        return any(each.emitted.uses_threads for each in self.steps.values())
+
+    def on(self, lir: Lir) -> Compiled:
+        """The same code for an equal plan, with nothing that a program made for itself."""
+        steps = {number: evolve(each, step=lir.steps[number]) for number, each in self.steps.items()}
+        return evolve(self, steps=steps, packed_constants={})
+
+    def scratch_of(self, number: int) -> int:
+        """The bytes of scratch memory that a step by its number may use: all threads' together."""
+        if number not in self.steps:
+            return 0
+        emitted = self.steps[number].emitted
+        return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
+
+
+def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
+    """The steps with native kernels by number, each with where its operands and results lie."""
+    for number, step in enumerate(lir.steps):
+        if is_native(step.kernel) and not step.nested:
+            yield number, layout_of(step, lir)
+
+
+def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
+    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
+    known: dict[tuple[str, object, Layout], int] = {}
+    functions: list[Function] = []
+    calls: dict[int, int] = {}
+    for number, layout in layouts(lir):
+        step = lir.steps[number]
+        place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
+        if place == len(functions):
+            functions.append(Function(step.kernel, step.node, layout))
+        calls[number] = place
+    return functions, calls
+
+
+def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
+    """Add a function to a module; `None` for a kernel without an emitter."""
+    emit = table.emitter(function.kernel)
+    name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
+    return None if emit is None else emit(module, function.node, function.layout, isa, name)
+
+
+def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
+    """What each step calls, by its number, for those steps that have native code."""
+    pairs = ((number, emitted[place]) for number, place in calls.items())
+    return {number: made for number, made in pairs if made is not None}
+
+
+def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
+    """The packages besides this one whose emitters some functions come from; only of those is anything imported."""
+    emitters = (table.emitter(each.kernel) for each in functions if is_guest(each.kernel))
+    return frozenset(package_of(emit) for emit in emitters if emit is not None)
+
+
+def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
+    """The native half of a program."""
+
+    def emit(number: int) -> tuple[str, Emitted] | None:
+        module = new_module("program")
+        emitted = emit_function(module, number, functions[number], table, settings.isa)
+        return None if emitted is None else (str(module), emitted)
+
+    functions, calls = functions_of(lir)
+    made = library(functions, settings.isa, emit, guests(functions, table))
+    native = called(calls, made.emitted)
+    steps: dict[int, NativeStep] = {}
+    words = 0
+    for number, each in native.items():
+        node = lir.steps[number].node
+        first, words = words, words + len(node.operands) + len(node.results)
+        workspace = words if each.has_workspace else None
+        words += each.has_workspace
+        packs = tuple(range(words, words + len(each.packs)))
+        words += len(packs)
+        status = words if each.has_status else None
+        words += each.has_status
+        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
+    return Compiled(made.code, steps, words, scratch, settings)

@@ -1,0 +1,55 @@
+"""How long steps take one thread, roughly: enough to tell a program that is over before another thread has begun.
+
+To wake a sleeping thread takes 50 to 800 µs, to share a step among threads that are awake about half a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rlx_core.codegen import formula_of
+from rlx_core.codegen.loops import Apply
+from rlx_core.codegen.scalars.long import LONG
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Step
+from rlx_core.ir.op import Op
+from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
+from rlx_cpu.native.machine import Speed
+from rlx_cpu.profile import bytes_of
+
+__all__ = ["estimated_us", "takes_longer"]
+
+FUNCTION_FLOPS: Final = 10
+"""Operations of a transcendental function."""
+
+ORDER_FLOPS: Final[Mapping[type[Op], int]] = {Sort: 150, ArgSort: 150, TopK: 10, SearchSorted: 250}
+"""Operations that take as long as an element that is put in order, or looked for."""
+
+
+def takes_longer(steps: Iterable[Step], microseconds: float, speed: Speed) -> bool:
+    """Whether steps take one thread longer than that; no more of them are looked at than it takes to know."""
+    total = 0.0
+    for step in steps:
+        total += estimated_us(step, speed)
+        if total > microseconds:
+            return True
+    return False
+
+
+def estimated_us(step: Step, speed: Speed) -> float:
+    """Microseconds of a step on one thread."""
+    return max(flops(step.node) / speed.flops_per_us, bytes_of(step.node) / speed.bytes_per_us)
+
+
+def flops(node: Node) -> int:
+    """Floating-point operations of a node: by its formula if it is a loop, else by the op's own `cost`."""
+    types = node.operand_types
+    if type(node.op) in ORDER_FLOPS:
+        return ORDER_FLOPS[type(node.op)] * max(int(t.size) for t in types if t is not None)
+    formula = formula_of(node.op, types)
+    if formula is not None:
+        applied = [type(t.op) for t in formula.terms if isinstance(t, Apply)]
+        weight = sum(FUNCTION_FLOPS if op in LONG else 1 for op in applied)
+        return weight * max(int(v.type.size) for v in (*node.present(), *node.results))
+    return 0 if node.op.cost is None else int(node.op.cost(*types))

@@ -1,0 +1,80 @@
+"""f32 functions in sixteen pieces whose coefficients lie in registers: AVX-512 picks one for each lane with one instruction.
+
+A division, or a second branch for large arguments, costs more than a permutation a coefficient. Which piece a lane is in are
+four bits of `scale·u + 1`: the last two of its exponent and the first two of its mantissa.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, constant, declare, width
+from rlx_cpu.native.llvm.ir.numbers import element_of
+
+__all__ = ["Answer", "Kind", "has_pieces", "picked", "piecewise", "replaced"]
+
+LANES = 16
+
+
+def has_pieces(x: ir.Value) -> bool:
+    """Whether these are registers of AVX-512, the only set with sixteen lanes of f32."""
+    return width(x) == LANES and isinstance(element_of(x.type), ir.FloatType)
+
+
+def picked(b: ir.IRBuilder, table: Sequence[float], index: ir.Value) -> ir.Value:
+    """The entry of sixteen that the last four bits of each lane of `index` say."""
+    entries = ir.Constant(ir.VectorType(ir.FloatType(), LANES), [constant(ir.FloatType(), c) for c in table])
+    name = "llvm.x86.avx512.permvar.sf.512"
+    return b.call(declare(b.module, name, entries.type, [entries.type, index.type]), [entries, index])
+
+
+def piecewise(b: ir.IRBuilder, u: ir.Value, scale: float, rows: Sequence[Sequence[float]]) -> ir.Value:
+    """The function that `rows` say at u, for 0 <= scale·u < 15; NaN where u is.
+
+    The distance from a piece's centre is exact, and so is the constant term, so that little more than the last sum rounds.
+    """
+    one = b.constant(u, 1.0)
+    place = b.bits(b.fma(u, b.constant(u, scale), one) if scale != 1.0 else b.fadd(u, one))
+    index = b.lshr(place, b.constant(place, 21))
+    centres, *powers = rows
+    t = b.fsub(u, picked(b, centres, index))
+    total = picked(b, powers[-1], index)
+    for row in reversed(powers[:-1]):
+        total = b.fma(total, t, picked(b, row, index))
+    return total
+
+
+class Kind(IntEnum):
+    """The kinds of numbers that `vfixupimmps` tells apart, as it counts them."""
+
+    QUIET_NAN = 0
+    SIGNALLING_NAN = 1
+    ZERO = 2
+    ONE = 3
+    MINUS_INFINITY = 4
+    INFINITY = 5
+    NEGATIVE = 6
+    """Any other below zero."""
+    POSITIVE = 7
+    """Any other above."""
+
+
+class Answer(IntEnum):
+    """What that instruction can put in a number's place, by its own codes; of sixteen those that are used."""
+
+    ITSELF = 1
+    QUIETED = 2
+    """The number as a quiet NaN."""
+    NAN = 3
+    MINUS_ZERO = 7
+
+
+def replaced(b: ir.IRBuilder, x: ir.Value, answers: Mapping[Kind, Answer]) -> ir.Value:
+    """Something for each kind of x, in one instruction; x itself for kinds without an answer."""
+    name, mask = "llvm.x86.avx512.mask.fixupimm.ps.512", ir.Constant(ir.IntType(LANES), 0xFFFF)
+    # Four bits a kind, from the lowest up.
+    table = constant(ir.VectorType(I32, LANES), sum(answers.get(kind, Answer.ITSELF) << 4 * kind for kind in Kind))
+    function = declare(b.module, name, x.type, [x.type, x.type, table.type, I32, mask.type, I32])
+    return b.call(function, [x, x, table, ir.Constant(I32, 0), mask, ir.Constant(I32, 4)])

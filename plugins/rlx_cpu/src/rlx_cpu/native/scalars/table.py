@@ -1,0 +1,17 @@
+"""The scalar code of this target: the standard one, and functions in pieces where AVX-512 picks their coefficients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve
+
+from rlx_core.codegen.scalars.standard import standard_table
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_cpu.native.scalars.piece_functions import FUNCTIONS
+
+__all__ = ["NATIVE"]
+
+_STANDARD: Final = standard_table("native")
+
+NATIVE: Final[ScalarTable] = evolve(_STANDARD, functions={**_STANDARD.functions, **FUNCTIONS})

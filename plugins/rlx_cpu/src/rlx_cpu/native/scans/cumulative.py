@@ -1,0 +1,279 @@
+"""Running reductions as native code: lines side by side in lanes, each from its one end to the other.
+
+Where the axis is not the last, neighbouring lines are neighbours in memory. Where it is the last, squares of as many lines as
+lanes are transposed in registers on the way in and out. What is left over goes through ever narrower vectors. Every line runs
+in the order of its axis, so neither lanes nor threads change a bit. What f16 and bf16 carry is f32: a result is rounded, what
+follows it is not made from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.scalars.table import DTYPES
+from rlx_core.codegen.scans import RULES, Scan
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Node
+from rlx_core.ops.cumulative import CumLogSumExp, Cumsum
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import CACHE_LINE, I32, address, align_of, constant, prefetch, splat, variable, width
+from rlx_cpu.native.llvm.elements import for_memory, held_type, load_elements, pieces, store_elements
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.nontemporal import either_way, store_nontemporal, wants_nontemporal
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, transposed
+from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.scalars.table import NATIVE
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_running"]
+
+SQUARE = 16
+"""Most lanes of a square that is transposed: more would not stay in registers."""
+
+
+@condition("numbers that registers hold; of complex ones only sums")
+def is_running(node: Node) -> bool:
+    dtype = node.types[0].dtype
+    return (dtype.component if isinstance(node.op, Cumsum) else dtype) in DTYPES
+
+
+@frozen(eq=False)
+class Line:
+    """Code for the lines of one scan, all operands dense.
+
+    Attributes:
+        sources: The operands.
+        is_nontemporal: Whether whole vectors go past the caches.
+    """
+
+    builder: ir.IRBuilder
+    isa: Isa
+    scan: Scan
+    sources: tuple[ir.Value, ...]
+    result: ir.Value
+    is_nontemporal: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        return self.scan.dtype
+
+    @property
+    def n(self) -> int:
+        return self.scan.n
+
+    @property
+    def inner(self) -> int:
+        return self.scan.inner
+
+    @property
+    def size(self) -> int:
+        return self.dtype.itemsize
+
+    def carries(self, lanes: int) -> tuple[ir.Value, ...]:
+        """Variables for what is carried, as before the first element."""
+        b, type = self.builder, held_type(self.dtype, lanes)
+        found = []
+        for number in self.scan.rule.start(self.dtype.accumulator, self.scan.is_exclusive):
+            found.append(variable(b, type))
+            b.store(constant(type, number), found[-1], align=align_of(type))
+        return tuple(found)
+
+    def step(self, carries: Sequence[ir.Value], x: tuple[ir.Value, ...], is_first: ir.Value | None) -> ir.Value:
+        """The result at one place, with what is carried changed."""
+        b, type, rule = self.builder, x[0].type, self.scan.rule
+        before = tuple(b.load(c, typ=type, align=align_of(type)) for c in carries)
+        first = None if is_first is None else partial(splat, b, is_first, width(x[0]))
+        after = rule.step(b, NATIVE, self.dtype.accumulator, before, x, first)
+        for variable_, value in zip(carries, after, strict=True):
+            b.store(value, variable_, align=align_of(type))
+        shown: ir.Value = rule.show(b, NATIVE, self.dtype.accumulator, before if self.scan.is_exclusive else after)
+        return shown
+
+    def place(self, order: ir.Value) -> ir.Value:
+        """The place on the axis that comes at `order`."""
+        return self.builder.sub(index(self.n - 1), order) if self.scan.is_reversed else order
+
+    # ------------------------------------------------------------------ lines that are neighbours
+
+    def across(self, at: ir.Value, lanes: Sequence[tuple[int, int]]) -> None:
+        """Lines that begin at `at` bytes and after it; `lanes` are (first line, how many) of vectors."""
+        b = self.builder
+        carries = [self.carries(count) for _, count in lanes]
+        with counting(b, 0, self.n) as order:
+            here = b.add(at, b.mul(self.place(order), index(self.inner * self.size)))
+            is_first = b.icmp_unsigned("==", order, index(0))
+            self._prefetch(here, lanes)
+            elements = [
+                tuple(self._load(offset(b, s, here, first * self.size), count) for s in self.sources)
+                for first, count in lanes
+            ]
+            for (first, _), carry, x in zip(lanes, carries, elements, strict=True):
+                shown = self.step(carry, x, is_first)
+                self._store(shown, offset(b, self.result, here, first * self.size))
+
+    def _prefetch(self, here: ir.Value, lanes: Sequence[tuple[int, int]]) -> None:
+        """Prefetch the lines of an element some places on."""
+        ahead = self.isa.machine.scans.prefetch_places * self.inner * self.size
+        away = -ahead if self.scan.is_reversed else ahead
+        nbytes = sum(count for _, count in lanes) * self.size
+        for source in self.sources:
+            for first in range(0, nbytes, CACHE_LINE):
+                prefetch(self.builder, offset(self.builder, source, here, away + first))
+
+    def _load(self, place: ir.Value, lanes: int) -> ir.Value:
+        return load_elements(self.builder, self.isa, self.dtype, place, lanes)
+
+    def _store(self, value: ir.Value, place: ir.Value) -> None:
+        if self.is_nontemporal and width(value) * self.size == self.isa.vector_bytes:
+            store_nontemporal(self.builder, value, place)
+        else:
+            store_elements(self.builder, self.isa, self.dtype, value, place)
+
+    # ------------------------------------------------------------------ lines one after the other
+
+    def along(self, at: ir.Value, lines: int) -> None:
+        """`lines` lines, the first at `at` bytes and each `n` elements long: in squares, then place by place."""
+        b = self.builder
+        carries = self.carries(lines)
+        whole = self.n // lines * lines if lines > 1 else 0
+        if whole:
+            with counting(b, 0, whole, lines) as order:
+                self._square(carries, at, order, lines)
+        with counting(b, whole, self.n) as order:
+            here = b.add(at, b.mul(self.place(order), index(self.size)))
+            x = tuple(self._column(offset(b, s, here), lines) for s in self.sources)
+            is_first = b.icmp_unsigned("==", order, index(0)) if not whole else None
+            shown = for_memory(b, self.isa, self.dtype, self.step(carries, x, is_first))
+            for k in range(lines):
+                one = b.extract_element(shown, ir.Constant(I32, k)) if lines > 1 else shown
+                b.store(one, offset(b, self.result, here, k * self.n * self.size), align=self.size)
+
+    def _column(self, place: ir.Value, lines: int) -> ir.Value:
+        """One element of each line."""
+        b, pitch = self.builder, self.n * self.size
+        if lines == 1:
+            return self._load(place, 1)
+        whole: ir.Value = ir.Constant(held_type(self.dtype, lines), ir.Undefined)
+        for k in range(lines):
+            whole = b.insert_element(whole, self._load(address(b, place, k * pitch), 1), ir.Constant(I32, k))
+        return whole
+
+    def _square(self, carries: Sequence[ir.Value], at: ir.Value, order: ir.Value, lines: int) -> None:
+        """As many places as lines."""
+        b, pitch = self.builder, self.n * self.size
+        first = b.sub(index(self.n - lines), order) if self.scan.is_reversed else order
+        here = b.add(at, b.mul(first, index(self.size)))
+        loaded = [
+            transposed(b, [self._load(offset(b, s, here, k * pitch), lines) for k in range(lines)])
+            for s in self.sources
+        ]
+        shown: dict[int, ir.Value] = {}
+        for k in range(lines):
+            place = lines - 1 - k if self.scan.is_reversed else k
+            is_first = b.icmp_unsigned("==", order, index(0)) if k == 0 else None
+            shown[place] = self.step(carries, tuple(columns[place] for columns in loaded), is_first)
+        for k, row in enumerate(transposed(b, [shown[place] for place in range(lines)])):
+            self._store(row, offset(b, self.result, here, k * pitch))
+
+
+def emit_running(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Lines side by side, each in the order of its axis."""
+    op: Any = node.op
+    result = node.types[0]
+    scan = Scan.of(op, result)
+    builder, buffers, tid, nthreads = starting(module, name)
+    if 0 in result.static_shape:
+        builder.ret_void()
+        return Emitted(name, uses_threads=False)
+    count = len(layout.operands)
+    line = Line(
+        builder,
+        isa,
+        scan,
+        tuple(pointer_at(builder, buffers, k) for k in range(count)),
+        pointer_at(builder, buffers, count),
+    )
+    units = 0
+
+    def write(is_nontemporal: bool) -> None:
+        nonlocal units
+        units = _lines(evolve(line, is_nontemporal=is_nontemporal), op, scan.outer, tid, nthreads)
+
+    is_at_lines = (scan.inner if scan.inner > 1 else scan.n) * line.size % CACHE_LINE == 0 and not scan.dtype.is_narrow
+    large = is_at_lines and wants_nontemporal(isa, result.static_nbytes)
+    either_way(builder, isa, [line.result] if large else [], write, line.sources)
+    builder.ret_void()
+    work = result.static_nbytes * (8 if isinstance(op, CumLogSumExp) else 1)
+    return Emitted(name, uses_threads=units > 1 and work >= isa.machine.serial_nbytes)
+
+
+def _lines(line: Line, op: Any, outer: int, tid: ir.Value, nthreads: ir.Value) -> int:
+    """One thread's part; returns how many units there are."""
+    lanes = line.isa.lanes(line.dtype.accumulator)
+    if line.inner == 1:
+        return _along(line, outer, min(lanes, SQUARE), tid, nthreads)
+    # Of functions there is much code, and memory is not what their lines wait for.
+    widths = line.isa.machine.scans.line_nbytes
+    return _across(line, outer, lanes, widths[-1:] if isinstance(op, CumLogSumExp) else widths, tid, nthreads)
+
+
+def _across(line: Line, outer: int, lanes: int, widths: Sequence[int], tid: ir.Value, nthreads: ir.Value) -> int:
+    """Units of a few vectors of neighbouring lines; the last of a group may be narrower."""
+    b = line.builder
+    sizes = [lanes * max(1, nbytes // (lanes * line.size)) for nbytes in widths]
+    enough = line.isa.machine.scans.fewest_units
+    block = next((n for n in sizes if outer * -(-line.inner // n) >= enough), sizes[-1])
+    blocks, left = -(-line.inner // block), line.inner % block
+    low, high = share(b, outer * blocks, tid, nthreads)
+    with counting(b, low, high) as unit:
+        number, group = b.urem(unit, index(blocks)), b.udiv(unit, index(blocks))
+        first = b.mul(number, index(block * line.size))
+        at = b.add(first, b.mul(group, index(line.n * line.inner * line.size)))
+        whole = partial(line.across, at, tuple(pieces(0, block, lanes)))
+        rest = partial(line.across, at, tuple(pieces(0, left, lanes)))
+        _choose(
+            b,
+            b.icmp_unsigned("==", number, index(blocks - 1)),
+            rest if left else None,
+            whole if line.inner >= block else None,
+        )
+    return outer * blocks
+
+
+def _along(line: Line, outer: int, lanes: int, tid: ir.Value, nthreads: ir.Value) -> int:
+    """Units of as many lines as lanes; the last may have fewer."""
+    b = line.builder
+    units, left = -(-outer // lanes), outer % lanes
+    low, high = share(b, units, tid, nthreads)
+    with counting(b, low, high) as unit:
+        at = b.mul(unit, index(lanes * line.n * line.size))
+
+        def rest() -> None:
+            for first, count in pieces(0, left, lanes):
+                line.along(b.add(at, index(first * line.n * line.size)), count)
+
+        last = b.icmp_unsigned("==", unit, index(units - 1))
+        _choose(b, last, rest if left else None, partial(line.along, at, lanes) if outer >= lanes else None)
+    return units
+
+
+def _choose(b: ir.IRBuilder, is_last: ir.Value, last: Any, other: Any) -> None:
+    """Code for the last unit and for the others, where both are there."""
+    if last is None or other is None:
+        (last or other)()
+        return
+    with b.if_else(is_last) as (then, otherwise):
+        with then:
+            last()
+        with otherwise:
+            other()
+
+
+native.register(*RULES, when=is_running, in_place=(0, 1), accepts_strides=False, name="running")(emit_running)

@@ -1,0 +1,215 @@
+"""Positions of extremes as native code: the first one, and NaN wins.
+
+Along a row each lane keeps the best of its own places and where it was, and a fixed tree over lanes prefers the earlier of
+equals; across rows each lane is a row. Both give the one right answer, so neither lanes nor threads can change it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.ordering import Extreme
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.scalars.table import DTYPES
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Node
+from rlx_core.ops.counting import ArgMax, ArgMin
+from rlx_core.pipeline.kernels import condition
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, splat, variable, width
+from rlx_cpu.native.llvm.elements import load_elements, pieces
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
+from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_position"]
+
+
+UNROLL = 4
+"""Vectors of one row that are searched side by side: a comparison and its choice take longer than a load."""
+
+
+@condition("an element type that registers hold")
+def is_held(node: Node) -> bool:
+    (x,) = node.present()
+    return x.dtype in DTYPES
+
+
+@frozen
+class Best:
+    """The best so far, and where it was; vectors of equal width, or scalars."""
+
+    value: ir.Value
+    place: ir.Value
+
+
+@frozen(eq=False)
+class Search:
+    """Code for one op on [outer, n, inner] elements.
+
+    Attributes:
+        extreme: What is looked for.
+    """
+
+    builder: ir.IRBuilder
+    isa: Isa
+    extreme: Extreme
+
+    @property
+    def dtype(self) -> DType:
+        return self.extreme.keys.dtype
+
+    @property
+    def n(self) -> int:
+        return self.extreme.n
+
+    @property
+    def inner(self) -> int:
+        return self.extreme.inner
+
+    @property
+    def index(self) -> DType:
+        """The dtype of the result."""
+        return self.extreme.index
+
+    @property
+    def places(self) -> ir.IntType:
+        """The integer type of positions on the axis."""
+        return I32 if self.n < 1 << 31 else I64
+
+    def is_better(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Whether `x` is chosen over an earlier `y`."""
+        return self.extreme.is_better(self.builder, x, y)
+
+    def later(self, best: Best, x: ir.Value, place: ir.Value) -> Best:
+        """The better of the best so far and an element after it."""
+        b = self.builder
+        wins = self.is_better(x, best.value)
+        return Best(b.select(wins, x, best.value), b.select(wins, place, best.place))
+
+    def either(self, one: Best, other: Best) -> Best:
+        """The better of two, of equals the earlier."""
+        b = self.builder
+        is_tied = b.not_(self.is_better(one.value, other.value))
+        is_earlier = b.and_(is_tied, b.icmp_unsigned("<", other.place, one.place))
+        wins = b.or_(self.is_better(other.value, one.value), is_earlier)
+        return Best(b.select(wins, other.value, one.value), b.select(wins, other.place, one.place))
+
+    def load(self, place: ir.Value, lanes: int) -> ir.Value:
+        return load_elements(self.builder, self.isa, self.dtype, place, lanes)
+
+    def store(self, best: Best, to: ir.Value) -> None:
+        b, lanes = self.builder, width(best.place)
+        type = register_type(self.index, lanes)
+        place = (
+            best.place
+            if type == best.place.type
+            else (b.zext if self.index.itemsize == 8 else b.trunc)(best.place, type)
+        )
+        b.store(place, to, align=self.index.itemsize)
+
+    def loop(self, start: Best, first: int, end: int, step: int, source: ir.Value, pitch: int, places: Any) -> Best:
+        """`later` for places `first`, `first + step`, … before `end`."""
+        b = self.builder
+        variables = [variable(b, v.type) for v in (start.value, start.place)]
+        kept = list(zip(variables, (start.value, start.place), strict=True))
+        for variable_, value in kept:
+            b.store(value, variable_, align=align_of(value.type))
+        with counting(b, first, end, step) as i:
+            before = Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in kept))
+            after = self.later(before, self.load(offset(b, source, (i, pitch)), width(start.value)), places(i))
+            for variable_, value in zip(variables, (after.value, after.place), strict=True):
+                b.store(value, variable_, align=align_of(value.type))
+        return Best(*(b.load(v, typ=value.type, align=align_of(value.type)) for v, value in kept))
+
+    # ---------------------------------------------------------------------------------- two ways
+
+    def along(self, source: ir.Value, to: ir.Value, lanes: int) -> None:
+        """One row that is dense: lanes are places."""
+        b, size = self.builder, self.dtype.itemsize
+        if self.n >= 8 * lanes:
+            lanes *= UNROLL
+        while lanes > self.n:
+            lanes //= 2
+        whole = self.n // lanes * lanes
+        numbers = (
+            ir.Constant(ir.VectorType(self.places, lanes), list(range(lanes)))
+            if lanes > 1
+            else constant(self.places, 0)
+        )
+
+        def places(i: ir.Value) -> ir.Value:
+            return b.add(splat(b, self.at(i), lanes), numbers)
+
+        best = self.loop(Best(self.load(source, lanes), numbers), lanes, whole, lanes, source, size, places)
+        while lanes > 1:
+            lanes //= 2
+            low, high = (Best(*(self.half(v, k, lanes) for v in (best.value, best.place))) for k in (0, lanes))
+            best = self.either(low, high)
+        self.store(self.loop(best, whole, self.n, 1, source, size, self.at), to)
+
+    def half(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
+        b = self.builder
+        if lanes == 1:
+            return b.extract_element(value, ir.Constant(I32, start))
+        order = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
+        return b.shuffle_vector(value, value, order)
+
+    def across(self, source: ir.Value, to: ir.Value, lanes: int) -> None:
+        """Neighbouring lines: lanes are lines."""
+        b = self.builder
+        start = Best(self.load(source, lanes), splat(b, constant(self.places, 0), lanes))
+        pitch = self.inner * self.dtype.itemsize
+        self.store(self.loop(start, 1, self.n, 1, source, pitch, lambda i: splat(b, self.at(i), lanes)), to)
+
+    def at(self, i: ir.Value) -> ir.Value:
+        """A position as an integer of the width that lanes keep."""
+        return i if self.places is I64 else self.builder.trunc(i, I32)
+
+
+def emit_position(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Rows, or vectors of lines, shared out."""
+    op: Any = node.op
+    x = layout.operands[0]
+    assert x is not None, "there is something to search"
+    extreme, dtype = Extreme.of(op, x.type), x.type.dtype
+    outer, n, inner = extreme.outer, extreme.n, extreme.inner
+    b, buffers, tid, nthreads = starting(module, name)
+    if not outer * n * inner:
+        b.ret_void()
+        return Emitted(name, uses_threads=False)
+    search = Search(b, isa, extreme)
+    source, to = pointer_at(b, buffers, 0), pointer_at(b, buffers, 1)
+    # Positions take as much room as elements: bytes go 16 at a time, or the search of one row would fill all registers.
+    lanes = min(isa.lanes(dtype), max(isa.vector_bytes // 4, 1))
+    blocks = 1 if inner == 1 else -(-inner // lanes)
+    low, high = share(b, outer * blocks, tid, nthreads)
+    with counting(b, low, high) as unit:
+        line, block = b.udiv(unit, index(blocks)), b.urem(unit, index(blocks))
+        own = offset(b, source, (line, n * inner * dtype.itemsize), (block, lanes * dtype.itemsize))
+        place = offset(b, to, (line, inner * op.index_dtype.itemsize), (block, lanes * op.index_dtype.itemsize))
+        if inner == 1:
+            search.along(own, place, lanes)
+        else:
+            _lines(search, own, place, lanes, b.icmp_unsigned("==", block, index(blocks - 1)))
+    b.ret_void()
+    return Emitted(name, uses_threads=outer * blocks > 1 and x.type.static_nbytes >= isa.machine.serial_nbytes)
+
+
+def _lines(search: Search, source: ir.Value, to: ir.Value, lanes: int, is_last: ir.Value) -> None:
+    """A vector of lines; the last may be narrower."""
+    b, left = search.builder, search.inner % lanes
+    with b.if_else(is_last) as (then, otherwise):
+        with then:
+            for at, count in pieces(0, left or lanes, lanes):
+                start = address(b, source, at * search.dtype.itemsize)
+                search.across(start, address(b, to, at * search.index.itemsize), count)
+        with otherwise:
+            search.across(source, to, lanes)
+
+
+native.register(ArgMax, ArgMin, when=is_held, accepts_strides=False, name="position")(emit_position)

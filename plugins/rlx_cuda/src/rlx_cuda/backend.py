@@ -1,0 +1,65 @@
+"""The target `cuda`: NVIDIA's GPUs, and CUDA C as their language; below it PTX and CUBIN, by NVRTC."""
+
+from __future__ import annotations
+
+import base64
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rlx_core.codegen.gpu.cuda import CUDA
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_core.errors import ConfigError
+from rlx_core.pipeline.select.backend import Level
+from rlx_cuda import nvrtc
+
+__all__ = ["CudaBackend"]
+
+USUAL: Final = "sm_90"
+"""What code is compiled for where neither an option nor a device says it."""
+
+
+class CudaBackend(GpuBackend):
+    """NVIDIA's GPUs."""
+
+    name = "cuda"
+    dialect = CUDA
+    level = Level("cuda", "CUDA C", comment="//")
+    usual = DeviceFacts(
+        name="an NVIDIA GPU",
+        driver="none",
+        memory_nbytes=16 << 30,
+        largest_buffer=16 << 30,
+        group_size=1024,
+        shared_nbytes=48 << 10,
+        subgroup=32,
+        lacks=frozenset(("c64", "c128")),
+    )
+    """What NVIDIA's GPUs of the last years have at least."""
+    below = (
+        Level("ptx", "NVIDIA's virtual instructions", comment="//"),
+        Level("cubin", "a device's own code, in base64, with the registers that it takes", comment="#"),
+    )
+
+    def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
+        from rlx_cuda import discovery  # code is printed without the device's library
+
+        return discovery.wanted(options)
+
+    def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
+        own = device.facts.driver.rpartition(" ")[2]
+        asked = str(options.get("cuda.arch", "")) or (own if own.startswith(("sm_", "compute_")) else USUAL)
+        number = asked.removeprefix("sm_").removeprefix("compute_")
+        known = [str(each) for each in nvrtc.architectures()]
+        if number not in known and number.rstrip("af") not in known:
+            raise ConfigError(
+                f"cuda.arch: {asked!r} is no architecture that NVRTC {nvrtc.version()} compiles for",
+                hint=f"one of {', '.join(f'sm_{each}' for each in known)}",
+            )
+        made = nvrtc.compiled(source, f"compute_{number}" if level == "ptx" else f"sm_{number}", CUDA.options)
+        if level == "ptx":
+            return made.code.decode().rstrip("\0")
+        used = "".join(f"# {name}: {usage}\n" for name, usage in made.usage.items())
+        return used + textwrap.fill(base64.b64encode(made.code).decode(), 120) + "\n"

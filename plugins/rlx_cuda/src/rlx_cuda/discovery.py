@@ -1,0 +1,142 @@
+"""Which of NVIDIA's GPUs there are, under CUDA's numbers; `CUDA_VISIBLE_DEVICES` says which of them CUDA sees."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from attrs import frozen
+
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.errors import DeviceUnavailableError, Fact
+from rlx_cuda import nvrtc
+from rlx_cuda.plugin import INSTALL, STAND_IN
+
+__all__ = ["Found", "found", "wanted"]
+
+OLDEST: Final = 80
+"""The compute capability from which kernels are compiled and tried: sm_80."""
+
+
+@frozen(eq=False)
+class Found:
+    """A GPU, and what rlx has to know of it."""
+
+    number: int
+    architecture: str
+    facts: DeviceFacts
+
+
+def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
+    """The devices that options allow, in CUDA's order.
+
+    Raises:
+        DeviceUnavailableError: There is no CuPy, driver or device, or none of that name; or no C++ compiler for a stand-in.
+    """
+    if options.get("cuda.stand-in", os.environ.get(STAND_IN, "") in ("1", "true")):
+        return (stand_in(),)
+    every = found()
+    name = str(options.get("cuda.device", os.environ.get("RLX_CUDA_DEVICE", ""))).lower()
+    chosen = tuple(each for each in every if name in each.facts.name.lower())
+    if not chosen:
+        facts = (Fact(f"device {each.number}", each.facts.name) for each in every)
+        raise DeviceUnavailableError(f"cuda: no device is called {name!r}", *facts)
+    return tuple(_device(number, each) for number, each in enumerate(chosen))
+
+
+@cache
+def stand_in() -> Device:
+    """This machine's processor, which runs CUDA C compiled as C++.
+
+    Raises:
+        DeviceUnavailableError: There is no C++ compiler.
+    """
+    from rlx_core.testing.shim.dialects import CUDA_DIALECT
+    from rlx_core.testing.shim.driver import stand_in as made
+
+    return made(CUDA_DIALECT, "cuda:0")
+
+
+@cache
+def found() -> tuple[Found, ...]:
+    """All devices that rlx compiles for.
+
+    Raises:
+        DeviceUnavailableError: There is no CuPy, no driver, one that is too old for it, or no such device.
+    """
+    try:
+        from cupy.cuda import runtime
+    except (ImportError, OSError, RuntimeError) as error:  # a wheel that is half there, or for another system
+        raise DeviceUnavailableError("cuda: CuPy cannot be imported", Fact("cupy", error), hint=INSTALL) from None
+    try:
+        count = runtime.getDeviceCount()
+        every = [runtime.getDeviceProperties(number) for number in range(count)]
+    except runtime.CUDARuntimeError as error:
+        raise _unavailable(runtime, error) from None
+    known = [_described(number, each) for number, each in enumerate(every) if _capability(each) >= OLDEST]
+    if not known:
+        facts = (Fact(each["name"].decode(), f"sm_{_capability(each)}") for each in every)
+        raise DeviceUnavailableError(f"cuda: there is no GPU of compute capability {OLDEST / 10} or newer", *facts)
+    return tuple(known)
+
+
+def _unavailable(runtime: Any, error: Exception) -> DeviceUnavailableError:
+    """Why CUDA does not start: the driver's version is 0 where there is none."""
+    has, needs = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    fact = Fact("driver", error)
+    if has == 0:
+        return DeviceUnavailableError("cuda: there is no driver of NVIDIA's", fact, hint="install it: 580 or newer")
+    if has // 1000 < needs // 1000:
+        return DeviceUnavailableError(
+            f"cuda: the driver is for CUDA {_spelled(has)}, and the installed CuPy for {_spelled(needs)}",
+            fact,
+            hint='update the driver (580 or newer), or: pip uninstall cupy-cuda13x; pip install "cupy-cuda12x[ctk]"',
+        )
+    return DeviceUnavailableError("cuda: the driver has no device", fact, hint="look at nvidia-smi")
+
+
+def _spelled(version: int) -> str:
+    """A version as CUDA counts it, 13020 for 13.2."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _capability(properties: Mapping[str, Any]) -> int:
+    return 10 * int(properties["major"]) + int(properties["minor"])
+
+
+def _described(number: int, properties: Mapping[str, Any]) -> Found:
+    from cupy import __version__ as cupy_version
+    from cupy.cuda import runtime
+
+    architecture = nvrtc.architecture_for(_capability(properties))
+    driver = _spelled(runtime.driverGetVersion())
+    memory = int(properties["totalGlobalMem"])
+    facts = DeviceFacts(
+        name=properties["name"].decode(),
+        driver=f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}",
+        memory_nbytes=memory,
+        largest_buffer=memory,
+        group_size=int(properties["maxThreadsPerBlock"]),
+        shared_nbytes=int(properties["sharedMemPerBlock"]),
+        units=int(properties["multiProcessorCount"]),
+        subgroup=int(properties["warpSize"]),
+        lacks=frozenset(("c64", "c128")),
+    )
+    return Found(number, architecture, facts)
+
+
+_devices: dict[tuple[int, int], Device] = {}
+
+
+def _device(number: int, each: Found) -> Device:
+    """The one object of a device under a number."""
+    from rlx_cuda.driver import CudaDriver
+
+    key = (number, each.number)
+    if key not in _devices:
+        place = f"cuda:{number}"
+        _devices[key] = Device(place, each.facts, lambda: CudaDriver(each.facts, place, each.number, each.architecture))
+    return _devices[key]

@@ -1,0 +1,85 @@
+"""What is submitted to a device: a kernel with its arguments, and many of them recorded as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+from attrs import frozen
+from cupy.cuda import driver
+
+from rlx_core.device.driver import Argument, At, Whole
+
+__all__ = ["FEWEST", "Launch", "Recording", "Submitted"]
+
+FEWEST: Final = 3
+"""Launches that are worth a graph: its own launch costs the host as much as two of theirs."""
+
+_launch = driver.launchKernel
+
+
+class Submitted(Protocol):
+    """Something that can be asked for on a stream."""
+
+    def run(self, stream: Any) -> None:
+        """Ask for it."""
+
+
+@frozen(eq=False)
+class Launch:
+    """A kernel with its arguments, laid out as the driver reads them, so that a submission packs nothing.
+
+    Attributes:
+        module: Keeps the function loaded.
+        function: The driver's handle.
+        slots: An argument each, in its first bytes.
+        table: The address of each slot.
+    """
+
+    module: Any
+    function: int
+    groups: int
+    size: int
+    slots: np.ndarray
+    table: np.ndarray
+    address: int
+
+    @classmethod
+    def of(cls, module: Any, name: str, groups: int, size: int, arguments: Sequence[Argument]) -> Launch:
+        slots = np.zeros(max(len(arguments), 1), np.uint64)
+        table = slots.__array_interface__["data"][0] + 8 * np.arange(slots.size, dtype=np.uint64)
+        function = module.get_function(name).ptr
+        made = cls(module, function, groups, size, slots, table, table.__array_interface__["data"][0])
+        for number, argument in enumerate(arguments):
+            made.set(number, argument)
+        return made
+
+    def set(self, number: int, argument: Argument) -> None:
+        if isinstance(argument, At):
+            self.slots[number] = argument.buffer.address + argument.offset
+        elif isinstance(argument, Whole):
+            self.slots[number] = argument.buffer.address
+        else:
+            self.slots[number : number + 1].view(np.uint8)[: argument.nbytes] = np.frombuffer(
+                argument.tobytes(), np.uint8
+            )
+
+    def run(self, stream: Any) -> None:
+        _launch(self.function, self.groups, 1, 1, self.size, 1, 1, 0, stream.ptr, self.address, 0)
+
+
+@frozen(eq=False)
+class Recording:
+    """A graph of launches with the arguments that they had, and what it was made of, which it needs no more than their modules.
+
+    Attributes:
+        graph: CuPy's.
+        launches: Keeps functions loaded.
+    """
+
+    graph: Any
+    launches: tuple[Submitted, ...]
+
+    def run(self, stream: Any) -> None:
+        self.graph.launch(stream)

@@ -1,0 +1,74 @@
+"""The door: what this package offers, importing nothing heavy and touching no driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.hooks import hookimpl
+
+DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
+"""What is there on Linux, and on Linux under Windows, where NVIDIA's driver is loaded."""
+
+INSTALL = 'python -m pip install "cupy-cuda13x[ctk]"; with a driver older than 580: "cupy-cuda12x[ctk]"'
+
+STAND_IN = "RLX_CUDA_STAND_IN"
+"""The variable of `cuda.stand-in`, which makes the target usable where there is neither CuPy nor a driver."""
+
+
+@hookimpl
+def rlx_availability() -> str | None:
+    """What is missing as far as files tell; which devices a driver has is asked when one is used."""
+    if os.environ.get(STAND_IN, "") in ("1", "true"):
+        return None
+    if importlib.util.find_spec("cupy") is None:
+        return f"CuPy is not installed ({INSTALL})"
+    if not has_driver():
+        return "NVIDIA's driver is not loaded: install it (package nvidia-driver, 580 or newer), or look at nvidia-smi"
+    return None
+
+
+def has_driver() -> bool:
+    """Whether NVIDIA's driver is loaded; elsewhere than on Linux the system knows."""
+    return not sys.platform.startswith("linux") or any(os.path.exists(each) for each in DRIVERS)
+
+
+@hookimpl
+def rlx_backends() -> list[BackendSpec]:
+    return [BackendSpec("cuda", load="rlx_cuda.backend:CudaBackend", summary="NVIDIA's GPUs by CuPy and NVRTC.")]
+
+
+@hookimpl
+def rlx_options() -> list[OptionSpec]:
+    return [
+        OptionSpec(
+            "cuda.arch",
+            str,
+            "",
+            doc="The architecture that --emit ptx and --emit cubin compile for (sm_90); by default the device's own.",
+            env="RLX_CUDA_ARCH",
+        ),
+        OptionSpec(
+            "cuda.device",
+            str,
+            "",
+            doc="Part of a device's name: only such devices are used.",
+            env="RLX_CUDA_DEVICE",
+        ),
+        OptionSpec(
+            "cuda.poison",
+            bool,
+            False,
+            doc="Run step by step with memory that nobody may read full of NaN, to find kernels that stray: slow.",
+            env="RLX_CUDA_POISON",
+        ),
+        OptionSpec(
+            "cuda.stand-in",
+            bool,
+            False,
+            doc="Whether this machine's processor runs the kernels, compiled as C++: for tests, and where there is no GPU.",
+            env=STAND_IN,
+        ),
+    ]

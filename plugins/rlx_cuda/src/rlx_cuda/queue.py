@@ -1,0 +1,104 @@
+"""The one order in which everything on a device happens, on whatever CuPy's current stream is.
+
+Work is asked for on the stream that the caller works on, so that what CuPy does before and after is in order with it. Where
+another thread, or the same one later, works on another stream, that stream first waits for the one before: to whoever asks,
+the streams are one queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, NoReturn
+
+import cupy
+from cupy.cuda import driver, memory, runtime
+
+from rlx_core.errors import DeviceLostError, Fact, OutOfMemoryError
+from rlx_core.system.locks import Lock
+
+__all__ = ["NO_MEMORY", "Queue"]
+
+PER_THREAD: Final = 2
+"""The handle of the default stream that every thread has for itself: one number, and as many streams."""
+
+NO_MEMORY: Final = 2
+"""CUDA's number for memory that is not there."""
+
+
+class _Thread(threading.local):
+    """What is known of a thread: whether it has a context, without which the driver answers nothing."""
+
+    has_context = False
+
+
+class Queue:
+    """Entered with `with`: the device and its context are current, and the stream to ask on is given; one thread at a time.
+
+    CUDA's errors leave it as rlx's.
+
+    Args:
+        place: The device, for errors.
+        number: CUDA's.
+    """
+
+    def __init__(self, place: str, number: int) -> None:
+        self.place = place
+        self.device = cupy.cuda.Device(number)
+        self.stream: Any = None
+        """The stream that was worked on last."""
+        self._event: Any = None  # after the last work, where the stream cannot be asked for it from another thread
+        self._lock = Lock(f"the queue of {place}")
+        self._thread = _Thread()
+
+    def __enter__(self) -> Any:
+        self._lock.__enter__()
+        try:
+            self.device.__enter__()
+            try:
+                return self._current()
+            except BaseException:
+                self.device.__exit__(None, None, None)
+                raise
+        except BaseException as error:
+            self._lock.__exit__()
+            self.expect(error)
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is None and self.stream.ptr == PER_THREAD:
+                self._event = self.stream.record()
+        finally:
+            self.device.__exit__(None, None, None)
+            self._lock.__exit__()
+        if error is not None:
+            self.expect(error)
+
+    def _current(self) -> Any:
+        """The current stream, which waits for the last one if that was another."""
+        if not self._thread.has_context:
+            runtime.memGetInfo()  # any call of the runtime makes a context; the driver's own calls do not
+            self._thread.has_context = True
+        stream = cupy.cuda.get_current_stream()
+        last = self.stream
+        if last is not None and (stream.ptr != last.ptr or self._event is not None):
+            stream.wait_event(self._event or last.record())
+            self._event = None
+        self.stream = stream
+        return stream
+
+    def expect(self, error: BaseException) -> None:
+        """Raise CUDA's errors as rlx's; others are left to whoever has them."""
+        if isinstance(error, memory.OutOfMemoryError):
+            self._raise_full(error)
+        if isinstance(error, runtime.CUDARuntimeError | driver.CUDADriverError):
+            if error.status == NO_MEMORY:
+                self._raise_full(error)
+            raise DeviceLostError(
+                f"{self.place}: the device does not answer any more",
+                Fact("driver", error),
+                hint="the process has to be started again before it can use this device",
+            ) from None
+
+    def _raise_full(self, error: BaseException) -> NoReturn:
+        raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None

@@ -1,0 +1,105 @@
+"""CuPy's names that rlx uses, over this machine's memory: what a device would do happens when somebody waits, stream by stream.
+
+Streams are lists of what was asked for. Waiting for one runs it, and of the others only what it was told to wait for, so that
+an order which nobody asked for is not there. Kernels are CUDA C compiled as C++ (`rlx_core.testing.shim`), which is what modules
+are loaded from here instead of CUBINs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cupy import cuda
+
+__version__ = "0.0"
+
+
+class Flags:
+    def __init__(self, c_contiguous: bool) -> None:
+        self.c_contiguous = c_contiguous
+
+
+class ndarray:
+    def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        if self.dtype.kind == "V":
+            raise ValueError(f"unsupported dtype {self.dtype}")
+        self.size = int(np.prod(self.shape))
+        dense = np.empty(self.shape, self.dtype).strides
+        self.strides = tuple(strides or dense)
+        self.data = memptr or cuda.alloc(max(self.size * self.dtype.itemsize, 1))
+        self.flags = Flags(self.strides == dense)
+
+    @property
+    def device(self) -> Any:
+        return self.data.device
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (self.data.ptr, False)
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "version": 3, "strides": self.strides}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.data.device_id
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        if stream not in (None, -1):
+            cuda.stream_of(stream or 1).wait_event(cuda.get_current_stream().record())
+        return "dltensor", self
+
+    def get(self) -> np.ndarray:
+        dense, host = ascontiguousarray(self), np.empty(self.shape, self.dtype)
+        stream = cuda.get_current_stream()
+        cuda.runtime.memcpyAsync(
+            host.ctypes.data, dense.data.ptr, host.nbytes, cuda.runtime.memcpyDeviceToHost, stream.ptr
+        )
+        stream.synchronize()
+        return host
+
+    def __getitem__(self, key: Any) -> ndarray:
+        """Views by slices, as NumPy makes them."""
+        base = np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
+        view = base[key]
+        start = view.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        return ndarray(
+            view.shape, self.dtype, cuda.memory.MemoryPointer(self.data.mem, self.data.offset + start), view.strides
+        )
+
+
+def array(data: np.ndarray) -> ndarray:
+    made = ndarray(data.shape, data.dtype)
+    held = np.ascontiguousarray(data)
+    stream = cuda.get_current_stream()
+    cuda.runtime.memcpyAsync(made.data.ptr, held.ctypes.data, held.nbytes, cuda.runtime.memcpyHostToDevice, stream.ptr)
+    stream.synchronize()
+    return made
+
+
+def asarray(data: Any) -> ndarray:
+    if isinstance(data, ndarray):
+        return data
+    said = data.__cuda_array_interface__
+    dtype, shape = np.dtype(said["typestr"]), said["shape"]
+    if said.get("stream"):
+        cuda.get_current_stream().wait_event(cuda.stream_of(said["stream"]).record())
+    owned = cuda.memory.UnownedMemory(said["data"][0], dtype.itemsize * int(np.prod(shape)), data)
+    return ndarray(shape, dtype, cuda.memory.MemoryPointer(owned, 0), said.get("strides"))
+
+
+def ascontiguousarray(data: ndarray) -> ndarray:
+    if data.flags.c_contiguous:
+        return data
+    made, stream = ndarray(data.shape, data.dtype), cuda.get_current_stream()
+
+    def move() -> None:
+        into, out = (cuda.world.at(x.data.ptr, x.dtype.itemsize) for x in (made, data))
+        np.lib.stride_tricks.as_strided(into.view(made.dtype), made.shape, made.strides)[...] = (
+            np.lib.stride_tricks.as_strided(out.view(data.dtype), data.shape, data.strides)
+        )
+
+    stream.ask(move)
+    return made

@@ -1,0 +1,28 @@
+"""The target `metal`: Metal devices, and the Metal Shading Language as their language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlx_core.codegen.gpu.metal import METAL
+from rlx_core.device.device import Device
+from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_core.pipeline.select.backend import Level
+from rlx_metal.facts import USUAL
+
+__all__ = ["MetalBackend"]
+
+
+class MetalBackend(GpuBackend):
+    """GPUs by Metal."""
+
+    name = "metal"
+    dialect = METAL
+    level = Level("msl", "the Metal Shading Language", comment="//")
+    usual = USUAL
+
+    def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
+        from rlx_metal import discovery  # code is printed without PyObjC
+
+        return discovery.wanted(options)

@@ -1,0 +1,58 @@
+"""Which Metal devices there are, the system's own choice first; or the processor, where it is to stand in for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from rlx_core.device.device import Device
+from rlx_core.errors import DeviceUnavailableError
+from rlx_metal.facts import facts_of
+from rlx_metal.plugin import INSTALL, INSTEAD, stands_in
+
+__all__ = ["found", "wanted"]
+
+
+def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
+    """The devices that options allow, best first.
+
+    Raises:
+        DeviceUnavailableError: There is none.
+    """
+    return (_processor(),) if options.get("metal.stand-in", stands_in()) else found()
+
+
+@cache
+def found() -> tuple[Device, ...]:
+    """All devices of this machine.
+
+    Raises:
+        DeviceUnavailableError: There is no Metal, or no device that it knows.
+    """
+    try:
+        import Metal
+    except ImportError:
+        raise DeviceUnavailableError(
+            "metal: there is no Metal here", hint=f"on macOS: {INSTALL}; elsewhere {INSTEAD}"
+        ) from None
+    default = Metal.MTLCreateSystemDefaultDevice()
+    if default is None:
+        raise DeviceUnavailableError("metal: macOS has no Metal device here", hint=f"on Linux, {INSTEAD}")
+    others = [d for d in Metal.MTLCopyAllDevices() if d.registryID() != default.registryID()]
+    return tuple(_device(number, each) for number, each in enumerate((default, *others)))
+
+
+@cache
+def _processor() -> Device:
+    from rlx_core.testing.shim.dialects import METAL_DIALECT
+    from rlx_core.testing.shim.driver import stand_in
+
+    return stand_in(METAL_DIALECT, "metal:0")
+
+
+def _device(number: int, device: Any) -> Device:
+    from rlx_metal.driver import MetalDriver
+
+    facts = facts_of(device)
+    return Device(f"metal:{number}", facts, lambda: MetalDriver(device, facts, number))

@@ -1,0 +1,107 @@
+"""Which OpenCL devices there are, in the order of preference: AMD's GPUs, other GPUs, and processors if they are allowed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pyopencl as cl
+from attrs import frozen
+
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.errors import DeviceUnavailableError, Fact
+
+__all__ = ["Found", "found", "wanted"]
+
+
+@frozen(eq=False)
+class Found:
+    """An OpenCL device, and what rlx has to know of it."""
+
+    device: cl.Device
+    facts: DeviceFacts
+    rank: int
+
+    @property
+    def is_cpu(self) -> bool:
+        return bool(self.device.type & cl.device_type.CPU)
+
+    @property
+    def words(self) -> str:
+        """What `rocm.device` is looked for in."""
+        return f"{self.device.platform.name} {self.device.name}".lower()
+
+
+def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
+    """The devices that options allow, best first.
+
+    Raises:
+        DeviceUnavailableError: There is no driver or no device, or those that there are have to be allowed.
+    """
+    every = found()
+    name = str(options.get("rocm.device", os.environ.get("RLX_ROCM_DEVICE", ""))).lower()
+    allowed = options.get("rocm.allow-cpu", os.environ.get("RLX_ROCM_ALLOW_CPU", "") in ("1", "true"))
+    chosen = tuple(each for each in every if (name in each.words if name else allowed or not each.is_cpu))
+    if chosen:
+        return tuple(_device(number, each) for number, each in enumerate(chosen))
+    facts = [Fact(each.facts.name, each.facts.driver) for each in every]
+    if name:
+        raise DeviceUnavailableError(f"rocm: no OpenCL device is called {name!r}", *facts)
+    raise DeviceUnavailableError(
+        "rocm: there is no GPU; the OpenCL devices here are processors" if every else NOTHING,
+        *facts,
+        hint="to use one: RLX_ROCM_ALLOW_CPU=1, or the option rocm.allow-cpu = true" if every else INSTALL,
+    )
+
+
+NOTHING = "rocm: no OpenCL driver has a device here"
+INSTALL = "install AMD's driver (ROCm), or for this machine's processor: python -m pip install \"pyopencl[pocl]\""
+
+
+@cache
+def found() -> tuple[Found, ...]:
+    """All devices of all drivers, best first.
+
+    Raises:
+        DeviceUnavailableError: There is no driver.
+    """
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceUnavailableError(NOTHING, Fact("driver", error), hint=INSTALL) from None
+    devices = [device for platform in platforms for device in platform.get_devices()]
+    return tuple(sorted(map(_described, devices), key=lambda each: each.rank))
+
+
+_devices: dict[tuple[int, int], Device] = {}
+
+
+def _device(number: int, each: Found) -> Device:
+    """The one object of a device under a number."""
+    from rlx_rocm.driver import OpenClDriver
+
+    key = (number, each.device.int_ptr)
+    if key not in _devices:
+        _devices[key] = Device(f"rocm:{number}", each.facts, lambda: OpenClDriver(each.device, each.facts, number))
+    return _devices[key]
+
+
+def _described(device: cl.Device) -> Found:
+    is_amd = any(word in f"{device.platform.name} {device.vendor}".lower() for word in ("amd", "advanced micro"))
+    is_cpu = bool(device.type & cl.device_type.CPU)
+    lacks = ["c64", "c128"] + ([] if "cl_khr_fp64" in device.extensions.split() else ["f64"])
+    facts = DeviceFacts(
+        name=device.name.strip(),
+        driver=f"{device.platform.name.strip()} {device.driver_version.strip()}",
+        memory_nbytes=device.global_mem_size,
+        largest_buffer=device.max_mem_alloc_size,
+        alignment=max(256, device.mem_base_addr_align // 8),
+        group_size=device.max_work_group_size,
+        shared_nbytes=device.local_mem_size,
+        units=device.max_compute_units,
+        lacks=frozenset(lacks),
+    )
+    return Found(device, facts, 2 if is_cpu else 0 if is_amd else 1)

@@ -1,0 +1,219 @@
+"""One OpenCL device: a context, one in-order queue, and the calls that rlx makes of them.
+
+Setting an argument that is a number takes PyOpenCL fifteen microseconds and submitting a launch three, so arguments are set
+once for each launch, in a kernel object of its own, and changed only where a run brings other memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import pyopencl as cl
+from attrs import frozen
+
+from rlx_core.codegen.gpu.opencl import OPENCL
+from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, Whole
+from rlx_core.errors import DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
+
+__all__ = ["OpenClDriver"]
+
+_NO_MEMORY: Final = frozenset(
+    (
+        cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+        cl.status_code.OUT_OF_HOST_MEMORY,
+        cl.status_code.INVALID_BUFFER_SIZE,
+    )
+)
+
+_ROUNDED: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
+"""What only some devices know; a division of f32 is within 2.5 ulp on the others."""
+
+
+@frozen(eq=False)
+class Launch:
+    """A kernel object with its arguments.
+
+    Attributes:
+        starts: Argument → its first place among the kernel's, where memory takes two: the buffer and the byte in it.
+        offsets: Argument → the byte that was set last; a run that brings another buffer mostly begins at the same one.
+    """
+
+    kernel: cl.Kernel
+    threads: tuple[int]
+    group: tuple[int]
+    starts: tuple[int, ...]
+    offsets: dict[int, int]
+
+
+class OpenClDriver(Driver):
+    """An OpenCL device.
+
+    Attributes:
+        context, queue: PyOpenCL's own, for arrays of its own that programs are to take without a copy.
+    """
+
+    def __init__(self, device: cl.Device, facts: DeviceFacts, number: int) -> None:
+        self._facts, self._number = facts, number
+        self.place = f"rocm:{number}"
+        with self._translated():
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(self.context, device)
+        self._device = device
+        is_rounded = device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+        self._options = [each for each in OPENCL.options if each != _ROUNDED or is_rounded]
+        self._clock: cl.CommandQueue | None = None
+        self._held: list[Any] = []  # events that keep arrays which are still being copied from
+
+    @property
+    def facts(self) -> DeviceFacts:
+        return self._facts
+
+    # ---------------------------------------------------------------------------------------- memory
+
+    def allocate(self, nbytes: int) -> cl.Buffer:
+        with self._translated():
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
+
+    def free(self, buffer: cl.Buffer) -> None:
+        with self._translated():
+            buffer.release()  # the driver keeps it until what was submitted is done
+
+    def write(self, buffer: cl.Buffer, offset: int, data: np.ndarray, *, waits: bool) -> None:
+        with self._translated():
+            event = cl.enqueue_copy(self.queue, buffer, _bytes(data), dst_offset=offset, is_blocking=waits)
+        if not waits:
+            self._held.append(event)
+
+    def read(self, buffer: cl.Buffer, offset: int, into: np.ndarray) -> None:
+        with self._translated():
+            cl.enqueue_copy(self.queue, _bytes(into), buffer, src_offset=offset, is_blocking=True)
+        self._held.clear()
+
+    def copy(self, source: cl.Buffer, source_offset: int, target: cl.Buffer, target_offset: int, nbytes: int) -> None:
+        with self._translated():
+            cl.enqueue_copy(
+                self.queue, target, source, src_offset=source_offset, dst_offset=target_offset, byte_count=nbytes
+            )
+
+    def fill(self, buffer: cl.Buffer, offset: int, nbytes: int, byte: int) -> None:
+        with self._translated():
+            cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(byte), offset, nbytes)
+
+    def adopt(self, array: Any) -> Adopted | None:
+        arrays = sys.modules.get("pyopencl.array")
+        if arrays is None or not isinstance(array, arrays.Array) or array.base_data is None:
+            return None
+        if array.base_data.context != self.context:
+            return None
+        if array.queue is not None and array.queue != self.queue:
+            array.queue.finish()
+        return Adopted(array.base_data, array.offset, array.strides)
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        return 4, self._number  # DLPack's number for OpenCL, which has no exporter
+
+    # --------------------------------------------------------------------------------------- kernels
+
+    def build(self, source: str, binary: bytes | None = None) -> cl.Program:
+        made = (
+            cl.Program(self.context, source) if binary is None else cl.Program(self.context, [self._device], [binary])
+        )
+        try:
+            return made.build(options=self._options, cache_dir=False)
+        except cl.Error as error:
+            log = str(error).strip()
+            raise KernelBuildError(
+                f"{self.place}: its compiler refuses the source" if binary is None else f"{self.place}: a stale binary",
+                Fact("compiler", log[-2000:]),
+                hint="the source is what `rlx compile --emit opencl` prints",
+            ) from None
+
+    def binary_of(self, module: cl.Program) -> bytes | None:
+        with self._translated():
+            found = module.get_info(cl.program_info.BINARIES)
+        return bytes(found[0]) if found and found[0] else None
+
+    def launch(
+        self, module: cl.Program, name: str, groups: int, group_size: int, arguments: Sequence[Argument]
+    ) -> Launch:
+        flat: list[Any] = []
+        starts: list[int] = []
+        for argument in arguments:
+            starts.append(len(flat))
+            flat += _flat(argument)
+        with self._translated():
+            kernel = cl.Kernel(module, name)
+            kernel.set_scalar_arg_dtypes([each.dtype if isinstance(each, np.generic) else None for each in flat])
+            kernel.set_args(*flat)
+        offsets = {number: argument.offset for number, argument in enumerate(arguments) if isinstance(argument, At)}
+        return Launch(kernel, (groups * group_size,), (group_size,), tuple(starts), offsets)
+
+    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+        place, kernel = launch.starts[number], launch.kernel
+        try:
+            if isinstance(argument, At) and launch.offsets[number] == argument.offset:
+                kernel.set_arg(place, argument.buffer)
+                return
+            for i, each in enumerate(_flat(argument)):
+                kernel.set_arg(place + i, each)
+            if isinstance(argument, At):
+                launch.offsets[number] = argument.offset
+        except cl.Error as error:
+            self._raise(error)
+
+    def submit(self, launches: Sequence[Launch]) -> None:
+        queue, enqueue = self.queue, cl.enqueue_nd_range_kernel
+        try:
+            for each in launches:
+                enqueue(queue, each.kernel, each.threads, each.group)
+            queue.flush()
+        except cl.Error as error:
+            self._raise(error)
+
+    def timed(self, launch: Launch) -> float:
+        self.synchronize()
+        with self._translated():
+            if self._clock is None:
+                properties = cl.command_queue_properties.PROFILING_ENABLE
+                self._clock = cl.CommandQueue(self.context, self._device, properties=properties)
+            event = cl.enqueue_nd_range_kernel(self._clock, launch.kernel, launch.threads, launch.group)
+            event.wait()
+            seconds: float = 1e-9 * (event.profile.end - event.profile.start)
+        return seconds
+
+    def synchronize(self) -> None:
+        with self._translated():
+            self.queue.finish()
+        self._held.clear()
+
+    # --------------------------------------------------------------------------------------- details
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """OpenCL's errors as rlx's."""
+        try:
+            yield
+        except cl.Error as error:
+            self._raise(error)
+
+    def _raise(self, error: cl.Error) -> NoReturn:
+        if error.code in _NO_MEMORY:
+            raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None
+        raise DeviceLostError(f"{self.place}: the device does not answer any more", Fact("driver", error)) from None
+
+
+def _flat(argument: Argument) -> tuple[Any, ...]:
+    """An argument as a kernel has it: of memory the buffer and the byte in it."""
+    if isinstance(argument, At):
+        return argument.buffer, np.uint64(argument.offset)
+    return (argument.buffer if isinstance(argument, Whole) else argument,)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """A dense array's bytes; bfloat16 has no buffer of its own."""
+    return array.reshape(-1).view(np.uint8)

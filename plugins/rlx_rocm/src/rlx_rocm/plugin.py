@@ -1,0 +1,76 @@
+"""The door: what this package offers, importing nothing heavy and touching no driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.hooks import hookimpl
+
+VENDORS = ("/etc/OpenCL/vendors", "/opt/rocm/etc/OpenCL/vendors")
+"""Where drivers say that they are there, on Linux."""
+
+
+@hookimpl
+def rlx_availability() -> str | None:
+    """What is missing as far as files tell; which devices a driver has is asked when one is used."""
+    if importlib.util.find_spec("pyopencl") is None:
+        return "pyopencl is not installed (python -m pip install pyopencl)"
+    if not has_driver():
+        return (
+            "no OpenCL driver is installed: AMD's comes with ROCm (package rocm-opencl-runtime); "
+            'python -m pip install "pyopencl[pocl]" brings one for this machine\'s processor'
+        )
+    return None
+
+
+def has_driver() -> bool:
+    """Whether some driver says that it is there; elsewhere than on Linux the system knows."""
+    if not sys.platform.startswith("linux"):
+        return True
+    if any(os.environ.get(name) for name in ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")):
+        return True
+    if importlib.util.find_spec("pocl_binary_distribution") is not None:
+        return True
+    return any(next(Path(folder).glob("*.icd"), None) is not None for folder in VENDORS)
+
+
+@hookimpl
+def rlx_backends() -> list[BackendSpec]:
+    return [
+        BackendSpec(
+            "rocm",
+            load="rlx_rocm.backend:RocmBackend",
+            summary="GPUs by OpenCL, AMD's first; a processor only if rocm.allow-cpu says so.",
+        )
+    ]
+
+
+@hookimpl
+def rlx_options() -> list[OptionSpec]:
+    return [
+        OptionSpec(
+            "rocm.allow-cpu",
+            bool,
+            False,
+            doc="Whether an OpenCL device that is a processor may be used: for tests, and where there is no GPU.",
+            env="RLX_ROCM_ALLOW_CPU",
+        ),
+        OptionSpec(
+            "rocm.device",
+            str,
+            "",
+            doc="Part of a device's or a platform's name: only such devices are used, a processor among them.",
+            env="RLX_ROCM_DEVICE",
+        ),
+        OptionSpec(
+            "rocm.poison",
+            bool,
+            False,
+            doc="Run step by step with memory that nobody may read full of NaN, to find kernels that stray: slow.",
+            env="RLX_ROCM_POISON",
+        ),
+    ]

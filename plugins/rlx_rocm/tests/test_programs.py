@@ -1,0 +1,84 @@
+"""Programs on an OpenCL device: the numbers, transfers, faults, the profile, and the cache of binaries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core.errors import KernelBuildError
+from rlx_core.plugins import PluginHost
+
+X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
+
+
+def on(host: PluginHost, function: Any, **options: Any) -> Any:
+    return rlx.jit(function, target="rocm", host=host, **options)
+
+
+def test_an_array_of_pyopencls_own_is_taken_without_a_copy(host: PluginHost) -> None:
+    arrays = pytest.importorskip("pyopencl.array")
+    f = on(host, lambda x: x + 1)
+    put = rlx.device_put(X, "rocm:0", host=host)
+    theirs = arrays.to_device(put.device.driver.queue, X)
+    np.testing.assert_array_equal(f(theirs).to_host(), X + 1)
+    assert f.report.traffic.inputs == 0
+
+
+def test_views_are_made_dense_on_the_device(host: PluginHost) -> None:
+    arrays = pytest.importorskip("pyopencl.array")
+    put = rlx.device_put(X, "rocm:0", host=host)
+    np.testing.assert_array_equal(put[::-2, 1:].to_host(), X[::-2, 1:])
+    theirs = arrays.to_device(put.device.driver.queue, X).T
+    np.testing.assert_array_equal(rlx.device_put(theirs, "rocm:0", host=host).to_host(), X.T)
+
+
+def test_a_source_that_does_not_compile_is_an_error_with_the_compilers_words(host: PluginHost) -> None:
+    driver = rlx.device_put(X, "rocm:0", host=host).device.driver
+    with pytest.raises(KernelBuildError, match="rocm:0: its compiler refuses the source") as caught:
+        driver.build("__kernel void f( {")
+    assert "compiler" in str(caught.value)
+
+
+def test_its_language_is_printed(host: PluginHost) -> None:
+    f = on(host, lambda x: rlx.exp(x))
+    f(X)
+    assert "__kernel" in f.executables[0].emit("opencl")
+
+
+SECOND = """
+import json, sys, time
+import numpy as np, rlx_core as rlx
+from rlx_core.plugins import PluginHost, default_host
+from rlx_core.plugins.entry import given_entry
+import rlx_rocm.plugin
+known = default_host()
+host = known if any(e.name == "rocm" for e in known.entries) else PluginHost([*known.entries, given_entry(rlx_rocm.plugin)])
+f = rlx.jit(lambda x: rlx.sum(rlx.exp(x) * rlx.tanh(x), axis=1) / 7, target="rocm", host=host)
+rlx.device_put(np.ones(1, np.float32), "rocm", host=host)
+start = time.perf_counter()
+f(np.ones((6, 40), np.float32))
+print(json.dumps([f.executables[0].report.code, time.perf_counter() - start]))
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_builds_nothing(host: PluginHost, tmp_path: Path) -> None:
+    """PoCL has a cache of its own, so each process gets an empty one."""
+    found = []
+    for number in range(2):
+        own = {"POCL_CACHE_DIR": str(tmp_path / f"pocl{number}"), "RLX_CACHE_DIR": str(tmp_path / "rlx")}
+        made = subprocess.run(
+            [sys.executable, "-c", SECOND], capture_output=True, text=True, check=True, env={**os.environ, **own}
+        )
+        found.append(json.loads(made.stdout))
+    (first, seconds), (second, again) = found
+    assert (first, second) == ("compiled", "cached")
+    assert again < 0.5 * seconds

@@ -1,0 +1,41 @@
+"""The target `wgpu`: WebGPU adapters, and WGSL as their language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.wgsl import WGSL, WGSL_WIDE
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_core.pipeline.select.backend import Level
+from rlx_wgpu.limits import LACKS
+
+__all__ = ["WgpuBackend"]
+
+
+class WgpuBackend(GpuBackend):
+    """GPUs by WebGPU."""
+
+    name = "wgpu"
+    dialect = WGSL
+    level = Level("wgsl", "WGSL", comment="//")
+    usual = DeviceFacts(
+        name="a WebGPU device",
+        driver="none",
+        memory_nbytes=1 << 27,
+        largest_buffer=1 << 27,
+        shared_nbytes=16 << 10,
+        lacks=LACKS,
+    )
+    """The least that every WebGPU device has."""
+
+    def dialect_of(self, device: Device) -> Language:
+        return WGSL_WIDE if "shader-int64" in device.facts.features else WGSL
+
+    def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
+        from rlx_wgpu import discovery  # code is printed without the driver's library
+
+        return discovery.wanted(options)

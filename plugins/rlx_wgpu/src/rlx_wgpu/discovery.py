@@ -1,0 +1,111 @@
+"""Which WebGPU adapters there are, in the order of preference: discrete GPUs, other GPUs, and processors if they are allowed.
+
+Adapters by OpenGL are left out: they are the same devices once more, with less in them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import wgpu
+from attrs import frozen
+
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.errors import DeviceUnavailableError, Fact
+from rlx_wgpu.limits import FEATURES, LACKS, limits_of
+
+__all__ = ["Found", "found", "wanted"]
+
+_RANKS: Final = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
+"""Adapters by their type; whatever else there is comes before processors."""
+
+
+@frozen(eq=False)
+class Found:
+    """A WebGPU adapter, and what rlx has to know of it."""
+
+    adapter: wgpu.GPUAdapter
+    facts: DeviceFacts
+    rank: int
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.rank == _RANKS["CPU"]
+
+    @property
+    def words(self) -> str:
+        """What `wgpu.device` is looked for in."""
+        return f"{self.facts.name} {self.facts.driver}".lower()
+
+
+def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
+    """The devices that options allow, best first.
+
+    Raises:
+        DeviceUnavailableError: There is no driver or no adapter, or those that there are have to be allowed.
+    """
+    every = found()
+    name = str(options.get("wgpu.device", os.environ.get("RLX_WGPU_DEVICE", ""))).lower()
+    allowed = options.get("wgpu.allow-cpu", os.environ.get("RLX_WGPU_ALLOW_CPU", "") in ("1", "true"))
+    chosen = tuple(each for each in every if (name in each.words if name else allowed or not each.is_cpu))
+    if chosen:
+        return tuple(_device(number, each) for number, each in enumerate(chosen))
+    facts = [Fact(each.facts.name, each.facts.driver) for each in every]
+    if name:
+        raise DeviceUnavailableError(f"wgpu: no adapter is called {name!r}", *facts)
+    raise DeviceUnavailableError(
+        "wgpu: there is no GPU, and the adapters that there are are processors" if every else NOTHING,
+        *facts,
+        hint="to use one: RLX_WGPU_ALLOW_CPU=1, or the option wgpu.allow-cpu = true" if every else INSTALL,
+    )
+
+
+NOTHING = "wgpu: no driver has an adapter here"
+INSTALL = "install the GPU's Vulkan driver, or for this machine's processor: apt-get install mesa-vulkan-drivers"
+
+
+@cache
+def found() -> tuple[Found, ...]:
+    """All adapters of all drivers, best first.
+
+    Raises:
+        DeviceUnavailableError: wgpu's library cannot ask for them.
+    """
+    try:
+        adapters = wgpu.gpu.enumerate_adapters_sync()
+    except (wgpu.GPUError, RuntimeError, OSError) as error:
+        raise DeviceUnavailableError(NOTHING, Fact("wgpu", error), hint=INSTALL) from None
+    known = [each for each in adapters if each.info["backend_type"] != "OpenGL"]
+    return tuple(sorted(map(_described, known), key=lambda each: each.rank))
+
+
+_devices: dict[tuple[int, int], Device] = {}
+
+
+def _device(number: int, each: Found) -> Device:
+    """The one object of a device under a number."""
+    from rlx_wgpu.driver import WgpuDriver
+
+    key = (number, id(each))
+    if key not in _devices:
+        _devices[key] = Device(f"wgpu:{number}", each.facts, lambda: WgpuDriver(each.adapter, each.facts, number))
+    return _devices[key]
+
+
+def _described(adapter: wgpu.GPUAdapter) -> Found:
+    info, limits = adapter.info, limits_of(adapter)
+    facts = DeviceFacts(
+        name=str(info["device"]).strip(),
+        driver=f"{info['backend_type']} {str(info['description']).strip()}, wgpu {wgpu.__version__}",
+        memory_nbytes=limits.memory_nbytes,
+        largest_buffer=limits.memory_nbytes,
+        group_size=limits.group_size,
+        shared_nbytes=limits.shared_nbytes,
+        lacks=LACKS,
+        features=frozenset(FEATURES) & adapter.features,
+    )
+    return Found(adapter, facts, _RANKS.get(info["adapter_type"], 2))

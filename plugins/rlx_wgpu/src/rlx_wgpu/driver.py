@@ -1,0 +1,343 @@
+"""One WebGPU device: its memory in one heap, pipelines made when a module is built, and one submission for many launches.
+
+wgpu-native raises for nearly everything that it refuses, and aborts the process for what it refuses in a submission: a command
+buffer that was submitted before, a buffer that was destroyed, a device that is lost. So command buffers are made where they are
+submitted, in one function that asks first whether the device still answers, and nothing is destroyed by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+import wgpu
+from attrs import define, field, frozen
+
+from rlx_core.codegen.gpu.wgsl import segmented
+from rlx_core.device.driver import Argument, At, DeviceFacts, Driver, Whole
+from rlx_core.errors import DeviceError, DeviceLostError, Fact, KernelBuildError, OutOfMemoryError
+from rlx_core.system.locks import Lock
+from rlx_wgpu.copies import COPY, COPY_GROUP, COPY_GROUPS
+from rlx_wgpu.heap import USAGE, Heap, Piece, Room
+from rlx_wgpu.limits import limits_of
+
+__all__ = ["WgpuDriver"]
+
+_ENTRY: Final = re.compile(r"@compute\b[^{]*?\bfn\s+(\w+)")
+
+_WORD: Final = 4
+"""Bytes to which WebGPU aligns what it copies."""
+
+
+@frozen(eq=False)
+class Module:
+    """A built source by its number of segments, and its pipelines by function too; those for several are made when needed."""
+
+    source: str
+    shaders: dict[int, wgpu.GPUShaderModule] = field(factory=dict)
+    pipelines: dict[tuple[str, int], wgpu.GPUComputePipeline] = field(factory=dict)
+
+
+@define(eq=False)
+class Launch:
+    """A function with its arguments.
+
+    Attributes:
+        rooms: The arguments in the heap, and where they begin there, by their number.
+        places: The uniform's words: a 0, where each argument in the heap begins, and the number of the first word for faults.
+        uniform: Holds them on the device.
+        status: The buffer with the words for faults; one that nobody looks at if there are none.
+        is_written: Whether the uniform has the words that it should.
+        segments: Those that the arguments lie in.
+        pipeline: For so many segments.
+        group: What is bound, and the heap's buffers in it; made again when one of them has grown.
+    """
+
+    module: Module
+    name: str
+    groups: int
+    places: np.ndarray
+    uniform: wgpu.GPUBuffer
+    status: wgpu.GPUBuffer
+    rooms: dict[int, At] = field(factory=dict)
+    is_written: bool = False
+    segments: tuple[int, ...] = ()
+    pipeline: wgpu.GPUComputePipeline | None = None
+    group: tuple[list[wgpu.GPUBuffer], wgpu.GPUBindGroup] | None = None
+
+
+class WgpuDriver(Driver):
+    """A WebGPU device.
+
+    Attributes:
+        device: wgpu's own.
+    """
+
+    def __init__(self, adapter: wgpu.GPUAdapter, facts: DeviceFacts, number: int) -> None:
+        self._facts = facts
+        self.place = f"wgpu:{number}"
+        self._limits = limits_of(adapter)
+        self._lock = Lock(f"the queue of {self.place}")
+        with self._translated():
+            self.device = adapter.request_device_sync(
+                required_limits=self._limits.requested, required_features=sorted(facts.features)
+            )
+            self._heap = Heap(self.device, self._limits.segment_nbytes, self._limits.segments, self.place)
+            self._nothing = self.device.create_buffer(size=256, usage=USAGE)
+            self._layouts: dict[int, tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]] = {}
+            here, apart = At(Room(0, 256), 0), Whole(Room(0, 256, self._nothing))
+            self._copy = self.launch(
+                self.build(COPY), "rlx_copy", COPY_GROUPS, COPY_GROUP, (here, here, apart, np.uint32(0))
+            )
+
+    @property
+    def facts(self) -> DeviceFacts:
+        return self._facts
+
+    # ---------------------------------------------------------------------------------------- memory
+
+    def allocate(self, nbytes: int) -> Room:
+        with self._lock, self._translated():
+            return self._heap.take(_up(nbytes, self._facts.alignment))
+
+    def allocate_apart(self, nbytes: int) -> Room:
+        size = _up(nbytes, self._facts.alignment)
+        with self._translated():
+            return Room(0, size, self.device.create_buffer(size=size, usage=USAGE))
+
+    def free(self, buffer: Room) -> None:
+        if buffer.own is None:
+            with self._lock:
+                self._heap.give_back(buffer)
+
+    def write(self, buffer: Room, offset: int, data: np.ndarray, *, waits: bool) -> None:
+        self._expect_range(buffer, offset, data.nbytes)
+        raw = data.reshape(-1).view(np.uint8)
+        with self._lock, self._translated():
+            if offset % _WORD == 0 and raw.size % _WORD == 0:
+                self._write_words(buffer, offset, raw)
+                return
+            padded = np.zeros(_up(raw.size, _WORD), np.uint8)
+            padded[: raw.size] = raw
+            staged = self._heap.take(_up(padded.size, self._facts.alignment))
+            self._write_words(staged, 0, padded)
+            self._copy_in_heap(At(staged, 0), At(buffer, offset), raw.size)
+            self._heap.give_back(staged)  # what is written there next, is written after the copy
+
+    def read(self, buffer: Room, offset: int, into: np.ndarray) -> None:
+        self._expect_range(buffer, offset, into.nbytes)
+        first, end = offset // _WORD * _WORD, _up(offset + into.nbytes, _WORD)
+        with self._lock, self._translated():
+            parts = [self.device.queue.read_buffer(*piece[:3]) for piece in self._pieces(buffer, first, end - first)]
+        found = (
+            np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
+            if len(parts) > 1
+            else np.frombuffer(parts[0], np.uint8)
+        )
+        into.reshape(-1).view(np.uint8)[:] = found[offset - first :][: into.nbytes]
+
+    def copy(self, source: Room, source_offset: int, target: Room, target_offset: int, nbytes: int) -> None:
+        self._expect_range(source, source_offset, nbytes)
+        self._expect_range(target, target_offset, nbytes)
+        with self._lock, self._translated():
+            if source.own is None and target.own is None:
+                self._copy_in_heap(At(source, source_offset), At(target, target_offset), nbytes)
+                return
+            (read,) = self._pieces(source, source_offset, nbytes)
+            (written,) = self._pieces(target, target_offset, nbytes)
+
+            def copied(encoder: wgpu.GPUCommandEncoder) -> None:
+                encoder.copy_buffer_to_buffer(read.buffer, read.start, written.buffer, written.start, nbytes)
+
+            self._submit(copied)
+
+    def fill(self, buffer: Room, offset: int, nbytes: int, byte: int) -> None:
+        self.write(buffer, offset, np.full(nbytes, byte, np.uint8), waits=False)
+
+    # --------------------------------------------------------------------------------------- kernels
+
+    def build(self, source: str, binary: bytes | None = None) -> Module:
+        module = Module(source)
+        with self._compiling():
+            module.shaders[1] = self.device.create_shader_module(code=source)
+        for name in _ENTRY.findall(source):
+            self._pipeline(module, name, 1)
+        return module
+
+    def _pipeline(self, module: Module, name: str, segments: int) -> wgpu.GPUComputePipeline:
+        """A function for memory in so many segments."""
+        made = module.pipelines.get((name, segments))
+        if made is not None:
+            return made
+        with self._compiling():
+            if segments not in module.shaders:
+                source = segmented(module.source, segments, self._limits.segment_nbytes)
+                module.shaders[segments] = self.device.create_shader_module(code=source)
+            made = self.device.create_compute_pipeline(
+                layout=self._layout(segments)[1],
+                compute={"module": module.shaders[segments], "entry_point": name},
+            )
+        return module.pipelines.setdefault((name, segments), made)
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """What its compiler refuses as rlx's error."""
+        try:
+            yield
+        except (wgpu.GPUValidationError, wgpu.GPUPipelineError, wgpu.GPUInternalError) as error:
+            if _is_of_lost_device(error):
+                raise self._lost(error) from None
+            raise KernelBuildError(
+                f"{self.place}: its compiler refuses the source",
+                Fact("compiler", str(error).strip()[-2000:]),
+                hint="the source is what `rlx compile --emit wgsl` prints",
+            ) from None
+
+    def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
+        assert 0 < groups <= self._limits.groups, f"{groups} groups in one launch"
+        assert 0 < group_size <= self._limits.group_size, f"{group_size} threads in a group"
+        count = _up(len(arguments) + 2, 4)
+        with self._translated():
+            uniform = self.device.create_buffer(
+                size=4 * count, usage=wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+            )
+        made = Launch(module, name, groups, np.zeros(count, np.uint32), uniform, self._nothing)
+        for number, argument in enumerate(arguments):
+            self.set_argument(made, number, argument)
+        return made
+
+    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+        if isinstance(argument, Whole):
+            assert argument.buffer.own is not None, "the words for faults lie apart"
+            launch.status, launch.group = argument.buffer.own, None
+            return
+        if isinstance(argument, At):
+            self._expect_range(argument.buffer, argument.offset, 1)
+            assert argument.buffer.own is None, "a kernel has one binding for what is in the heap"
+            launch.rooms[number] = argument
+            launch.pipeline = None
+        else:
+            launch.places[number] = argument  # of the words for faults before it only the number is a place
+        launch.is_written = False
+
+    def submit(self, launches: Sequence[Launch]) -> None:
+        with self._lock, self._translated():
+            for each in launches:
+                self._ready(each)
+
+            def launched(encoder: wgpu.GPUCommandEncoder) -> None:
+                commands = encoder.begin_compute_pass()
+                for each in launches:
+                    assert each.pipeline is not None, "it was made ready"
+                    assert each.group is not None, "with its pipeline"
+                    commands.set_pipeline(each.pipeline)
+                    commands.set_bind_group(0, each.group[1])
+                    commands.dispatch_workgroups(each.groups)
+                commands.end()
+
+            self._submit(launched)
+
+    def timed(self, launch: Launch) -> float:
+        """By the host's clock, with nothing else on the device: WebGPU's own is a feature that says no unit."""
+        self.synchronize()
+        start = perf_counter()
+        self.submit([launch])
+        self.synchronize()
+        return perf_counter() - start
+
+    def synchronize(self) -> None:
+        with self._lock, self._translated():
+            self.device.queue.read_buffer(self._nothing, 0, _WORD)
+
+    # --------------------------------------------------------------------------------------- details
+
+    def _layout(self, segments: int) -> tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]:
+        """What every kernel is given: a segment of the heap, places, the words for faults, and the other segments."""
+        if segments not in self._layouts:
+            kind = wgpu.BufferBindingType
+            kinds = (kind.storage, kind.uniform, *[kind.storage] * segments)
+            entries = [
+                {"binding": number, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": each}}
+                for number, each in enumerate(kinds)
+            ]
+            layout = self.device.create_bind_group_layout(entries=entries)
+            self._layouts[segments] = layout, self.device.create_pipeline_layout(bind_group_layouts=[layout])
+        return self._layouts[segments]
+
+    def _pieces(self, room: Room, offset: int, nbytes: int) -> Iterator[Piece]:
+        if room.own is None:
+            return self._heap.pieces(room.start + offset, nbytes)
+        return iter([Piece(room.own, offset, nbytes, 0)])
+
+    def _write_words(self, room: Room, offset: int, raw: np.ndarray) -> None:
+        for buffer, start, nbytes, before in self._pieces(room, offset, raw.size):
+            self.device.queue.write_buffer(buffer, start, raw[before : before + nbytes])
+
+    def _copy_in_heap(self, source: At, target: At, nbytes: int) -> None:
+        self.set_argument(self._copy, 0, source)
+        self.set_argument(self._copy, 1, target)
+        self.set_argument(self._copy, 3, np.uint32(nbytes))  # after the words for faults
+        self.submit([self._copy])
+
+    def _ready(self, launch: Launch) -> None:
+        """Have the uniform written and the heap bound."""
+        heap = self._heap
+        if launch.pipeline is None:
+            touched = {segment for each in launch.rooms.values() for segment in heap.segments_of(each.buffer)}
+            segments = launch.segments = tuple(sorted(touched)) or (0,)
+            for number, (room, offset) in launch.rooms.items():
+                segment, start = divmod(room.start + offset, heap.segment)
+                launch.places[number + 1] = segments.index(segment) * heap.segment + start
+            launch.pipeline = self._pipeline(launch.module, launch.name, len(segments))
+            launch.group, launch.is_written = None, False
+        if not launch.is_written:
+            self.device.queue.write_buffer(launch.uniform, 0, launch.places)
+            launch.is_written = True
+        memory = [heap.buffers[segment] for segment in launch.segments]
+        if launch.group is None or launch.group[0] != memory:
+            bound = (memory[0], launch.uniform, launch.status, *memory[1:])
+            entries = [
+                {"binding": number, "resource": {"buffer": each, "offset": 0, "size": each.size}}
+                for number, each in enumerate(bound)
+            ]
+            layout, _ = self._layout(len(memory))
+            launch.group = memory, self.device.create_bind_group(layout=layout, entries=entries)
+
+    def _submit(self, recorded: Callable[[wgpu.GPUCommandEncoder], None]) -> None:
+        """Record commands and submit them, once."""
+        encoder = self.device.create_command_encoder()
+        recorded(encoder)
+        commands = encoder.finish()
+        # This raises where the device is lost; submitting would end the process.
+        self.device.queue.write_buffer(self._nothing, 0, bytes(_WORD))
+        self.device.queue.submit([commands])
+
+    def _expect_range(self, room: Room, offset: int, nbytes: int) -> None:
+        assert 0 <= offset <= offset + nbytes <= room.nbytes, f"bytes {offset} and {nbytes} on, of {room.nbytes}"
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """wgpu's errors as rlx's."""
+        try:
+            yield
+        except wgpu.GPUOutOfMemoryError as error:
+            raise OutOfMemoryError(f"{self.place}: the device has no memory left", Fact("driver", error)) from None
+        except (wgpu.GPUError, RuntimeError) as error:
+            if isinstance(error, wgpu.GPUValidationError) and not _is_of_lost_device(error):
+                raise DeviceError(f"{self.place}: wgpu refuses a call of rlx's", Fact("wgpu", error)) from None
+            raise self._lost(error) from None
+
+    def _lost(self, error: Exception) -> DeviceLostError:
+        return DeviceLostError(f"{self.place}: the device does not answer any more", Fact("driver", error))
+
+
+def _is_of_lost_device(error: Exception) -> bool:
+    return "device is lost" in str(error)
+
+
+def _up(nbytes: int, multiple: int) -> int:
+    return -(-nbytes // multiple) * multiple

@@ -1,0 +1,84 @@
+"""The door: what this package offers, importing nothing heavy and touching no driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.hooks import hookimpl
+
+DRIVERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
+"""Where Vulkan drivers say that they are there, on Linux."""
+
+LOADERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
+"""Where the library lies that finds them."""
+
+INSTALL = "apt-get install mesa-vulkan-drivers (other systems: the GPU's own driver and libvulkan)"
+
+
+@hookimpl
+def rlx_availability() -> str | None:
+    """What is missing as far as files tell; which adapters a driver has is asked when one is used."""
+    if importlib.util.find_spec("wgpu") is None:
+        return "wgpu is not installed (python -m pip install wgpu)"
+    if not sys.platform.startswith("linux"):
+        return None  # Metal and Direct3D 12 are parts of their systems
+    if not has_loader():
+        return f"there is no Vulkan loader (libvulkan.so.1): {INSTALL}"
+    if not has_driver():
+        return f"no Vulkan driver is installed: {INSTALL}"
+    return None
+
+
+def has_loader() -> bool:
+    """Whether the library that finds Vulkan drivers is there."""
+    own = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return any(Path(folder, "libvulkan.so.1").exists() for folder in (*LOADERS, *own) if folder)
+
+
+def has_driver() -> bool:
+    """Whether some Vulkan driver says that it is there."""
+    if any(os.environ.get(name) for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")):
+        return True
+    return any(next(Path(folder).glob("*.json"), None) is not None for folder in DRIVERS)
+
+
+@hookimpl
+def rlx_backends() -> list[BackendSpec]:
+    return [
+        BackendSpec(
+            "wgpu",
+            load="rlx_wgpu.backend:WgpuBackend",
+            summary="GPUs by WebGPU; a driver in software only if wgpu.allow-cpu says so.",
+        )
+    ]
+
+
+@hookimpl
+def rlx_options() -> list[OptionSpec]:
+    return [
+        OptionSpec(
+            "wgpu.allow-cpu",
+            bool,
+            False,
+            doc="Whether an adapter that is a processor may be used: for tests, and where there is no GPU.",
+            env="RLX_WGPU_ALLOW_CPU",
+        ),
+        OptionSpec(
+            "wgpu.device",
+            str,
+            "",
+            doc="Part of an adapter's or a driver's name: only such adapters are used, software ones among them.",
+            env="RLX_WGPU_DEVICE",
+        ),
+        OptionSpec(
+            "wgpu.poison",
+            bool,
+            False,
+            doc="Run step by step with memory that nobody may read full of NaN, to find kernels that stray: slow.",
+            env="RLX_WGPU_POISON",
+        ),
+    ]

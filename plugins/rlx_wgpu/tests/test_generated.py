@@ -1,0 +1,15 @@
+"""Generated programs on a WebGPU device, against float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlx_core.plugins import PluginHost
+from rlx_core.testing.fuzz import complaint
+from rlx_core.testing.generate import generate
+
+
+@pytest.mark.parametrize("seed", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in range(100, 140))])
+def test_a_generated_program_is_computed(host: PluginHost, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setenv("RLX_ALLOW_HOST", "*")
+    assert complaint(generate(seed), target="wgpu", host=host) is None

@@ -1,0 +1,101 @@
+"""Attention as a problem: sizes, and strides by batch, head, position and feature.
+
+Whatever the layout, an operand is four strides; masks and biases are four strides too, 0 where they broadcast.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.dtypes import DType
+from rlx_core.ops.attention_masks import AttentionLayout, aligned_shape, mask_shape
+from rlx_core.ops.attention_scores import AttentionOp
+
+__all__ = ["AttentionProblem", "HeadStrides", "ScoresStrides"]
+
+
+@frozen
+class HeadStrides:
+    """Where an operand's elements are: bytes for a batch entry, a head, a position, a feature."""
+
+    batch: int
+    head: int
+    position: int
+    feature: int
+
+    @classmethod
+    def of(cls, place: Place, layout: AttentionLayout, heads: int) -> HeadStrides:
+        strides, shape = place.strides, place.type.static_shape
+        if layout == "bsd":
+            by_feature = strides[-1]
+            return cls(strides[0] if len(strides) == 3 else 0, shape[-1] // heads * by_feature, strides[-2], by_feature)
+        batch, second, third, feature = strides
+        return cls(batch, third, second, feature) if layout == "bshd" else cls(batch, second, third, feature)
+
+
+@frozen
+class ScoresStrides:
+    """Where a mask or bias is for a score: bytes for a batch entry, a head, a query, a key."""
+
+    batch: int
+    head: int
+    query: int
+    key: int
+
+    @classmethod
+    def of(cls, place: Place, *, is_mask: bool) -> ScoresStrides:
+        aligned = mask_shape(place.type) if is_mask else aligned_shape(place.type)
+        rank = len(place.strides)
+        strides = (
+            (place.strides[0], 0, 0, place.strides[1]) if is_mask and rank == 2 else (0,) * (4 - rank) + place.strides
+        )
+        return cls(*(s if d != 1 else 0 for s, d in zip(strides, aligned, strict=True)))
+
+
+@frozen
+class AttentionProblem:
+    """One attention, or its cotangents, with sizes known.
+
+    Attributes:
+        op: What else is asked for: masks, cap, scale.
+        stored: The dtype of operands and results.
+        dtype: Of scores and sums.
+        width: Features of a value.
+    """
+
+    op: AttentionOp
+    stored: DType
+    dtype: DType
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    features: int
+    width: int
+
+    @classmethod
+    def of(cls, op: AttentionOp, layout: Layout) -> AttentionProblem:
+        q, k, v = layout.operands[:3]
+        assert q is not None, "queries are required"
+        assert k is not None, "keys are required"
+        assert v is not None, "values are required"
+        shape = q.type.static_shape
+        axis = {"bsd": -2, "bshd": 1, "bhsd": 2}[op.layout]
+        width = v.type.static_shape[-1] // (op.kv_heads if op.layout == "bsd" else 1)
+        dtype = q.type.dtype
+        return cls(
+            op, dtype, dtype.accumulator, shape[0] if len(shape) > 2 else 1, op.num_heads, op.kv_heads,
+            shape[axis], k.type.static_shape[axis], op.head_dim, width,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        op = self.op
+        cap = None if op.attn_logit_softcap is None else f"cap {op.attn_logit_softcap:g}"
+        window = None if op.window is None else f"window {op.window}"
+        said = [None if op.mask_kind == "none" else op.mask_kind, window, cap]
+        shared = f" over {self.kv_heads}" if self.kv_heads != self.heads else ""
+        sizes = f"{self.stored}[{self.batch}, {self.heads}{shared}, {self.queries}, {self.features}]"
+        keys = f"{self.keys} keys" if self.width == self.features else f"{self.keys} keys of {self.width}"
+        return " ".join([op.name.rpartition(".")[2], sizes, "on", keys, *(word for word in said if word)])

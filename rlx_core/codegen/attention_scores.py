@@ -1,0 +1,237 @@
+"""What becomes of a product of a query and a key, in the loop language, and where all that attention touches lies.
+
+It is said once: scale, cap, bias, then hidden keys are -inf. Every target prints it as it prints an epilogue, and the
+slope of the cap with it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf
+
+import numpy as np
+from attrs import astuple, define, field, frozen
+
+from rlx_core.codegen.attention import AttentionProblem, HeadStrides, ScoresStrides
+from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Scalar
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.dtypes import DType, bool_, f32, i64
+from rlx_core.ir.immediate import evaluate
+from rlx_core.ir.op import Op
+from rlx_core.ops.activation import tanh
+from rlx_core.ops.arithmetic import add, divide, multiply, subtract
+from rlx_core.ops.attention import AttentionBackward
+from rlx_core.ops.attention_scores import AttentionOp, EmptyRow
+from rlx_core.ops.comparison import greater_equal, less_equal
+from rlx_core.ops.conversion import Cast
+from rlx_core.ops.selection import Where
+
+__all__ = ["BATCH", "HEAD", "KEY", "QUERY", "PlacedAttention", "Scores"]
+
+BATCH, HEAD, QUERY, KEY = range(4)
+"""The axes of scores."""
+
+
+@frozen
+class Scores:
+    """What becomes of a product of a query and a key.
+
+    Attributes:
+        kernel: Over batch entries, heads, queries and keys; it stores nothing.
+        element: The value that is the product; a `Const` stands in its place.
+        score: The value that is the score; -inf where the key is hidden.
+        slope: The value that is ∂(capped score)/∂(scaled product), or `None` without a cap.
+    """
+
+    kernel: Kernel
+    element: int
+    score: int
+    slope: int | None
+
+
+@frozen
+class PlacedAttention:
+    """One `Attention` or `AttentionBackward` and where its buffers lie: its operands, absent ones counted, and its results."""
+
+    problem: AttentionProblem
+    layout: Layout
+
+    @classmethod
+    def of(cls, op: AttentionOp, layout: Layout) -> PlacedAttention:
+        return cls(AttentionProblem.of(op, layout), layout)
+
+    @property
+    def op(self) -> AttentionOp:
+        return self.problem.op
+
+    @property
+    def is_backward(self) -> bool:
+        return isinstance(self.op, AttentionBackward)
+
+    @property
+    def mask(self) -> int:
+        """The number of the operand that is the mask, which may be absent; the bias follows it."""
+        return 4 if self.is_backward else 3
+
+    @property
+    def has_mask(self) -> bool:
+        return self._has(self.mask)
+
+    @property
+    def has_bias(self) -> bool:
+        return self._has(self.mask + 1)
+
+    @property
+    def dtype(self) -> DType:
+        """Of scores and sums."""
+        return self.problem.dtype
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Batch entries, query heads, queries and keys: the axes of scores."""
+        p = self.problem
+        return p.batch, p.heads, p.queries, p.keys
+
+    @property
+    def features(self) -> int:
+        """Of queries and keys."""
+        return self.problem.features
+
+    @property
+    def width(self) -> int:
+        """Features of values and of the result."""
+        return self.problem.width
+
+    @property
+    def kv_heads(self) -> int:
+        return self.problem.kv_heads
+
+    @property
+    def sharing(self) -> int:
+        """Query heads to a head of keys and values."""
+        return self.problem.heads // self.problem.kv_heads
+
+    @property
+    def offset(self) -> int | None:
+        """With it, query i sees no key after i + offset."""
+        _, _, queries, keys = self.sizes
+        return keys - queries if self.op.mask_kind in ("causal", "sliding_window") else None
+
+    @property
+    def may_hide(self) -> bool:
+        """Whether a query can be left without a visible key."""
+        return self.offset is not None or self.has_mask or self.has_bias
+
+    @property
+    def empty_row(self) -> EmptyRow:
+        """What a query is given that sees no key. Where no key can be hidden, scores that are all -inf are no numbers."""
+        if not self.sizes[KEY]:
+            return "zero"
+        return self.op.empty_row if self.may_hide else "nan"
+
+    def place(self, number: int) -> Place:
+        """An operand or result that there is."""
+        found = (*self.layout.operands, *self.layout.results)[number]
+        assert found is not None, f"buffer {number} of {self.op.name} is there"
+        return found
+
+    def _has(self, number: int) -> bool:
+        operands = self.layout.operands
+        return number < len(operands) and operands[number] is not None
+
+    def head_strides(self, number: int) -> HeadStrides:
+        """Where an operand or result that has heads lies."""
+        of_keys = (1, 2, len(self.layout.operands) + 1, len(self.layout.operands) + 2)
+        heads = self.op.kv_heads if number in of_keys else self.op.num_heads
+        return HeadStrides.of(self.place(number), self.op.layout, heads)
+
+    def __str__(self) -> str:
+        given = ["mask"] * self.has_mask + ["bias"] * self.has_bias
+        return f"{self.problem} with {' and '.join(given)}" if given else str(self.problem)
+
+    def run(self, *operands: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        """The results by NumPy, in f64."""
+        wide = [x.astype(np.float64) if x is not None and x.dtype.kind != "b" else x for x in operands]
+        found = evaluate(self.op, wide)
+        places = self.layout.results
+        return tuple(np.asarray(y).astype(p.type.dtype.numpy) for y, p in zip(found, places, strict=True))
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Operands, then results; a kernel that stores one says so."""
+        operands = [
+            Buffer(f"x{i}", p.type.dtype, alignment=p.alignment) if p else Buffer(f"x{i}", f32)
+            for i, p in enumerate(self.layout.operands)
+        ]
+        results = [Buffer(f"y{i}", p.type.dtype, alignment=p.alignment) for i, p in enumerate(self.layout.results)]
+        return (*operands, *results)
+
+    @cached_property
+    def scores(self) -> Scores:
+        """What becomes of a product."""
+        return _Builder(self).scores()
+
+
+@define(eq=False)
+class _Builder:
+    """The values of a score, one after the other."""
+
+    problem: PlacedAttention
+    values: list[Scalar] = field(factory=list)
+
+    @property
+    def dtype(self) -> DType:
+        return self.problem.dtype
+
+    def add(self, value: Scalar) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def number(self, number: float, dtype: DType | None = None) -> int:
+        return self.add(Const(dtype or self.dtype, number))
+
+    def apply(self, op: Op, *args: int, dtype: DType | None = None) -> int:
+        return self.add(Apply(dtype or self.dtype, op, args))
+
+    def loaded(self, number: int, *, is_mask: bool) -> int:
+        place = self.problem.place(number)
+        dtype = place.type.dtype
+        strides = astuple(ScoresStrides.of(place, is_mask=is_mask))
+        found = self.add(Load(number, dtype, strides))
+        if dtype is bool_ or not dtype.is_narrow:
+            return found
+        return self.apply(Cast(dtype.accumulator), found, dtype=dtype.accumulator)
+
+    def scores(self) -> Scores:
+        p, op = self.problem, self.problem.op
+        element = self.number(0.0)
+        z = self.apply(multiply.op(), element, self.number(op.scale))
+        slope = None
+        if op.attn_logit_softcap is not None:
+            cap = self.number(op.attn_logit_softcap)
+            capped = self.apply(tanh.op(), self.apply(divide.op(), z, cap))
+            z = self.apply(multiply.op(), capped, cap)
+            slope = self.apply(subtract.op(), self.number(1.0), self.apply(multiply.op(), capped, capped))
+        if p.has_bias:
+            z = self.apply(add.op(), z, self.loaded(p.mask + 1, is_mask=False))
+        for visible in self._visible():
+            z = self.apply(Where(), visible, z, self.number(-inf))
+        kernel = Kernel("scores", p.sizes, 4, p.buffers, tuple(self.values), ())
+        return Scores(kernel, element, z, slope)
+
+    def _visible(self) -> list[int]:
+        """Conditions on a key, all of which must hold."""
+        p, found = self.problem, []
+        if p.offset is not None:
+            last = self.add(Index(i64, QUERY, offset=p.offset))
+            found.append(self.apply(less_equal.op(), self.add(Index(i64, KEY)), last, dtype=bool_))
+            if p.op.window is not None:
+                reach = self.add(Index(i64, KEY, offset=p.op.window))
+                found.append(self.apply(greater_equal.op(), reach, last, dtype=bool_))
+        if p.has_mask:
+            mask = self.loaded(p.mask, is_mask=True)
+            dtype = self.values[mask].dtype
+            if dtype is not bool_:
+                mask = self.apply(greater_equal.op(), mask, self.number(0.5, dtype), dtype=bool_)
+            found.append(mask)
+        return found

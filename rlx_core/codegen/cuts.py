@@ -1,0 +1,46 @@
+"""Lengths dealt out evenly: 17 by at most 8 are 6 + 6 + 5, not 8 + 8 + 1."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["Cut", "cut", "evenly"]
+
+
+@frozen
+class Cut:
+    """A length dealt out evenly to pieces of two sizes: `many` pieces of `size`, then the rest of `size - 1`.
+
+    >>> cut(17, 8), cut(17, 8).start(2)
+    (Cut(size=6, many=2, pieces=3), 12)
+    """
+
+    size: int
+    many: int
+    pieces: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that occur."""
+        return (self.size,) if self.many == self.pieces else (self.size, self.size - 1)
+
+    def start(self, piece: int) -> int:
+        """Where a piece starts."""
+        return piece * self.size - max(0, piece - self.many)
+
+    def size_of(self, piece: int) -> int:
+        return self.size if piece < self.many else self.size - 1
+
+
+def cut(length: int, most: int) -> Cut:
+    """`length` in as few pieces as possible, none longer than `most`, sizes one apart at most."""
+    pieces = -(-length // most)
+    if pieces == 0:
+        return Cut(most, 0, 0)
+    size = -(-length // pieces)
+    return Cut(size, pieces - (size * pieces - length), pieces)
+
+
+def evenly(pieces: int, most: int) -> int:
+    """The size of groups of at most `most` that leaves no small last one: 11 pieces by 8 are 6 + 5."""
+    return -(-pieces // max(1, -(-pieces // most)))

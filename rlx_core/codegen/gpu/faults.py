@@ -1,0 +1,78 @@
+"""The words in which kernels report an index outside: where it was met, and what it was.
+
+Every checked index of a launch is a *site* of 65 words, which begin as `NO_FAULT`. A thread that meets an index outside lowers
+the first word to the number of its point, by an atomic minimum, and of the 64 others those that stand for the bits which are set
+in the index. So the first word is the first point in order, in whatever order threads ran; and a bit of that point's index was
+set exactly if its word holds the same point. It takes an atomic minimum of 32 bits, which all languages have, and no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.codegen.loops import Bound, Kernel
+from rlx_core.codegen.places import Fault
+
+__all__ = ["LAST_PLACE", "NO_FAULT", "SITE_WORDS", "Report", "fault_of", "first_error", "put_report", "report_of"]
+
+NO_FAULT = 0xFFFFFFFF
+"""What all words hold as long as no index was outside."""
+
+LAST_PLACE = 0xFFFFFFFE
+"""Stands for this point and all after it, so that an index there is not known."""
+
+_BITS = 64
+
+SITE_WORDS = 1 + _BITS
+"""Words of a site."""
+
+
+@frozen
+class Report:
+    """An index outside.
+
+    Attributes:
+        place: The number of the point of the grid, or of the element of a row where the index varies along that.
+        index: What it was; `None` if that is not known.
+    """
+
+    place: int
+    index: int | None
+
+
+def report_of(words: np.ndarray) -> Report | None:
+    """What the words of one site say."""
+    place = int(words[0])
+    if place == NO_FAULT:
+        return None
+    if place == LAST_PLACE:
+        return Report(place, None)
+    bits = np.packbits(words[1:SITE_WORDS] == place, bitorder="little")
+    return Report(place, int(bits.view("<i8")[0]))
+
+
+def put_report(words: np.ndarray, place: int, index: int) -> None:
+    """Do to the words of one site what a thread does that meets an index outside."""
+    bits = np.unpackbits(np.array([index], "<i8").view(np.uint8), bitorder="little").astype(bool)
+    is_lowered = np.concatenate([[True], bits])
+    words[is_lowered] = np.minimum(words[is_lowered], np.uint32(place))
+
+
+def first_error(words: np.ndarray, faults: Sequence[Callable[[int | None, int], Exception]]) -> Exception | None:
+    """The error of the first site that reported something; each has what makes one of the index and the place."""
+    sites = words.reshape(len(faults), SITE_WORDS)
+    for site in np.flatnonzero(sites[:, 0] != NO_FAULT).tolist():
+        report = report_of(sites[site])
+        assert report is not None, "its first word says so"
+        return faults[site](report.index, report.place)
+    return None
+
+
+def fault_of(kernel: Kernel, number: int) -> Fault:
+    """What to say of a checked index, a value of a kernel."""
+    bound = kernel.values[number]
+    assert isinstance(bound, Bound), "indices are checked where they are bound"
+    return Fault(f"{kernel.name}: index {{}} is outside an axis of {bound.size} elements")

@@ -1,0 +1,93 @@
+"""Functions of a GPU language, named by what they contain, and how each is launched."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from attrs import frozen
+
+from rlx_core.codegen.gpu.assembler import TextAssembler
+from rlx_core.codegen.gpu.faults import SITE_WORDS
+from rlx_core.codegen.gpu.languages import Argument
+
+__all__ = ["Function", "Launch", "Printed", "assembled", "each_group"]
+
+_NAME = "RLX_NAME"
+"""Stands for the function's name until its text is known, of which the name is a hash."""
+
+
+@frozen
+class Launch:
+    """How often a function runs, and on what.
+
+    Attributes:
+        entry: The function.
+        group: Threads of a group.
+        groups: Groups, along one dimension.
+        buffers: Numbers of the buffers that are passed, in the order of the arguments.
+        checked: What reports an index outside, each at a site of its own: values of the kernel by number. With any, the status
+            words and the number of the first site follow the buffers.
+    """
+
+    entry: str
+    group: int
+    groups: int
+    buffers: tuple[int, ...]
+    checked: tuple[int, ...] = ()
+
+    @property
+    def status_words(self) -> int:
+        """Words for faults."""
+        return SITE_WORDS * len(self.checked)
+
+
+@frozen
+class Function:
+    """A function of a GPU language and how it is launched; `parts` are functions that it calls, by name."""
+
+    text: str
+    parts: tuple[tuple[str, str], ...]
+    launch: Launch
+
+
+@frozen
+class Printed:
+    """Functions to launch in their order; workspaces are buffers of so many bytes, numbered after those of the problem."""
+
+    functions: tuple[Function, ...]
+    workspaces: tuple[int, ...] = ()
+
+
+def assembled(
+    stem: str,
+    b: TextAssembler,
+    arguments: Mapping[int, Argument],
+    shared: Sequence[str],
+    group: int,
+    groups: int,
+    checked: tuple[int, ...] = (),
+) -> Function:
+    """The function whose body an assembler has written; `arguments` are its buffers by number.
+
+    Its name is a hash of its text, so that equal functions are one whatever they were made for.
+    """
+    head = b.language.kernel(_NAME, group, list(arguments.values()), shared, bool(checked))
+    text = "\n".join((*head, b.writer.text, "}")) + "\n"
+    digest = hashlib.sha256("\n".join((text, *b.functions.values())).encode()).hexdigest()[:12]
+    name = f"{''.join(c if c.isalnum() else '_' for c in stem)}_{digest}"
+    launch = Launch(name, group, groups, tuple(arguments), checked)
+    return Function(text.replace(_NAME, name), tuple(b.functions.items()), launch)
+
+
+@contextmanager
+def each_group(b: TextAssembler, name: str, total: int, groups: int) -> Iterator[None]:
+    """What follows runs for every one of `total` shares of work, whose number is `name`, a group at a time."""
+    if total <= groups:
+        b.writer.line(b.language.declared("u32", name, b.language.group))
+        yield
+        return
+    with b.writer.block(b.language.loop("u32", name, b.language.group, f"{total}u", f"{groups}u")):
+        yield
+        b.writer.line(b.language.barrier)  # nobody writes what is shared before all have read it

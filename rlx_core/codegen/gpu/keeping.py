@@ -1,0 +1,56 @@
+"""What a loop over a row computes before it begins, and what it keeps in registers for the loops after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rlx_core.codegen.loops import Kernel, Load, Reduce, operands_of
+from rlx_core.codegen.schedule import Nest, is_expensive
+
+__all__ = ["kept_values", "uniform_values"]
+
+
+def uniform_values(kernel: Kernel, nest: Nest, known: Collection[int]) -> tuple[int, ...]:
+    """Values that a loop needs, that are one a row, and that are not known yet; operands first."""
+    found: set[int] = set()
+    waiting = _roots(kernel, nest)
+    while waiting:
+        v = waiting.pop()
+        if v not in found and v not in known:
+            found.add(v)
+            waiting += operands_of(kernel.values[v])
+    return tuple(v for v in sorted(found) if not kernel.varies[v])
+
+
+def kept_values(kernel: Kernel, nests: Sequence[Nest], depth: int, kept: Collection[int]) -> tuple[int, ...]:
+    """What a loop computes and later loops need, no further down than necessary: loads, and what is expensive.
+
+    What is cheap is computed again from those; what was `kept` by an earlier loop is there already.
+    """
+    now: set[int] = set()
+    waiting = _roots(kernel, nests[depth])
+    while waiting:
+        v = waiting.pop()
+        if v not in now and v not in kept and kernel.varies[v]:
+            now.add(v)
+            waiting += operands_of(kernel.values[v])
+    found: set[int] = set()
+    seen: set[int] = set()
+    waiting = [v for nest in nests[depth + 1 :] for v in _roots(kernel, nest)]
+    while waiting:
+        v = waiting.pop()
+        term = kernel.values[v]
+        if v in seen or v in kept or not kernel.varies[v] or isinstance(term, Reduce):
+            continue
+        seen.add(v)
+        if v in now and (isinstance(term, Load) or is_expensive(term)):
+            found.add(v)
+        else:
+            waiting += operands_of(term)
+    return tuple(sorted(found))
+
+
+def _roots(kernel: Kernel, nest: Nest) -> list[int]:
+    """The values that a loop is for."""
+    arguments = [a for r in nest.reduces for a in operands_of(kernel.values[r])]
+    return arguments + [kernel.stores[s].value for s in nest.stores]

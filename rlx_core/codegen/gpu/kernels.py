@@ -1,0 +1,50 @@
+"""A loop kernel in a GPU language: whether it can be printed, and what is launched to compute it."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from rlx_core.codegen.gpu.functions import Function, Printed
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.printer import print_function
+from rlx_core.codegen.gpu.stages import Stage, stages_of
+from rlx_core.codegen.gpu.walks import Machine, is_far, schedule_of, strides_fault
+from rlx_core.codegen.loops import Apply, Kernel
+from rlx_core.codegen.scalars.table import ScalarTable
+
+__all__ = ["print_loops", "refusal"]
+
+
+def refusal(kernel: Kernel, language: Language, scalars: ScalarTable) -> str | None:
+    """Why a kernel cannot be printed, as "needs …" would continue, or `None` if it can."""
+    for item in (*kernel.buffers, *kernel.values):
+        if (reason := language.refusal(item.dtype)) is not None:
+            return reason
+    for value in kernel.values:
+        if isinstance(value, Apply):
+            dtypes = tuple(kernel.values[a].dtype for a in value.args)
+            if (reason := scalars.refusal(value.op, dtypes)) is not None:
+                return reason
+    if language.buffers == "words" and is_far(kernel):
+        return f"fewer than 2147483648 elements in {language.name}"
+    return strides_fault(kernel)
+
+
+def print_loops(kernel: Kernel, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+    """The functions of a kernel that nothing refuses, and that obeys `check_kernel`."""
+    assert (reason := refusal(kernel, language, scalars)) is None, f"{kernel.name} needs {reason}"
+    if not kernel.grid_size:
+        return Printed(())
+    staged = stages_of(kernel, machine)
+    functions = tuple(_function(stage, language, machine, scalars) for stage in staged.stages)
+    return Printed(functions, staged.workspaces)
+
+
+def _function(stage: Stage, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
+    """One stage, whose faults are said of the whole kernel."""
+    schedule = evolve(schedule_of(stage.kernel, machine, stage.parts), flat_axes=stage.flat_axes)
+    made = print_function(stage.kernel, schedule, language, machine, scalars)
+    origins = [stage.origins[v] for v in made.launch.checked]
+    checked = tuple(v for v in origins if v is not None)
+    assert len(checked) == len(origins), "an index that is checked is one of the whole kernel's"
+    return evolve(made, launch=evolve(made.launch, checked=checked))

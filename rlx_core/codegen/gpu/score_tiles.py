@@ -1,0 +1,353 @@
+"""Tiles of scores: products of queries and keys and what becomes of them, for the passes of attention.
+
+A group has a square tile of scores of one head at a time; its threads are as many across as down, and each has a few rows and
+columns. In the text `batch`, `head` and `group_head` say of which head, `query0` and `key0` where the tile begins, `y` and `x` a
+thread's row and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from math import inf
+
+from attrs import define, evolve, field
+
+from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
+from rlx_core.codegen.gpu.assembler import Register, TextAssembler
+from rlx_core.codegen.gpu.functions import Function, assembled
+from rlx_core.codegen.gpu.kernels import refusal as loops_refusal
+from rlx_core.codegen.gpu.languages import Argument, Language
+from rlx_core.codegen.gpu.memory import Memory, index_text
+from rlx_core.codegen.gpu.reductions import Reductions
+from rlx_core.codegen.gpu.registers import register_dtype
+from rlx_core.codegen.gpu.template import reach_fault
+from rlx_core.codegen.gpu.tiles import Factor, Span, bring, multiplied
+from rlx_core.codegen.gpu.values import At, Values
+from rlx_core.codegen.gpu.walks import Machine, Schedule
+from rlx_core.codegen.loops import Buffer
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.ir.dtypes import DType
+from rlx_core.ops.activation import exp
+
+__all__ = ["ScoreTiles", "Sums", "refusal"]
+
+DEPTH = 16
+"""Features that are multiplied at a time."""
+
+_ARRAYS = {"largest": 1, "shrinking": 1, "totals": 1, "weighted": 1}
+"""Shared arrays of one element a query; the others are tiles."""
+
+Sums = list[list[Register]]
+
+
+def refusal(problem: PlacedAttention, language: Language, scalars: ScalarTable) -> str | None:
+    """Why attention cannot be printed, as "needs …" would continue."""
+    if (reason := loops_refusal(problem.scores.kernel, language, scalars)) is not None:
+        return reason
+    if (reason := scalars.refusal(exp.op(), (problem.dtype,))) is not None:
+        return reason
+    places = [p for p in (*problem.layout.operands, *problem.layout.results) if p is not None]
+    steps = [abs(s) * n for p in places for s, n in zip(p.strides, p.type.static_shape, strict=True)]
+    batch, heads, queries, keys = problem.sizes
+    most = max(batch * heads * queries * keys, *steps)
+    return "indices of 32 bits" if most >= 1 << 31 else reach_fault(most, language)
+
+
+@define(eq=False)
+class ScoreTiles:
+    """One function of attention while it is written.
+
+    Attributes:
+        buffers: Those of the problem and then workspaces.
+        arrays: The shared arrays that the function has beside the tiles of operands.
+    """
+
+    problem: PlacedAttention
+    language: Language
+    machine: Machine
+    scalars: ScalarTable
+    buffers: tuple[Buffer, ...]
+    arrays: tuple[str, ...]
+    b: TextAssembler = field(init=False)
+    values: Values = field(init=False)
+    size: int = field(init=False)
+    across: int = field(init=False)
+    _written: dict[int, bool] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.b = TextAssembler(self.language)
+        self.size = 32 if self._nbytes(32) <= self.machine.shared_nbytes else 16
+        self.across = 16
+        while self.across**2 > self.machine.group:
+            self.across //= 2
+        named = tuple(evolve(buffer, name=f"m{i}") for i, buffer in enumerate(self.buffers))
+        kernel = evolve(self.problem.scores.kernel, buffers=named)
+        self.values = Values(self.b, kernel, Schedule("point", 1, self.group, 1, 1), self.scalars)
+        self._written.update({load.buffer: False for load in kernel.loads})
+
+    def _nbytes(self, size: int) -> int:
+        tiles = sum(name not in _ARRAYS for name in self.arrays)
+        rows = len(self.arrays) - tiles
+        elements = 2 * DEPTH * (size + 1) + tiles * size * (size + 1) + rows * size
+        return elements * self.dtype.itemsize
+
+    @property
+    def dtype(self) -> DType:
+        """Of scores and sums."""
+        return self.problem.dtype
+
+    @property
+    def held(self) -> DType:
+        return register_dtype(self.dtype)
+
+    @property
+    def group(self) -> int:
+        return self.across * self.across
+
+    @property
+    def each(self) -> int:
+        """Rows and columns of a tile that a thread has."""
+        return self.size // self.across
+
+    # ------------------------------------------------------------------------------------------ text
+
+    def done(self, stem: str, groups: int) -> Function:
+        """The function that was written."""
+        type = self.language.type(self.held)
+        tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
+        shared = [self.language.shared(type, name, pitch) for name in ("left", "right")]
+        shared += [self.language.shared(type, n, self.size if n in _ARRAYS else tile) for n in self.arrays]
+        arguments = {
+            i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
+        }
+        return assembled(stem, self.b, arguments, shared, self.group, groups)
+
+    def line(self, text: str) -> None:
+        self.b.writer.line(text)
+
+    def let(self, name: str, text: str) -> None:
+        self.line(self.language.declared("u32", name, text))
+
+    def barrier(self) -> None:
+        self.line(self.language.barrier)
+
+    def zero(self) -> Register:
+        return self.b.literal(self.held, 0)
+
+    def loop(self, name: str, start: str, stop: str, step: int = 1) -> AbstractContextManager[None]:
+        return self.b.writer.block(self.language.loop("u32", name, start, stop, f"{step}u"))
+
+    def when(self, condition: str) -> AbstractContextManager[None]:
+        return self.b.writer.block(f"if ({condition}) {{")
+
+    def each_query(self) -> AbstractContextManager[None]:
+        """Lines for each row `t` of a tile, a thread a row."""
+        return self.loop("t", self.language.thread, f"{self.size}u", self.group)
+
+    def own_place(self) -> None:
+        """The names of a thread's row and column."""
+        self.let("y", f"{self.language.thread} / {self.across}u")
+        self.let("x", f"{self.language.thread} % {self.across}u")
+
+    def row(self, r: int) -> str:
+        return f"(y + {r * self.across}u)"
+
+    def column(self, c: int) -> str:
+        return f"(x + {c * self.across}u)"
+
+    def at(self, row: str, column: str) -> str:
+        """The index of a tile's element."""
+        return f"{row} * {self.size + 1}u + {column}"
+
+    def read(self, array: str, index: str) -> Register:
+        return self.b.named(f"{array}[{index}]", self.held)
+
+    def held_inside(self, base: str, shift: int, limit: int) -> str:
+        """`base + shift`, at least 0 and at most `limit`."""
+        select = self.language.select
+        moved = f"{base} + {shift}u" if shift >= 0 else f"{base} - {-shift}u"
+        inside = select(f"({moved} < {limit}u)", f"{moved}", f"{limit}u")
+        return inside if shift >= 0 else select(f"({base} < {-shift}u)", "0u", f"({inside})")
+
+    def keys_seen(self) -> tuple[str, str]:
+        """From which key to which the queries of the tile see any."""
+        keys, offset = self.problem.sizes[KEY], self.problem.offset
+        if offset is None or self.problem.empty_row == "uniform":
+            return "0u", f"{keys}u"
+        window = self.problem.op.window
+        start = "0u" if window is None else self.held_inside("query0", offset - window, keys)
+        return start, self.held_inside("query0", self.size + offset, keys)
+
+    def queries_seeing(self) -> tuple[str, str]:
+        """From which query to which any sees a key of the tile."""
+        queries, offset = self.problem.sizes[QUERY], self.problem.offset
+        if offset is None or self.problem.empty_row == "uniform":
+            return "0u", f"{queries}u"
+        window = self.problem.op.window
+        stop = f"{queries}u" if window is None else self.held_inside("key0", self.size + window - offset, queries)
+        return self.held_inside("key0", -offset, queries), stop
+
+    # ---------------------------------------------------------------------------------------- memory
+
+    def buffer(self, number: int, *, is_written: bool = False) -> tuple[str, DType]:
+        """The name of a buffer and the dtype of its elements."""
+        self._written[number] = self._written.get(number, False) or is_written
+        return f"m{number}", self.buffers[number].dtype
+
+    def factor(self, number: int, axis: int) -> Factor:
+        """An operand or result that has heads, whose positions lie along an axis of scores."""
+        s = self.problem.head_strides(number)
+        return Factor(
+            number, tuple(s.position if a == axis else (s.batch, s.head, 0, 0)[a] for a in range(4)), s.feature
+        )
+
+    def _index(self, number: int, axis: int, head: str, position: str, feature: str) -> str:
+        factor = self.factor(number, axis)
+        size = self.buffers[number].dtype.itemsize
+        places = {BATCH: "batch", HEAD: head, axis: position, 4: feature}
+        strides = [s if a in places else 0 for a, s in enumerate((*factor.strides, factor.depth))]
+        return index_text(strides, factor.offset, size, {a: f"({text})" for a, text in places.items()})
+
+    def load(self, number: int, axis: int, head: str, position: str, feature: str) -> Register:
+        """An element of an operand that has heads."""
+        name, dtype = self.buffer(number)
+        found = Memory(self.b, "u32").load(name, dtype, self._index(number, axis, head, position, feature))
+        return self.b.converted(found, dtype.accumulator, self.dtype)
+
+    def store(self, number: int, axis: int, head: str, position: str, feature: str, value: Register) -> None:
+        name, dtype = self.buffer(number, is_written=True)
+        index = self._index(number, axis, head, position, feature)
+        Memory(self.b, "u32").store(name, dtype, index, self.b.converted(value, self.dtype, dtype.accumulator))
+
+    # ---------------------------------------------------------------------------------------- scores
+
+    def dots(self, rows: int, columns: int, depth: int) -> Sums:
+        """Products of an operand at the tile's queries with one at its keys, over `depth` features."""
+        _, _, queries, keys = self.problem.sizes
+        sums = self.cells("dot")
+        features = Span(4, "f0", depth, DEPTH)
+        with self.loop("f0", "0u", f"{depth}u", DEPTH):
+            for number, tile, head, span in (
+                (rows, "left", "head", Span(QUERY, "query0", queries, self.size)),
+                (columns, "right", "group_head", Span(KEY, "key0", keys, self.size)),
+            ):
+                name, _ = self.buffer(number)
+                buffer = evolve(self.buffers[number], name=name)
+                axes = {BATCH: "batch", HEAD: head}
+                bring(
+                    self.b, self.factor(number, span.axis), buffer, tile, span, features, axes, self.dtype, self.group
+                )
+            self.barrier()
+            multiplied(self.b, "left", "right", (self.size, self.size), (self.across, self.across), DEPTH, sums)
+            self.barrier()
+        return sums
+
+    def cells(self, stem: str) -> Sums:
+        """Zeros for a thread's rows and columns of a tile, to be changed."""
+        return [[self.b.variable(self.zero(), stem) for _ in range(self.each)] for _ in range(self.each)]
+
+    def scores(self) -> tuple[Sums, list[list[Register | None]]]:
+        """The scores of a thread's rows and columns, -inf where there is no such query or key, and the slopes of their cap."""
+        products = self.dots(0, 1, self.problem.features)
+        found = [[self._score(r, c, dot) for c, dot in enumerate(row)] for r, row in enumerate(products)]
+        return [[s for s, _ in row] for row in found], [[s for _, s in row] for row in found]
+
+    def _score(self, r: int, c: int, dot: Register) -> tuple[Register, Register | None]:
+        b, scores = self.b, self.problem.scores
+        _, _, queries, keys = self.problem.sizes
+        query, key = b.writer.fresh("query"), b.writer.fresh("key")
+        self.let(query, f"query0 + {self.row(r)}")
+        self.let(key, f"key0 + {self.column(c)}")
+        score = b.variable(b.literal(self.held, -inf), "score")
+        needs_slope = self.problem.is_backward and scores.slope is not None
+        slope = b.variable(self.zero(), "slope") if needs_slope else None
+        with self.when(f"{query} < {queries}u && {key} < {keys}u"):
+            at = At({BATCH: "batch", HEAD: "head", QUERY: query, KEY: key}, "0u", "0u", None, {scores.element: dot})
+            b.assign(score, self.values.value(scores.score, 0, at))
+            if slope is not None and scores.slope is not None:
+                b.assign(slope, self.values.value(scores.slope, 0, at))
+        return score, slope
+
+    def exp(self, x: Register) -> Register:
+        return self.scalars.apply(self.b, exp.op(), (self.dtype,), (x,))
+
+    def finite(self, largest: Register) -> Register:
+        """A maximum as scores are compared with it: 0 where no key was seen, so that weights are exp(-inf)."""
+        b = self.b
+        return b.select(b.fcmp_ordered("==", largest, b.constant(largest, -inf)), b.constant(largest, 0.0), largest)
+
+    def begin_weights(self) -> None:
+        """No key is seen yet, by `largest` and `totals`."""
+        with self.each_query():
+            self.line(f"largest[t] = {self.b.literal(self.held, -inf).text};")
+            for name in [a for a in self.arrays if a in ("totals", "weighted")]:
+                self.line(f"{name}[t] = {self.zero().text};")
+        self.barrier()
+
+    def weights(self, scores: Sums) -> None:
+        """exp(score - largest) of a tile as `weights`, with the `largest` so far and by what earlier weights are `shrinking`."""
+        b = self.b
+        for r, row in enumerate(scores):
+            for c, score in enumerate(row):
+                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {score.text};")
+        self.barrier()
+        reductions = Reductions(b, self.scalars, self.group, None)
+        with self.each_query():
+            before = b.named("largest[t]", self.held)
+            most = b.variable(before)
+            with self.loop("k", "0u", f"{self.size}u"):
+                b.assign(most, reductions.combined("max", self.dtype, most, self.read("weights", self.at("t", "k"))))
+            self.line(f"largest[t] = {most.text};")
+            self.line(f"shrinking[t] = {self.exp(b.fsub(before, self.finite(most))).text};")
+        self.barrier()
+        for r, row in enumerate(scores):
+            most = self.finite(self.read("largest", self.row(r)))
+            for c, score in enumerate(row):
+                self.line(f"weights[{self.at(self.row(r), self.column(c))}] = {self.exp(b.fsub(score, most)).text};")
+        self.barrier()
+
+    def add_weights(self, name: str, factor: str | None = None) -> None:
+        """The sum of each query's weights, or of their products with another tile, added to what has shrunk."""
+        b = self.b
+        with self.each_query():
+            total = b.variable(b.fmul(self.read(name, "t"), self.read("shrinking", "t")))
+            with self.loop("k", "0u", f"{self.size}u"):
+                weight = self.read("weights", self.at("t", "k"))
+                if factor is None:
+                    b.assign(total, b.fadd(total, weight))
+                else:
+                    b.assign(total, b.fma(weight, self.read(factor, self.at("t", "k")), total))
+            self.line(f"{name}[t] = {total.text};")
+
+    # ------------------------------------------------------------------------------------------ sums
+
+    def no_sums(self, width: int) -> Sums:
+        """Sums of a thread's rows of a tile by `width` features."""
+        columns = -(-width // self.across)
+        return [[self.b.variable(self.zero(), "sum") for _ in range(columns)] for _ in range(self.each)]
+
+    def weigh(self, sums: Sums, array: str, number: int, axis: int, head: str, *, by_key: bool, width: int) -> None:
+        """Rows of an operand, along `axis` of the scores, weighed by a tile and added to sums a query or, `by_key`, a key."""
+        b = self.b
+        start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
+        left = f"{extent}u - {start}"
+        stop = b.writer.fresh("stop")
+        self.let(stop, self.language.select(f"({left} < {self.size}u)", left, f"{self.size}u"))
+        with self.loop("k", "0u", stop):
+            indices = [self.at("k", self.row(r)) if by_key else self.at(self.row(r), "k") for r in range(self.each)]
+            weights = [self.read(array, index) for index in indices]
+            for c in range(len(sums[0])):
+                with self.when(f"{self.column(c)} < {width}u"):
+                    value = self.load(number, axis, head, f"{start} + k", self.column(c))
+                    for weight, row in zip(weights, sums, strict=True):
+                        b.assign(row[c], b.fma(weight, value, row[c]))
+
+    def store_sums(self, sums: Sequence[Sequence[Register]], number: int, axis: int, head: str, width: int) -> None:
+        """Sums as rows of a result."""
+        start, extent = ("query0" if axis == QUERY else "key0"), self.problem.sizes[axis]
+        for r, row in enumerate(sums):
+            with self.when(f"{start} + {self.row(r)} < {extent}u"):
+                for c, one in enumerate(row):
+                    with self.when(f"{self.column(c)} < {width}u"):
+                        self.store(number, axis, head, f"{start} + {self.row(r)}", self.column(c), one)

@@ -1,0 +1,42 @@
+"""Places in sorted lines: a thread a value, by halving."""
+
+from __future__ import annotations
+
+from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.keys import count_before, load_key
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.template import Template, bits_dtype, reach_fault
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.codegen.ordering import Search
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.ir.dtypes import i32
+
+__all__ = ["print_search", "refusal"]
+
+
+def refusal(problem: Search, language: Language) -> str | None:
+    """Why places cannot be found, as "needs …" would continue."""
+    if problem.n >= 1 << 31:
+        return "lines of less than 2147483648 elements"
+    return language.refusal(problem.keys.dtype) or reach_fault(problem.lines * max(problem.n, problem.count), language)
+
+
+def print_search(problem: Search, language: Language, machine: Machine, scalars: ScalarTable) -> Printed:
+    """What is launched to search: buffers are the sorted lines, the values and the places."""
+    assert (reason := refusal(problem, language)) is None, f"{problem} needs {reason}"
+    p, total = problem, problem.lines * problem.count
+    if not total:
+        return Printed(())
+    t = Template(language, machine, scalars, machine.group, p.lines * max(p.n, p.count))
+    with t.each_thread(total) as i:
+        place = t.b.literal(i32, 0)
+        if p.n:
+            bits = bits_dtype(p.keys.dtype)
+            base = t.number(f"({i} / {p.count}u) * {p.n}u", "base", t.kind)
+            key, lines = load_key(t, p.keys, t.buffer(1, bits), i), t.buffer(0, bits)
+            takes_equal = "true" if p.is_right else "false"
+            found = count_before(t, key, takes_equal, f"{p.n}u", lambda k: load_key(t, p.keys, lines, f"{base} + {k}"))
+            place = t.word(found)
+        result = t.buffer(2, p.index, is_written=True)
+        t.memory.store(result, p.index, i, t.b.resized(place, p.index, is_signed=False))
+    return Printed((t.done("search"),))

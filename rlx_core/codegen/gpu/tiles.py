@@ -1,0 +1,96 @@
+"""Tiles of operands in shared memory, and sums of their products in registers: what products and attention share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from rlx_core.codegen.gpu.assembler import Register, TextAssembler
+from rlx_core.codegen.gpu.memory import Memory, index_text
+from rlx_core.codegen.gpu.registers import register_dtype
+from rlx_core.codegen.loops import Buffer
+from rlx_core.ir.dtypes import DType, bool_
+
+__all__ = ["Factor", "Span", "bring", "multiplied"]
+
+
+@frozen
+class Factor:
+    """An operand of a product: bytes from one element to the next along each axis of the problem and along the depth."""
+
+    buffer: int
+    strides: tuple[int, ...]
+    depth: int
+    offset: int = 0
+
+
+@frozen
+class Span:
+    """The part of an axis that a tile has: from `start`, which is text, `size` of its `extent` elements."""
+
+    axis: int
+    start: str
+    extent: int
+    size: int
+
+
+def bring(
+    b: TextAssembler,
+    factor: Factor,
+    buffer: Buffer,
+    tile: str,
+    along: Span,
+    depth: Span,
+    coordinates: Mapping[int, str],
+    dtype: DType,
+    threads: int,
+) -> None:
+    """An operand's tile into the shared array `[depth, along + 1]` by all threads of a group, zeros where the operand ends.
+
+    Args:
+        coordinates: The other axes along which the operand moves.
+        dtype: Of the sums, in which the tile is held.
+    """
+    memory, flat, place, deep = Memory(b, "u32"), *(b.writer.fresh(p) for p in ("e", "a", "k"))
+    with b.writer.block(b.language.loop("u32", flat, b.language.thread, f"{along.size * depth.size}u", f"{threads}u")):
+        # Neighbouring threads read neighbouring elements.
+        is_deep_first = abs(factor.depth) <= abs(factor.strides[along.axis])
+        inner, outer, size = (deep, place, depth.size) if is_deep_first else (place, deep, along.size)
+        for name, text in (
+            (inner, f"{flat} % {size}u"),
+            (outer, f"{flat} / {size}u"),
+            (f"{place}_at", f"{along.start} + {place}"),
+            (f"{deep}_at", f"{depth.start} + {deep}"),
+        ):
+            b.writer.line(b.language.declared("u32", name, text))
+        is_inside = b.named(f"{place}_at < {along.extent}u && {deep}_at < {depth.extent}u", bool_)
+        moving = {**coordinates, along.axis: f"{place}_at", len(factor.strides): f"{deep}_at"}
+        strides = [s if a in moving else 0 for a, s in enumerate((*factor.strides, factor.depth))]
+        index = index_text(strides, factor.offset, buffer.dtype.itemsize, moving)
+
+        def loaded() -> Register:
+            return b.converted(memory.load(buffer.name, buffer.dtype, index), buffer.dtype.accumulator, dtype)
+
+        element = b.rarely(is_inside, loaded, b.literal(register_dtype(dtype), 0))
+        b.writer.line(f"{tile}[{deep} * {along.size + 1}u + {place}] = {element.text};")
+
+
+def multiplied(
+    b: TextAssembler,
+    lhs: str,
+    rhs: str,
+    sizes: tuple[int, int],
+    threads: tuple[int, int],
+    depth: int,
+    sums: Sequence[Sequence[Register]],
+) -> None:
+    """The products of two tiles added to a thread's sums: of rows `y + r·threads` and columns `x + c·threads`."""
+    held = sums[0][0].dtype
+    with b.writer.block(b.language.loop("u32", "k", "0u", f"{depth}u", "1u")):
+        rows = [b.named(f"{lhs}[k * {sizes[0] + 1}u + y + {r * threads[0]}u]", held) for r in range(len(sums))]
+        columns = [b.named(f"{rhs}[k * {sizes[1] + 1}u + x + {c * threads[1]}u]", held) for c in range(len(sums[0]))]
+        for row, across in zip(rows, sums, strict=True):
+            for column, total in zip(columns, across, strict=True):
+                is_float = held.is_float
+                b.assign(total, b.fma(row, column, total) if is_float else b.add(total, b.mul(row, column)))

@@ -1,0 +1,203 @@
+"""The values of a loop kernel at a run of neighbouring points: loads, numbers, positions and the ops on them, each made once."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from rlx_core.codegen.gpu.assembler import Register, TextAssembler
+from rlx_core.codegen.gpu.memory import Memory, index_text, is_whole_words
+from rlx_core.codegen.gpu.registers import register_dtype
+from rlx_core.codegen.gpu.walks import Schedule
+from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, Scalar, Store, operands_of
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.ir.dtypes import DType, f32, i32, i64
+from rlx_core.ops.conversion import Cast
+
+__all__ = ["At", "Values"]
+
+
+@define(eq=False)
+class At:
+    """A run of neighbours in the text that is being written.
+
+    Attributes:
+        coordinates: The index along each axis that something asks for, of the first of the run.
+        place: The number of the run among all, for what is reported.
+        row_place: The number of the point of the grid.
+        slot: Where the run stands in the thread's arrays of kept values.
+        uniform: Values that are one a row, by number.
+        run: Values that are one a run.
+        lanes: Values of each neighbour.
+        words: Loaded words of the run, by the number of their load.
+    """
+
+    coordinates: dict[int, str]
+    place: str
+    row_place: str
+    slot: str | None
+    uniform: dict[int, Register]
+    run: dict[int, Register] = field(factory=dict)
+    lanes: dict[tuple[int, int], Register] = field(factory=dict)
+    words: dict[int, list[Register]] = field(factory=dict)
+
+
+@define(eq=False)
+class Values:
+    """Computes values of one kernel where they are asked for."""
+
+    b: TextAssembler
+    kernel: Kernel
+    schedule: Schedule
+    scalars: ScalarTable
+    memory: Memory = field(init=False)
+    kept: dict[int, list[str]] = field(factory=dict)
+    """The arrays of a value that a finished loop kept, one a lane, or one for all lanes."""
+    varies_lane: tuple[bool, ...] = field(init=False)
+    rows: range = field(init=False)
+    """The axes that are rows, of this kernel or of the whole of which it is a stage."""
+    sites: dict[int, int] = field(init=False)
+    rounded_by_stores: frozenset[int] = field(init=False)
+    """Casts to narrow floats that are only stored, which rounds them anyway."""
+
+    def __attrs_post_init__(self) -> None:
+        kernel = self.kernel
+        self.memory = Memory(self.b, self.schedule.kind)
+        self.varies_lane = kernel.varies_along(self.lane_axis) if kernel.extents else (False,) * len(kernel.values)
+        self.rows = range(self.lane_axis + 1 - self.schedule.flat_axes, self.lane_axis + 1) or kernel.row_axes
+        checked = [i for i, v in enumerate(kernel.values) if isinstance(v, Bound) and v.is_checked]
+        self.sites = {v: site for site, v in enumerate(checked)}
+        read = {a for v in kernel.values for a in operands_of(v)}
+        self.rounded_by_stores = frozenset(
+            i
+            for i, v in enumerate(kernel.values)
+            if i not in read and isinstance(v, Apply) and isinstance(v.op, Cast) and v.op.to.is_narrow
+        )
+
+    @property
+    def lane_axis(self) -> int:
+        return len(self.kernel.extents) - 1
+
+    def is_wide(self, access: Load | Store) -> bool:
+        """Whether the neighbours of a run are neighbours in memory, so that they are whole words."""
+        dtype, lanes = self.kernel.buffers[access.buffer].dtype, self.schedule.lanes
+        return lanes > 1 and access.strides[self.lane_axis] == dtype.itemsize and is_whole_words(dtype, lanes)
+
+    def value(self, number: int, lane: int, at: At) -> Register:
+        """A value at one neighbour of a run. Without recursion, because chains are long."""
+        waiting = [number]
+        while waiting:
+            now = waiting[-1]
+            if self._known(now, lane, at) is not None:
+                waiting.pop()
+                continue
+            missing = [a for a in self._reads(now) if self._known(a, lane, at) is None]
+            if missing:
+                waiting.extend(reversed(missing))
+                continue
+            waiting.pop()
+            made = self._make(now, lane, at)
+            if self.varies_lane[now]:
+                at.lanes[now, lane] = made
+            else:
+                at.run[now] = made
+        found = self._known(number, lane, at)
+        assert found is not None, "the walk ends with the value that it began with"
+        return found
+
+    def _known(self, number: int, lane: int, at: At) -> Register | None:
+        return at.uniform.get(number) or at.run.get(number) or at.lanes.get((number, lane))
+
+    def _reads(self, number: int) -> tuple[int, ...]:
+        return () if number in self.kept else operands_of(self.kernel.values[number])
+
+    def _make(self, number: int, lane: int, at: At) -> Register:
+        """A value of which the operands are known."""
+        b, term = self.b, self.kernel.values[number]
+        if number in self.kept:
+            arrays = self.kept[number]
+            return b.named(f"{arrays[lane if len(arrays) > 1 else 0]}[{at.slot}]", register_of(term))
+        if isinstance(term, Const):
+            return b.literal(register_of(term), term.number)
+        if isinstance(term, Index):
+            return self._index(term, lane, at)
+        if isinstance(term, Load):
+            return self._load(number, term, lane, at)
+        args = tuple(self._argument(a, lane, at) for a in operands_of(term))
+        if isinstance(term, Bound):
+            return self._bound(number, term, args[0], lane, at)
+        assert isinstance(term, Apply), f"%{number} is used before its loop"
+        dtypes = tuple(self.kernel.values[a].dtype for a in term.args)
+        if number in self.rounded_by_stores:
+            return b.converted(args[0], dtypes[0].accumulator, f32)
+        return self.scalars.apply(b, term.op, dtypes, args)
+
+    def _argument(self, number: int, lane: int, at: At) -> Register:
+        found = self._known(number, lane, at)
+        assert found is not None, "operands come first"
+        return found
+
+    def _coordinates(self, lane: int, at: At) -> dict[int, str]:
+        if not lane or self.lane_axis not in at.coordinates:
+            return at.coordinates
+        return {**at.coordinates, self.lane_axis: f"({at.coordinates[self.lane_axis]} + {lane}u)"}
+
+    def _load(self, number: int, term: Load, lane: int, at: At) -> Register:
+        buffer = self.kernel.buffers[term.buffer]
+        if self.is_wide(term) and not any(self.varies_lane[v] for v, _ in term.dynamic):
+            if number not in at.words:
+                index = self._address(term, 0, at)
+                at.words[number] = self.memory.words(buffer.name, term.dtype, index, self.schedule.lanes)
+            return self.memory.lane(at.words[number], term.dtype, lane)
+        return self.memory.load(buffer.name, term.dtype, self._address(term, lane, at))
+
+    def _address(self, access: Load | Store, lane: int, at: At) -> str:
+        size = self.kernel.buffers[access.buffer].dtype.itemsize
+        text = index_text(access.strides, access.offset, size, self._coordinates(lane, at))
+        if isinstance(access, Load):
+            for value, stride in access.dynamic:
+                index = self.b.language.index(self._argument(value, lane, at).text, self.schedule.kind)
+                text += f" {'-' if stride < 0 else '+'} {index} * {abs(stride) // size}u"
+        return text
+
+    def _index(self, term: Index, lane: int, at: At) -> Register:
+        b = self.b
+        # Positions fit into 31 bits, or the index's type is wider.
+        kind = i32 if self.schedule.kind == "u32" else i64
+        position = Register(f"({self._coordinates(lane, at)[term.axis]})", kind)
+        whole = b.resized(position, i64, is_signed=False)
+        if term.scale != 1:
+            whole = b.mul(whole, b.literal(i64, term.scale))
+        return b.add(whole, b.literal(i64, term.offset)) if term.offset else whole
+
+    def _bound(self, number: int, term: Bound, index: Register, lane: int, at: At) -> Register:
+        b = self.b
+        zero, last = b.literal(i64, 0), b.literal(i64, term.size - 1)
+        is_inside = b.icmp_unsigned("<=", index, last)
+        if term.is_checked:
+            place = at.place if self.schedule.lanes == 1 else f"({at.place}) * {self.schedule.lanes}u + {lane}u"
+            if self.rows and not any(self.kernel.varies_along(a)[number] for a in self.rows):
+                place = at.row_place
+            if self.schedule.kind == "u64":
+                # What lies beyond the words for faults is reported as their last place.
+                place = f"(u32)({place} < 0xfffffffe ? {place} : 0xfffffffe)"
+            with b.writer.block(f"if (!{is_inside.text}) {{"):
+                b.writer.line(b.language.fault(self.sites[number], place, index.text))
+        nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
+        return b.select(is_inside, index, nearest)
+
+    def store(self, store: Store, at: At) -> None:
+        """A store of the kernel, for all neighbours of the run."""
+        buffer, lanes = self.kernel.buffers[store.buffer], range(self.schedule.lanes)
+        if store.strides and not store.strides[self.lane_axis]:
+            lanes = range(1)
+        values = [self.value(store.value, lane, at) for lane in lanes]
+        if self.is_wide(store):
+            self.memory.store_words(buffer.name, buffer.dtype, self._address(store, 0, at), values)
+            return
+        for lane, value in zip(lanes, values, strict=True):
+            self.memory.store(buffer.name, buffer.dtype, self._address(store, lane, at), value)
+
+
+def register_of(term: Scalar) -> DType:
+    """The register that holds a value of the loop language."""
+    return register_dtype(term.dtype)

@@ -1,0 +1,183 @@
+"""How a kernel is walked on a GPU: which threads compute which points, and what of a row stays in registers.
+
+point       a thread computes one point of the grid, or a few neighbours whose bytes are whole words
+row_thread  a thread computes a row: short rows, and rows whose neighbours are neighbours in memory
+row_group   the threads of a group share a row; reductions meet in shared memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from rlx_core.codegen.gpu.memory import is_whole_words
+from rlx_core.codegen.loops import Bound, Kernel, Load, Store
+
+__all__ = ["Machine", "Schedule", "Walk", "is_far", "schedule_of", "strides_fault", "walk_of"]
+
+Walk = Literal["point", "row_thread", "row_group"]
+
+
+@frozen(kw_only=True)
+class Machine:
+    """What schedules depend on of a device. None of it is how many units a device has, so that sums keep their order.
+
+    Attributes:
+        group: Threads of a group, a power of two.
+        subgroup: Threads that exchange registers, or `None` where the language or the device has no such thing.
+        most_groups: Groups of one launch; where there is more to do, each takes several shares.
+        shared_nbytes: Memory that the threads of a group share.
+        access_nbytes: The widest access of one thread.
+        wide_points: Elements from which a thread takes several neighbours; below, more threads are worth more.
+        kept: Elements of a row that a thread holds in registers between loops; longer rows are read again.
+        short_row: Elements up to which one thread computes a row.
+        few_rows: Rows below which long ones are computed in parts, by two launches.
+        long_row: Elements from which a row is long.
+        part: Elements of a part, at least.
+        many_groups: Groups that fill a large device: into so many all rows together are cut.
+    """
+
+    group: int = 256
+    subgroup: int | None = None
+    most_groups: int = 65535
+    shared_nbytes: int = 16384
+    access_nbytes: int = 16
+    wide_points: int = 1 << 16
+    kept: int = 16
+    short_row: int = 32
+    few_rows: int = 256
+    long_row: int = 1 << 14
+    part: int = 4096
+    many_groups: int = 1024
+
+
+@frozen
+class Schedule:
+    """One launch of a kernel.
+
+    Attributes:
+        lanes: Neighbours along the last axis that a thread computes together.
+        group: Threads of a group.
+        groups: Groups of the launch.
+        shares: Points, rows or, with lanes, runs of points, that the threads or groups of the launch divide.
+        items: With rows in registers, how many runs of `lanes` a thread has; 0 where a row is read again.
+        part: With a first axis that counts parts of rows, the runs of `lanes` in one; else 0.
+        kind: The type of an index.
+        flat_axes: How many of the grid's last axes are rows of a whole kernel of which this is a stage.
+    """
+
+    walk: Walk
+    lanes: int
+    group: int
+    groups: int
+    shares: int
+    items: int = 0
+    part: int = 0
+    kind: Literal["u32", "u64"] = "u32"
+    flat_axes: int = 0
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether a thread or group may have several shares."""
+        return self.shares > self.groups * (1 if self.walk == "row_group" else self.group)
+
+
+def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
+    """How a kernel is launched; `parts` is the size of its first axis where that counts parts of rows."""
+    walk = walk_of(kernel, machine) if kernel.row_axes else "point"
+    lanes = _lanes(kernel, machine, walk)
+    kind: Literal["u32", "u64"] = "u64" if is_far(kernel) else "u32"
+    group, items = machine.group, 0
+    if walk == "row_group":
+        runs = kernel.row_size // lanes
+        share = -(-runs // parts) if parts else runs
+        while group > 32 and group // 2 >= share:
+            group //= 2
+        shares = kernel.grid_size
+        items = -(-runs // group)
+        if parts or items * lanes > machine.kept:
+            items = 0
+        groups = shares
+        part = share if parts else 0
+    else:
+        shares = kernel.grid_size // (lanes if walk == "point" else 1)
+        groups = -(-shares // group)
+        part = -(-kernel.row_size // parts) if parts else 0
+    return Schedule(walk, lanes, group, max(min(groups, machine.most_groups), 1), shares, items, part, kind)
+
+
+def walk_of(kernel: Kernel, machine: Machine) -> Walk:
+    """A thread a row where rows are short or neighbouring rows are neighbours in memory; else a group a row."""
+    inner = len(kernel.extents) - 1
+    if kernel.row_size <= machine.short_row:
+        return "row_thread"
+    last = kernel.grid - 1
+    is_across = last >= 0 and any(
+        load.strides[last] == load.dtype.itemsize and load.strides[inner] != load.dtype.itemsize
+        for load in kernel.loads
+        if load.strides[inner]
+    )
+    return "row_thread" if is_across and kernel.grid_size >= machine.group else "row_group"
+
+
+def _lanes(kernel: Kernel, machine: Machine, walk: Walk) -> int:
+    """How many neighbours a thread computes: those whose bytes are as many words as one access has."""
+    if walk == "row_thread" or not kernel.extents:
+        return 1
+    axis = len(kernel.extents) - 1
+    along = [a for a in kernel.accesses if a.strides[axis] == _itemsize(kernel, a)]
+    elements = kernel.grid_size * kernel.row_size
+    if not along or elements < machine.wide_points:
+        return 1
+    widest = max(_itemsize(kernel, a) for a in along)
+    for lanes in (8, 4, 2):
+        if (
+            lanes * widest <= machine.access_nbytes
+            and kernel.extents[axis] % lanes == 0
+            and all(_is_aligned(kernel, a, axis, lanes) for a in along)
+        ):
+            return lanes
+    return 1
+
+
+def _itemsize(kernel: Kernel, access: Load | Store) -> int:
+    return kernel.buffers[access.buffer].dtype.itemsize
+
+
+def _is_aligned(kernel: Kernel, access: Load | Store, axis: int, lanes: int) -> bool:
+    """Whether runs of lanes are whole words that begin at a multiple of their size."""
+    dtype, begin = kernel.buffers[access.buffer].dtype, kernel.buffers[access.buffer].alignment
+    nbytes = lanes * dtype.itemsize
+    steps = [s for a, s in enumerate(access.strides) if a != axis]
+    if isinstance(access, Load):
+        steps += [s for _, s in access.dynamic]
+    return is_whole_words(dtype, lanes) and all(s % nbytes == 0 for s in (*steps, access.offset, begin))
+
+
+def is_far(kernel: Kernel) -> bool:
+    """Whether a point's number or an element's index may need more than 31 bits."""
+    most = kernel.grid_size * kernel.row_size
+    for access in kernel.accesses:
+        terms = [abs(s) * (n - 1) for s, n in zip(access.strides, kernel.extents, strict=True)]
+        if isinstance(access, Load):
+            terms += [abs(s) * (_size(kernel, v) - 1) for v, s in access.dynamic]
+        most = max(most, (access.offset + sum(terms)) // _itemsize(kernel, access))
+    return most >= 1 << 31
+
+
+def _size(kernel: Kernel, value: int) -> int:
+    bound = kernel.values[value]
+    assert isinstance(bound, Bound), "an index is held inside its axis"
+    return bound.size
+
+
+def strides_fault(kernel: Kernel) -> str | None:
+    """Why a GPU cannot reach some elements, as "needs …" would continue."""
+    for access in kernel.accesses:
+        size = _itemsize(kernel, access)
+        steps: Sequence[int] = (*access.strides, access.offset, *(s for _, s in getattr(access, "dynamic", ())))
+        if any(s % size for s in steps):
+            return f"{kernel.buffers[access.buffer].name} in steps of whole elements of {size} bytes"
+    return None

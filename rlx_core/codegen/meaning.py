@@ -1,0 +1,59 @@
+"""Which ops are one loop kernel on a target, what that kernel is, and when a result may lie in the bytes of an operand."""
+
+from __future__ import annotations
+
+from rlx_core.codegen.formula import Formula, Read, formula_of
+from rlx_core.codegen.formula import Place as Element
+from rlx_core.codegen.layout import kernel_of
+from rlx_core.codegen.loops import Apply, Kernel
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.scalars.table import ScalarTable
+from rlx_core.codegen.verify import check_kernel
+from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+
+__all__ = ["is_read_in_place", "loop_kernel", "reason_against"]
+
+
+def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
+    """Why an op on operands of these types is no loop kernel of steps with code, as "needs …" would continue; `None` if it is."""
+    formula = formula_of(op, types)
+    if formula is None:
+        return "a meaning that is one loop kernel"
+    odd = {term.dtype for term in formula.terms}.difference(table.dtypes)
+    if odd:
+        return f"dtypes that {table.name} code has, not {' '.join(sorted(d.name for d in odd))}"
+    for term in formula.terms:
+        if isinstance(term, Apply):
+            refused = table.refusal(term.op, tuple(formula.terms[a].dtype for a in term.args))
+            if refused is not None:
+                return refused
+    return None
+
+
+def is_read_in_place(node: Node) -> bool:
+    """Whether operands of a result's dims are read only where that result is written."""
+    formula = formula_of(node.op, node.operand_types)
+    return formula is not None and all(
+        _is_read_at(formula, position, formula.writes[result].place, value.type)
+        for result, type in enumerate(node.types)
+        for position, value in enumerate(node.operands)
+        if value is not None and value.type.shape == type.shape
+    )
+
+
+def _is_read_at(formula: Formula, operand: int, place: Element, type: TensorType) -> bool:
+    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
+    reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
+    return all(
+        not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))
+        for r in reads
+    )
+
+
+def loop_kernel(node: Node, layout: Layout) -> Kernel:
+    """The kernel of a node whose operands and results lie as `layout` says."""
+    formula = formula_of(node.op, node.operand_types)
+    assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
+    return check_kernel(kernel_of(formula, layout.operands, layout.results))

@@ -1,0 +1,230 @@
+"""What each movement op is in boxes: a table from op class to a function of the op and its layout.
+
+Only where elements lie is decided here; how they are moved is for a target to say. Strides of operands are taken as they come,
+so a transposed or reversed operand costs no copy of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from rlx_core.codegen.movement.boxes import Axis, Box, Run, repeated, tiled
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import normalize_axes, normalize_axis
+from rlx_core.ops.creation import Full
+from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
+from rlx_core.ops.rearrange import Diagonal, Repeat, Roll, Tile
+from rlx_core.ops.selection import OptimizationBarrier
+from rlx_core.ops.structural import Expand, Reshape, Transpose
+
+__all__ = ["TILINGS", "boxes_of"]
+
+Tiling = Callable[[Any, Layout], list[Box]]
+_T = TypeVar("_T", bound=Tiling)
+
+TILINGS: dict[type[Op], Tiling] = {}
+
+
+def tiling(*ops: type[Op]) -> Callable[[_T], _T]:
+    """Register the decorated function as the tiling of `ops`."""
+
+    def add(function: _T) -> _T:
+        TILINGS.update(dict.fromkeys(ops, function))
+        return function
+
+    return add
+
+
+def boxes_of(op: Op, layout: Layout) -> list[Box]:
+    """The boxes that make up the results of `op`; those without elements are left out."""
+    return [box for box in TILINGS[type(op)](op, layout) if box.size]
+
+
+def moved(place: Place, source: Sequence[int], shape: Sequence[int] | None = None, **more: Any) -> Box:
+    """A box of a result's place, or of `shape` from its start, read by these byte strides."""
+    counts = _shape(place) if shape is None else shape
+    return Box(tuple(Axis(n, t, s) for n, t, s in zip(counts, place.strides, source, strict=True)), **more)
+
+
+def _first(layout: Layout) -> tuple[Place, Place]:
+    operand = layout.operands[0]
+    assert operand is not None, "what is moved is there"
+    return operand, layout.results[0]
+
+
+def _shape(place: Place) -> tuple[int, ...]:
+    return place.type.static_shape
+
+
+@tiling(Narrow, Expand, Transpose, Diagonal)
+def viewed(op: Any, layout: Layout) -> list[Box]:
+    """What would be a view, copied."""
+    x, y = _first(layout)
+    shape, rank = _shape(x), len(_shape(x))
+    offset, source = 0, x.strides
+    if isinstance(op, Narrow):
+        offset, source = op.view(x.type, x.strides, 0)
+    elif isinstance(op, Transpose):
+        source = tuple(x.strides[axis] for axis in (normalize_axis(p, rank) for p in op.perm))
+    elif isinstance(op, Diagonal):
+        *outer, row, column = x.strides
+        offset = (op.offset * column if op.offset >= 0 else -op.offset * row) if _shape(y)[-1] else 0
+        source = (*outer, row + column)
+    else:
+        own = (0 if n == 1 else s for n, s in zip(shape, x.strides, strict=True))
+        source = (*(0 for _ in range(len(_shape(y)) - rank)), *own)
+    return [moved(y, source, start=offset)]
+
+
+@tiling(Full)
+def full(op: Full, layout: Layout) -> list[Box]:
+    _, y = _first(layout)
+    return [moved(y, (0,) * y.type.rank)]
+
+
+@tiling(Reshape)
+def reshaped(op: Reshape, layout: Layout) -> list[Box]:
+    """The operand's elements in its own order, which is the result's."""
+    x, y = _first(layout)
+    assert y.is_dense, "the result of a reshape that copies is a buffer of its own"
+    return [moved(Place.dense(x.type), x.strides)]
+
+
+@tiling(OptimizationBarrier)
+def passed_on(op: OptimizationBarrier, layout: Layout) -> list[Box]:
+    pairs = zip(layout.operands, layout.results, strict=True)
+    return [moved(y, x.strides, operand=i, result=i) for i, (x, y) in enumerate(pairs) if x is not None]
+
+
+@tiling(Concat)
+def joined(op: Concat, layout: Layout) -> list[Box]:
+    """An operand a box, one after the other."""
+    y = layout.results[0]
+    axis = normalize_axis(op.axis, y.type.rank)
+    boxes, start = [], 0
+    for i, x in enumerate(layout.operands):
+        assert x is not None, "what is joined is there"
+        boxes.append(moved(y, x.strides, _shape(x), operand=i, to=start * y.strides[axis]))
+        start += _shape(x)[axis]
+    return boxes
+
+
+@tiling(Flip)
+def reversed_(op: Flip, layout: Layout) -> list[Box]:
+    x, y = _first(layout)
+    axes = normalize_axes(op.axes, x.type.rank)
+    shape = _shape(x)
+    if 0 in shape:
+        return []
+    start = sum((shape[a] - 1) * x.strides[a] for a in axes)
+    source = tuple(-s if a in axes else s for a, s in enumerate(x.strides))
+    return [moved(y, source, start=start)]
+
+
+@tiling(Roll)
+def rolled(op: Roll, layout: Layout) -> list[Box]:
+    """Two pieces along each axis, changed places."""
+    x, y = _first(layout)
+    runs: list[list[Run]] = [[Run.copy(n)] for n in _shape(x)]
+    for own, shift in zip(op.axes, op.shift, strict=True):
+        axis = normalize_axis(own, x.type.rank)
+        n = _shape(x)[axis]
+        shift = shift % n if n else 0
+        runs[axis] = [Run.copy(shift, 0, n - shift), Run.copy(n - shift, shift, 0)]
+    return tiled(runs, y.strides, x.strides)
+
+
+@tiling(Tile)
+def tile(op: Tile, layout: Layout) -> list[Box]:
+    x, y = _first(layout)
+    rank = y.type.rank
+    shape = (*(1,) * (rank - x.type.rank), *_shape(x))
+    source = (*(0,) * (rank - x.type.rank), *x.strides)
+    repeats = (*(1,) * (rank - len(op.repeats)), *op.repeats)
+    runs = [[repeated(Run.copy(n), n, times)] for n, times in zip(shape, repeats, strict=True)]
+    return tiled(runs, y.strides, source)
+
+
+@tiling(Repeat)
+def repeat(op: Repeat, layout: Layout) -> list[Box]:
+    x, y = _first(layout)
+    runs = [[Run.copy(n)] for n in _shape(x)]
+    axis = normalize_axis(op.axis, x.type.rank)
+    runs[axis] = [Run(((_shape(x)[axis], op.repeats, 1), (op.repeats, 1, 0)))]
+    return tiled(runs, y.strides, x.strides)
+
+
+@tiling(Pad)
+def padded(op: Pad, layout: Layout) -> list[Box]:
+    """The operand in the middle; around it a fill, or more of the operand."""
+    x, y = _first(layout)
+    lo = tuple(width.__index__() for width in op.lo)
+    fill = 1 if len(layout.operands) > 1 and layout.operands[1] is not None else None
+    gaps = op.gaps(x.type.rank)
+    if op.mode == "constant":
+        runs = [_spaced(n, *w) for n, *w in zip(_shape(x), _shape(y), lo, gaps, strict=True)]
+    else:
+        runs = [
+            _continued(op.mode, n, before, total) for n, before, total in zip(_shape(x), lo, _shape(y), strict=True)
+        ]
+    return tiled(runs, y.strides, x.strides, fill)
+
+
+def _spaced(n: int, total: int, lo: int, gap: int) -> list[Run]:
+    """`n` elements from place `lo`, `gap` cells between; what falls outside of `total` places is not there."""
+    step = gap + 1
+    first = max(0, -(lo // step))
+    end = min(n, -((lo - total) // step)) if total > lo else 0
+    if first >= end:
+        return [Run.fill(total)]
+    at, kept = lo + first * step, end - first
+    after = at + (kept - 1) * step + 1
+    between = Run(((kept - 1, step, 0), (gap, 1, 0)), at + 1, is_fill=True)
+    return [Run.fill(at), Run(((kept, step, 1),), at, first), between, Run.fill(total - after, after)]
+
+
+def _continued(mode: str, n: int, lo: int, total: int) -> list[Run]:
+    """`total` places of which place `lo` shows element 0, and all others what the mode says."""
+    if total == 0:
+        return [Run.copy(0)]
+    if mode == "edge" or n == 1:
+        return _edges(n, lo, total)
+    # One piece is a walk through the axis: forward again and again, or forward and back, with the ends once or twice.
+    length = n - 1 if mode == "reflect" else n
+    is_mirrored = mode != "wrap"
+    first, last = -lo // length, (total - lo - 1) // length
+    ends = sorted({first, first + 1, first + 2, last - 1, last})
+    runs = [_piece(p, length, n - 1, lo, total, is_mirrored) for p in ends if first <= p <= last]
+    # What lies between the first three and the last two is whole and repeats with a period of one piece, or of two.
+    period = 2 if is_mirrored else 1
+    for offset in range(period):
+        start = first + 3 + offset
+        times = len(range(start, last - 1, period))
+        if times:
+            runs.append(repeated(_piece(start, length, n - 1, lo, total, is_mirrored), period * length, times))
+    return runs
+
+
+def _edges(n: int, lo: int, total: int) -> list[Run]:
+    """The ends repeated: `lo` places (less than none crops) before element 0, the rest after the last."""
+    before = min(max(lo, 0), total)
+    first = max(-lo, 0)
+    kept = max(min(n - first, total - before), 0)
+    after = total - before - kept
+    runs = [
+        Run.copy(before, 0, 0, step=0),
+        Run.copy(kept, before, first),
+        Run.copy(after, before + kept, n - 1, step=0),
+    ]
+    return [run for run in runs if run.size]
+
+
+def _piece(number: int, length: int, last: int, lo: int, total: int, is_mirrored: bool) -> Run:
+    """Piece `number` of the walk, cut where the result begins and ends; the way back starts at the `last` element."""
+    begin, end = max(number * length, -lo), min((number + 1) * length, total - lo)
+    into = begin - number * length
+    if is_mirrored and number % 2:
+        return Run.copy(end - begin, begin + lo, last - into, step=-1)
+    return Run.copy(end - begin, begin + lo, into)

@@ -1,0 +1,69 @@
+"""All scalar code that there is for any target, and tables made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlx_core.codegen.scalars import (
+    arithmetic,
+    circular,
+    comparison,
+    conversion,
+    error,
+    exponential,
+    grid,
+    inverse_error,
+    narrow_circular,
+    quotients,
+    wide_circular,
+    wide_error,
+    wide_exponential,
+    wide_gamma,
+    wide_inverses,
+)
+from rlx_core.codegen.scalars.idioms import gelu_slope
+from rlx_core.codegen.scalars.table import DTYPES, Function, Row, ScalarTable
+from rlx_core.ir.dtypes import DType, f64
+from rlx_core.ir.op import Op
+from rlx_core.ops import activation
+
+__all__ = ["DOUBLE", "IDIOMS", "ROWS", "SINGLE", "WITHOUT_DOUBLES", "standard_table"]
+
+ROWS: Mapping[type[Op], Row] = {
+    **arithmetic.ROWS,
+    **comparison.ROWS,
+    **conversion.ROWS,
+    **quotients.ROWS,
+    **grid.ROWS,
+    **wide_gamma.ROWS,
+}
+
+SINGLE: Mapping[tuple[type[Op], DType], Function] = {
+    **exponential.FUNCTIONS,
+    **error.FUNCTIONS,
+    **{(op, form): make for (op, form), make in inverse_error.FUNCTIONS.items() if form is not f64},
+}
+"""Functions of f32 that need no other registers of floats. What is missing comes from `DOUBLE`, or from `WITHOUT_DOUBLES`."""
+
+WITHOUT_DOUBLES: Mapping[tuple[type[Op], DType], Function] = narrow_circular.FUNCTIONS
+"""Functions of f32 for a target without f64, where those of `DOUBLE` would be quicker. What is missing here (hyperbolic functions
+and their inverses, roots, powers, the gamma family) such a target has only if its language does."""
+
+DOUBLE: Mapping[tuple[type[Op], DType], Function] = {
+    **circular.FUNCTIONS,
+    **wide_circular.FUNCTIONS,
+    **wide_error.FUNCTIONS,
+    **wide_exponential.FUNCTIONS,
+    **wide_gamma.FUNCTIONS,
+    **wide_inverses.FUNCTIONS,
+    **{(op, form): make for (op, form), make in inverse_error.FUNCTIONS.items() if form is f64},
+}
+"""Functions that compute in registers of f64, those of f32 among them that do."""
+
+IDIOMS: tuple[type[Op], ...] = (activation.gelu.op, gelu_slope.op)
+"""Composed functions with code of their own in f32, where `idioms.recognised` finds their formula."""
+
+
+def standard_table(name: str, dtypes: tuple[DType, ...] = DTYPES) -> ScalarTable:
+    """The table of a target whose registers and memory hold `dtypes`; without f64 it has only what f32 computes."""
+    return ScalarTable(name, dtypes, ROWS, {**SINGLE, **(DOUBLE if f64 in dtypes else WITHOUT_DOUBLES)})

@@ -1,0 +1,184 @@
+"""The inverses of the circular and hyperbolic functions, atan2 and hypot in f64; f32 takes them too."""
+
+from __future__ import annotations
+
+import math
+
+from rlx_core.codegen.scalars.assembler import Assembler, V
+from rlx_core.codegen.scalars.coefficients import ASIN, ATAN
+from rlx_core.codegen.scalars.floats import Pair, either, exact_product, exact_quotient, exact_sum, polynomial
+from rlx_core.codegen.scalars.table import Function
+from rlx_core.codegen.scalars.wide_exponential import log1p_of
+from rlx_core.ir.dtypes import DType, f64
+from rlx_core.ir.op import Op
+from rlx_core.ops import arithmetic, trigonometry
+
+__all__ = ["FUNCTIONS"]
+
+PI, PI_LOW = math.pi, 1.2246467991473532e-16
+
+
+def arc_of(b: Assembler[V], t: V) -> V:
+    """atan t - t for |t| <= sqrt 2 - 1."""
+    z = b.fmul(t, t)
+    return b.fmul(b.fmul(z, t), polynomial(b, z, ATAN))
+
+
+def angle(b: Assembler[V], y: V, x: V) -> Pair[V]:
+    """atan(y/x) of 0 <= y <= x as a pair: the arc from a multiple of π/4, whose tangent is small."""
+    is_wide = b.fcmp_ordered(">", y, b.fmul(x, b.constant(x, math.sqrt(2) - 1)))
+    over = b.select(is_wide, b.fsub(y, x), y)
+    under = b.select(is_wide, b.fadd(y, x), x)
+    t = b.fdiv(over, under)
+    zero = b.constant(x, 0.0)
+    base, base_lost = (b.select(is_wide, b.constant(x, v), zero) for v in (PI / 4, PI_LOW / 4))
+    top, lost = exact_sum(b, base, t)
+    return top, b.fadd(lost, b.fadd(arc_of(b, t), base_lost))
+
+
+def less_from(b: Assembler[V], factor: float, x: Pair[V]) -> Pair[V]:
+    """factor·π - x."""
+    top, lost = exact_sum(b, b.constant(x[0], factor * PI), b.fneg(x[0]))
+    return top, b.fadd(lost, b.fsub(b.constant(x[0], factor * PI_LOW), x[1]))
+
+
+def atan(b: Assembler[V], x: V) -> V:
+    size, one = b.fabs(x), b.constant(x, 1.0)
+    is_large = b.fcmp_ordered(">", size, one)
+    # Of an infinite x only that it is one matters.
+    inverse = b.fdiv(one, b.select(is_large, size, one))
+    found = angle(b, b.select(is_large, inverse, size), one)
+    high, low = either(b, is_large, less_from(b, 0.5, found), found)
+    return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, b.copysign(b.fadd(high, low), x))
+
+
+def atan2(b: Assembler[V], y: V, x: V) -> V:
+    zero, one = b.constant(x, 0.0), b.constant(x, 1.0)
+    x_size, y_size = b.fabs(x), b.fabs(y)
+    is_steep = b.fcmp_ordered(">", y_size, x_size)
+    small, large = b.select(is_steep, x_size, y_size), b.select(is_steep, y_size, x_size)
+    # Two infinities are at 45°, the origin is at 0; sums of huge numbers must not overflow, nor tiny ones lose digits.
+    is_infinite = b.fcmp_ordered("==", large, b.constant(x, math.inf))
+    both = b.fcmp_ordered("==", small, b.constant(x, math.inf))
+    scale = b.select(b.fcmp_ordered(">", large, b.constant(x, 2.0**1000)), b.constant(x, 2.0**-40), one)
+    scale = b.select(b.fcmp_ordered("<", large, b.constant(x, 2.0**-900)), b.constant(x, 2.0**120), scale)
+    small, large = b.fmul(small, scale), b.fmul(large, scale)
+    large = b.select(is_infinite, one, large)
+    small = b.select(is_infinite, b.select(both, one, zero), small)
+    large = b.select(b.fcmp_ordered("==", large, zero), one, large)
+    found = angle(b, small, large)
+    found = either(b, is_steep, less_from(b, 0.5, found), found)
+    is_left = b.icmp_signed("<", b.bits(x), b.constant(b.bits(x), 0))
+    high, low = either(b, is_left, less_from(b, 1.0, found), found)
+    result = b.copysign(b.fadd(high, low), y)
+    return b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), result)
+
+
+def root_pair(b: Assembler[V], z: V) -> Pair[V]:
+    """√z as a pair; of 0 it is 0."""
+    s = b.sqrt(z)
+    left = b.fma(b.fneg(s), s, z)
+    lost = b.fdiv(left, b.fadd(s, s))
+    return s, b.select(b.fcmp_ordered(">", s, b.constant(z, 0.0)), lost, b.constant(z, 0.0))
+
+
+def arc_sine_parts(b: Assembler[V], x: V) -> tuple[V, Pair[V], Pair[V]]:
+    """(|x| <= ½, asin |x| there, 2·asin √((1 - |x|)/2)) as pairs; NaN beyond 1."""
+    size = b.fabs(x)
+    is_near = b.fcmp_ordered("<=", size, b.constant(x, 0.5))
+    z = b.select(is_near, b.fmul(x, x), b.fmul(b.fsub(b.constant(x, 1.0), size), b.constant(x, 0.5)))
+    s, lost = root_pair(b, z)
+    p = polynomial(b, z, ASIN)
+    near = (size, b.fmul(b.fmul(z, size), p))
+    rest = b.fma(b.fmul(z, s), p, lost)
+    return is_near, near, (b.fadd(s, s), b.fadd(rest, rest))
+
+
+def asin(b: Assembler[V], x: V) -> V:
+    is_near, near, far = arc_sine_parts(b, x)
+    high, low = either(b, is_near, near, less_from(b, 0.5, far))
+    return b.copysign(b.fadd(high, low), x)
+
+
+def acos(b: Assembler[V], x: V) -> V:
+    is_near, near, far = arc_sine_parts(b, x)
+    is_left = b.fcmp_ordered("<", x, b.constant(x, 0.0))
+    signed = either(b, is_left, (b.fneg(near[0]), b.fneg(near[1])), near)
+    outer = either(b, is_left, less_from(b, 1.0, far), far)
+    high, low = either(b, is_near, less_from(b, 0.5, signed), outer)
+    return b.fadd(high, low)
+
+
+def asinh(b: Assembler[V], x: V) -> V:
+    size, one = b.fabs(x), b.constant(x, 1.0)
+    # asinh x = ln(1 + x + x²/(1 + √(1 + x²))); a large x is divided first, so that its square is finite.
+    is_large = b.fcmp_ordered(">", size, b.constant(x, 2.0**28))
+    a = b.select(is_large, one, size)
+    square = b.fmul(a, a)
+    share = b.fdiv(square, b.fadd(one, b.sqrt(b.fadd(square, one))))
+    near = exact_sum(b, a, share)
+    # ln(1 + (x - 1)) + ln 2 for a large one.
+    far = log1p_of(b, (b.select(is_large, b.fsub(size, one), near[0]), b.select(is_large, b.constant(x, 0.0), near[1])))
+    result = b.select(is_large, b.fadd(far, b.constant(x, math.log(2))), far)
+    return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, b.copysign(result, x))
+
+
+def acosh(b: Assembler[V], x: V) -> V:
+    one = b.constant(x, 1.0)
+    is_large = b.fcmp_ordered(">", x, b.constant(x, 2.0**28))
+    a = b.select(is_large, one, x)
+    t = b.fsub(a, one)
+    square, lost = exact_product(b, t, t)
+    w, more = exact_sum(b, b.fadd(t, t), square)
+    s, s_lost = root_pair(b, w)
+    more = b.fdiv(b.fadd(more, lost), b.fadd(b.fadd(s, s), b.constant(x, 1e-300)))
+    high, low = exact_sum(b, t, s)
+    low = b.fadd(low, b.fadd(s_lost, more))
+    far = log1p_of(b, (b.select(is_large, b.fsub(x, one), high), b.select(is_large, b.constant(x, 0.0), low)))
+    result = b.select(is_large, b.fadd(far, b.constant(x, math.log(2))), far)
+    return b.select(b.fcmp_unordered("<", x, one), b.constant(x, math.nan), result)
+
+
+def atanh(b: Assembler[V], x: V) -> V:
+    size, one, half = b.fabs(x), b.constant(x, 1.0), b.constant(x, 0.5)
+    divisor = exact_sum(b, one, b.fneg(size))
+    quotient, lost = exact_quotient(b, b.fadd(size, size), divisor)
+    is_one = b.fcmp_ordered("==", size, one)
+    lost = b.select(is_one, b.constant(x, 0.0), lost)
+    found = b.fmul(half, log1p_of(b, (quotient, lost)))
+    found = b.select(is_one, b.constant(x, math.inf), found)
+    tiny = b.fcmp_ordered("<", size, b.constant(x, 2.0**-28))
+    result = b.select(tiny, b.fma(b.fmul(b.fmul(x, x), b.constant(x, 1 / 3)), size, size), found)
+    return b.copysign(result, x)
+
+
+def hypot(b: Assembler[V], x: V, y: V) -> V:
+    x_size, y_size, infinity = b.fabs(x), b.fabs(y), b.constant(x, math.inf)
+    is_first = b.fcmp_ordered(">", x_size, y_size)
+    large, small = b.select(is_first, x_size, y_size), b.select(is_first, y_size, x_size)
+    scale = b.select(b.fcmp_ordered(">", large, b.constant(x, 2.0**500)), b.constant(x, 2.0**-600), b.constant(x, 1.0))
+    scale = b.select(b.fcmp_ordered("<", large, b.constant(x, 2.0**-400)), b.constant(x, 2.0**600), scale)
+    back = b.select(b.fcmp_ordered(">", large, b.constant(x, 2.0**500)), b.constant(x, 2.0**600), b.constant(x, 1.0))
+    back = b.select(b.fcmp_ordered("<", large, b.constant(x, 2.0**-400)), b.constant(x, 2.0**-600), back)
+    large, small = b.fmul(large, scale), b.fmul(small, scale)
+    square, lost = exact_product(b, large, large)
+    other, other_lost = exact_product(b, small, small)
+    total, more = exact_sum(b, square, other)
+    s, s_lost = root_pair(b, total)
+    rest = b.fdiv(b.fadd(more, b.fadd(lost, other_lost)), b.fadd(b.fadd(s, s), b.constant(x, 1e-300)))
+    found = b.fmul(b.fadd(s, b.fadd(s_lost, rest)), back)
+    found = b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), found)
+    is_infinite = b.or_(b.fcmp_ordered("==", x_size, infinity), b.fcmp_ordered("==", y_size, infinity))
+    return b.select(is_infinite, infinity, found)
+
+
+FUNCTIONS: dict[tuple[type[Op], DType], Function] = {
+    (trigonometry.asin.op, f64): asin,
+    (trigonometry.acos.op, f64): acos,
+    (trigonometry.atan.op, f64): atan,
+    (trigonometry.asinh.op, f64): asinh,
+    (trigonometry.acosh.op, f64): acosh,
+    (trigonometry.atanh.op, f64): atanh,
+    (arithmetic.atan2.op, f64): atan2,
+    (arithmetic.hypot.op, f64): hypot,
+}

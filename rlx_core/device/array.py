@@ -1,0 +1,178 @@
+"""Arrays in the memory of a device: dense, of a known type, and on the host only when somebody asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.device.driver import At, View
+from rlx_core.device.pool import Block
+from rlx_core.errors import IndexRangeError, TraceError
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.placed import Placed
+from rlx_core.ir.strides import dense_strides
+from rlx_core.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from rlx_core.device.device import Device
+
+__all__ = ["DeviceArray", "Unsettled"]
+
+
+class Unsettled(Protocol):
+    """A run that the device may not have finished, and that may have failed."""
+
+    def settle(self) -> None:
+        """Wait for it, and raise what went wrong in it."""
+
+
+@frozen(eq=False, repr=False)
+class DeviceArray(Placed):
+    """A dense array in a device's memory. Programs on that device take it as it lies and give such arrays back.
+
+    A run that makes it may still be going on; whoever asks for elements waits for it, and gets its error if it failed.
+
+    Attributes:
+        device: Where it lies.
+        block: The memory, which lives as long as the array.
+        offset: Bytes from the block's start.
+        type: Its dtype and dims, both known.
+        run: The run that it comes from, if that one can fail.
+    """
+
+    device: Device
+    block: Block
+    offset: int
+    type: TensorType
+    run: Unsettled | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of its device."""
+        return self.device.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.static_shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's dtype of the elements."""
+        return self.type.dtype.numpy
+
+    @property
+    def element(self) -> DType:
+        """rlx's dtype of the elements."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.rank
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.static_nbytes
+
+    def to_host(self) -> np.ndarray:
+        """A copy in the host's memory.
+
+        Raises:
+            IndexRangeError: The run that made it was given an index outside; and whatever else a run reports.
+            DeviceLostError: The device does not answer any more.
+        """
+        if self.run is not None:
+            self.run.settle()
+        found = np.empty(self.shape, self.dtype)
+        if found.size:
+            self.device.driver.read(self.block.buffer, self.offset, found)
+        return found
+
+    def copy(self, order: str = "C") -> DeviceArray:
+        """A copy on the same device; it is dense whatever `order` says."""
+        return self._part(lambda x: x)
+
+    @property
+    def T(self) -> DeviceArray:
+        """The array with its axes in the opposite order, a dense copy on the same device."""
+        return self._part(lambda x: x.T)
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        """What integers, slices, `...` and `None` select, a dense copy on the same device.
+
+        Raises:
+            IndexRangeError: An integer is outside its axis, or there are more than axes.
+            TraceError: The key is an array, which only programs take.
+        """
+        entries = key if isinstance(key, tuple) else (key,)
+        if not all(map(_is_basic, entries)):
+            raise TraceError(
+                f"{self!r}: an array on a device is indexed by integers, slices, `...` and None",
+                hint="programs are indexed by arrays too: rlx.jit(lambda x, at: x[at], target=...)",
+            )
+        with_rest = entries if any(each is ... for each in entries) else (*entries, ...)
+        try:
+            return self._part(lambda x: x[with_rest])
+        except IndexError as error:
+            raise IndexRangeError(f"{self!r}: {error}") from None
+
+    def _part(self, view: Callable[[np.ndarray], np.ndarray]) -> DeviceArray:
+        """A copy of what a view shows, which is taken of an array of the host with the same strides and nothing in it."""
+        one = np.empty(1, f"V{self.element.itemsize}")
+        seen = view(np.lib.stride_tricks.as_strided(one, self.shape, dense_strides(self.type)))
+        first = seen.__array_interface__["data"][0] - one.__array_interface__["data"][0] if seen.size else 0
+        at = At(self.block.buffer, self.offset + first)
+        return self.device.dense(at, self.type.with_shape(seen.shape), seen.strides, self.run)
+
+    def __copy__(self) -> DeviceArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: object) -> DeviceArray:
+        return self.copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError(f"an array on {self.place} can only be copied to the host")
+        found = self.to_host()
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.device.driver.export(self._shown(), options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.driver.dlpack_device
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What other libraries ask of arrays on such a device, as its driver answers it."""
+            if name[:2] != "__" or name not in self.device.driver.attributes:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.device.driver.attribute(name, self._shown())
+
+    def _shown(self) -> View:
+        """Itself for another library, once the run that made it is known to be right."""
+        if self.run is not None:
+            self.run.settle()
+        return View(self.block.buffer, self.offset, self.shape, self.dtype, self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array of rank 0")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.type} on {self.place}>"
+
+
+def _is_basic(entry: object) -> bool:
+    """Whether an entry of a key selects by position alone."""
+    is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
+    return is_number or entry is None or entry is ... or isinstance(entry, slice)

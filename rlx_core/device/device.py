@@ -1,0 +1,165 @@
+"""One device as programs see it: opened when it is first used, with a pool of memory, for the process that opened it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from rlx_core.device.array import DeviceArray, Unsettled
+from rlx_core.device.driver import At, DeviceFacts, Driver
+from rlx_core.device.pool import Block, Pool
+from rlx_core.errors import DeviceLostError, DtypeError, Fact, OutOfMemoryError
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.placed import Placed, placed_type
+from rlx_core.ir.strides import WIDEST, Strides, dense_strides, is_dense
+from rlx_core.ir.types import TensorType
+from rlx_core.system.locks import Lock
+
+__all__ = ["Device", "usable"]
+
+
+class Device:
+    """A device; there is one object for each in a process.
+
+    Args:
+        name: The target and the number: `rocm:0`.
+        facts: What it is, as far as that is known without using it.
+        open: Makes the driver, when something is first done on the device.
+
+    Attributes:
+        rearrange: Makes elements dense: given where the first lies, their type and strides, and where they go. The backend, which
+            knows a language, says how.
+    """
+
+    rearrange: Callable[[At, TensorType, Strides, At], None] | None = None
+
+    def __init__(self, name: str, facts: DeviceFacts, open: Callable[[], Driver]) -> None:
+        self.name = name
+        self.facts = facts
+        self._open = open
+        self._driver: Driver | None = None
+        self._pool: Pool | None = None
+        self._pid = 0
+        self._lock = Lock(f"the opening of {name}")
+
+    @property
+    def driver(self) -> Driver:
+        """Its driver, opened now if it was not yet.
+
+        Raises:
+            DeviceLostError: The process was forked since.
+        """
+        driver = self._driver
+        if driver is None:
+            driver = self._opened()
+        if self._pid != os.getpid():
+            raise DeviceLostError(
+                f"{self.name}: this process was forked after the device had been used, and a driver does not follow",
+                Fact("used by", f"process {self._pid}"),
+                hint='start processes with multiprocessing.set_start_method("spawn"), or fork before the first use',
+            )
+        return driver
+
+    @property
+    def pool(self) -> Pool:
+        """Its memory."""
+        driver = self.driver
+        if self._pool is None:
+            with self._lock:
+                self._pool = self._pool or Pool(self.name, driver)
+        return self._pool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something was done on it in this process."""
+        return self._driver is not None and self._pid == os.getpid()
+
+    def block(self, nbytes: int, what: str, *, is_apart: bool = False) -> Block:
+        """Memory on it; see `Pool.block`. Outside of a run, a lack of it is one only once no run is going on."""
+        pool = self.pool
+        if not pool.turns.is_inside:
+            with suppress(OutOfMemoryError):
+                return pool.block(nbytes, what, is_apart=is_apart)
+            with pool.turns.alone():
+                return pool.block(nbytes, what, is_apart=is_apart)
+        return pool.block(nbytes, what, is_apart=is_apart)
+
+    def put(self, data: np.ndarray, what: str = "an array") -> DeviceArray:
+        """A copy of an array on the device.
+
+        Raises:
+            OutOfMemoryError: The device lacks the room.
+        """
+        made = self.empty(TensorType(dtype(data.dtype), data.shape), what)
+        if data.size:
+            self.driver.write(made.block.buffer, 0, usable(data), waits=True)
+        return made
+
+    def empty(self, type: TensorType, what: str = "an array") -> DeviceArray:
+        """An array with nothing in particular in it."""
+        return DeviceArray(self, self.block(type.static_nbytes, what), 0, type)
+
+    def adopt(self, data: Any) -> DeviceArray | None:
+        """An array of the device library's own as it lies, if it is one of this device's; `None` for everything else.
+
+        One with gaps, or that begins where kernels cannot read several elements at once, is copied on the device.
+        """
+        if isinstance(data, Placed) or placed_type(data) is None:
+            return None
+        found = self.driver.adopt(data)
+        if found is None:
+            return None
+        type = TensorType(dtype(data.dtype), tuple(data.shape))
+        strides = found.strides or dense_strides(type)
+        if type.size and (found.offset % WIDEST or not is_dense(type, strides)):
+            return self.dense(At(found.buffer, found.offset), type, strides)
+        return DeviceArray(self, Block(found.buffer, type.static_nbytes), found.offset, type)
+
+    def dense(self, at: At, type: TensorType, strides: Strides, run: Unsettled | None = None) -> DeviceArray:
+        """A dense copy of elements that lie at strides on the device.
+
+        Args:
+            at: Where the first one lies.
+            run: The run that they come from, if that one can fail.
+        """
+        made = self.empty(type, "a dense copy")
+        if type.size and is_dense(type, strides):
+            self.driver.copy(at.buffer, at.offset, made.block.buffer, made.offset, made.nbytes)
+        elif type.size:
+            assert self.rearrange is not None, f"a backend said how {self.name} copies what has gaps"
+            self.rearrange(at, type, strides, At(made.block.buffer, made.offset))
+        return DeviceArray(self, made.block, made.offset, type, run)
+
+    def expect_dtype(self, type: TensorType, what: str) -> None:
+        """Require that the device has arithmetic for a dtype; its memory holds any.
+
+        Raises:
+            DtypeError: It has not.
+        """
+        if type.dtype.name in self.facts.lacks:
+            lacks = ", ".join(sorted(self.facts.lacks))
+            raise DtypeError(f"{self.name}: {what} is {type}, and the device has no {type.dtype}", Fact("lacks", lacks))
+
+    def synchronize(self) -> None:
+        """Wait for everything that was started on it."""
+        if self.is_open:
+            self.driver.synchronize()
+
+    def _opened(self) -> Driver:
+        with self._lock:
+            if self._driver is None:
+                self._driver = self._open()
+                self._pid = os.getpid()
+            return self._driver
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.facts.name}>"
+
+
+def usable(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is dense and aligned, else a copy that is."""
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)

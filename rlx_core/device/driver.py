@@ -1,0 +1,214 @@
+"""What a plug-in implements for one device: memory, transfers, kernels, and one queue on which all of it happens in order.
+
+Everything that a driver is asked for happens in the order of asking, as on one in-order queue, so memory that is given back
+may be given out again before the device is done with it. Buffers, modules and launches are the driver's own objects, which
+nobody else looks into.
+
+A driver raises rlx's errors and no others: `OutOfMemoryError` where the device has no memory left, `KernelBuildError` where its
+compiler refuses a source, `DeviceLostError` where it does not answer any more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+__all__ = ["Adopted", "Argument", "At", "DeviceFacts", "Driver", "View", "Whole"]
+
+
+class At(NamedTuple):
+    """A place in a driver's buffer; how a kernel gets it (an address, a buffer and a number) is the language's matter."""
+
+    buffer: Any
+    offset: int
+
+
+class Whole(NamedTuple):
+    """A driver's buffer from its start, for what no two values share."""
+
+    buffer: Any
+
+
+Argument: TypeAlias = At | Whole | np.generic
+
+
+class Adopted(NamedTuple):
+    """Where another library's array lies: its first element in a buffer, which keeps that memory alive.
+
+    Attributes:
+        strides: Axis → bytes from an element to the next; `None` where it is dense.
+    """
+
+    buffer: Any
+    offset: int
+    strides: tuple[int, ...] | None = None
+
+
+class View(NamedTuple):
+    """A dense array in a driver's buffer, as other libraries are shown it; whoever looks at it keeps `owner` alive."""
+
+    buffer: Any
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    owner: object
+
+
+@frozen
+class DeviceFacts:
+    """What a device is and where its limits are.
+
+    Attributes:
+        name: What its maker calls it.
+        driver: What drives it, with the version; with the name it tells whose binaries fit.
+        memory_nbytes: Its memory in all.
+        largest_buffer: Bytes that one buffer may have.
+        alignment: Bytes to which an offset into a buffer must be a multiple.
+        group_size: Threads that a group may have.
+        shared_nbytes: Memory that the threads of a group share.
+        units: Groups that run at the same time, roughly.
+        subgroup: Threads that run in step, where kernels can count on it.
+        lacks: Names of dtypes that its arithmetic has not.
+        features: What it has that not every device of its kind has, by the names of its interface, where kernels use it.
+    """
+
+    name: str
+    driver: str
+    memory_nbytes: int
+    largest_buffer: int
+    alignment: int = 256
+    group_size: int = 256
+    shared_nbytes: int = 32 << 10
+    units: int = 1
+    subgroup: int | None = None
+    lacks: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+
+
+class Driver(ABC):
+    """One device. Calls may come from several threads at once, but never two at once about the same launch."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> DeviceFacts:
+        """What the device is."""
+
+    # ------------------------------------------------------------------------------------ memory
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of at least one byte, with nothing in particular in it."""
+
+    def allocate_apart(self, nbytes: int) -> Any:
+        """A buffer that kernels get as `Whole`, next to others that they get as `At`.
+
+        It need not be other memory, but where kernels see all memory as one thing, this is another.
+        """
+        return self.allocate(nbytes)
+
+    @abstractmethod
+    def free(self, buffer: Any) -> None:
+        """Give a buffer back; what was asked for before still finds it."""
+
+    @abstractmethod
+    def write(self, buffer: Any, offset: int, data: np.ndarray, *, waits: bool) -> None:
+        """Copy a dense array to the device.
+
+        Args:
+            waits: Whether the array may be changed as soon as this returns; if not, it stays as it is until the next
+                `synchronize` or `read`.
+        """
+
+    @abstractmethod
+    def read(self, buffer: Any, offset: int, into: np.ndarray) -> None:
+        """Copy from the device into a dense array, and wait for it."""
+
+    @abstractmethod
+    def copy(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
+        """Copy bytes on the device; the ranges do not overlap."""
+
+    @abstractmethod
+    def fill(self, buffer: Any, offset: int, nbytes: int, byte: int) -> None:
+        """Set bytes on the device."""
+
+    def adopt(self, array: Any) -> Adopted | None:
+        """Where an array of the device library's own lies, if it does so in this device's memory; else `None`."""
+        return None
+
+    def export(self, view: View, options: Mapping[str, Any]) -> Any:
+        """A DLPack capsule of memory on the device.
+
+        Args:
+            options: What whoever asks for it passed to `__dlpack__`: the stream on which it will be read, say.
+
+        Raises:
+            BufferError: The device's library has no such thing.
+        """
+        raise BufferError(f"{self.facts.driver} exports no memory by DLPack")
+
+    attributes: frozenset[str] = frozenset()
+    """Names of attributes by which other libraries look at arrays of this kind of device; see `attribute`."""
+
+    def attribute(self, name: str, view: View) -> Any:
+        """One of the `attributes` of an array.
+
+        Raises:
+            AttributeError: This array has none.
+        """
+        raise AttributeError(name)
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """DLPack's kind and number of the device."""
+        return 12, 0  # "extension device": nobody's in particular
+
+    # ------------------------------------------------------------------------------------ kernels
+
+    @abstractmethod
+    def build(self, source: str, binary: bytes | None = None) -> Any:
+        """A module.
+
+        Args:
+            source: In the device's language.
+            binary: What `binary_of` gave for this source on such a device, with such a driver; nothing is compiled then.
+        """
+
+    def binary_of(self, module: Any) -> bytes | None:
+        """What another process can build the module from; `None` if there is no such thing."""
+        return None
+
+    @abstractmethod
+    def launch(self, module: Any, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Any:
+        """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
+
+    @abstractmethod
+    def set_argument(self, launch: Any, number: int, argument: Argument) -> None:
+        """Change one argument of what is submitted from now on."""
+
+    @abstractmethod
+    def submit(self, launches: Sequence[Any]) -> None:
+        """Run launches and recordings, one after the other; nobody waits for them."""
+
+    can_record: bool = False
+    """Whether `record` gives anything; such a driver has an `address`."""
+
+    def address(self, at: At) -> int:
+        """What tells a place from every other at the same time; memory that was given back may come again at the same one."""
+        raise AssertionError(f"{self.facts.driver} records nothing")
+
+    def record(self, launches: Sequence[Any]) -> Any | None:
+        """Launches, with the arguments that they have now, as one thing to submit any number of times: a graph, a command
+        buffer. `None` where submitting them one by one is as good."""
+        return None
+
+    @abstractmethod
+    def timed(self, launch: Any) -> float:
+        """Run one launch, wait for it, and give the seconds that it took on the device."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for everything that was asked for."""

@@ -1,0 +1,77 @@
+"""Runs on a device: any number at a time, or one alone, when memory is short.
+
+A run that finds no room for its frame may only have come at a bad moment: others hold the room, and give it back when they are
+done. So it lets go of what it has, waits until no other run is going on, and tries again while all that come later wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import get_ident
+from typing import Final
+
+from rlx_core.system.locks import Lock
+
+__all__ = ["Turns"]
+
+_LOOK_AGAIN: Final = 0.0005
+"""Seconds after which a run that waits looks whether others are still going on."""
+
+
+class Turns:
+    """Whose turn it is on one device.
+
+    A run inside a run of the same thread (a signal handler's, or a step's on the host) never waits: it would wait for itself.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.alone_lock = Lock(f"the memory of {place}")
+        self.running: dict[int, int] = {}  # thread → its runs; each thread changes its own
+        self._run = _Run(self)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread has a run."""
+        return get_ident() in self.running
+
+    def among_others(self) -> AbstractContextManager[None]:
+        """A run."""
+        return self._run
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A run during which no other thread has one."""
+        if self.is_inside:
+            yield
+            return
+        me = get_ident()
+        with self.alone_lock:
+            while any(thread != me for thread in list(self.running)):
+                time.sleep(_LOOK_AGAIN)
+            with self._run:
+                yield
+
+
+class _Run(AbstractContextManager[None]):
+    """A run of whichever thread enters; a class, because every run is one."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        turns, me = self._turns, get_ident()
+        depth = turns.running.get(me, 0)
+        turns.running[me] = depth + 1  # before looking who is alone, who looks the other way round
+        while depth == 0 and turns.alone_lock.owner not in (None, me):
+            del turns.running[me]
+            with turns.alone_lock:
+                turns.running[me] = 1
+
+    def __exit__(self, *raised: object) -> None:
+        running, me = self._turns.running, get_ident()
+        if running[me] == 1:
+            del running[me]
+        else:
+            running[me] -= 1

@@ -1,0 +1,47 @@
+"""The rows of a GPU's kernel table for attention and its cotangents: tiles of scores, of which nothing is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.codegen.attention_scores import PlacedAttention
+from rlx_core.codegen.gpu.attention import print_attention, refusal
+from rlx_core.codegen.gpu.attention_backward import print_attention_backward
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.emit.emitters import Emitted
+from rlx_core.emit.gpu import GpuLanguage
+from rlx_core.emit.table import DeviceTable
+from rlx_core.ir.graph import Node
+from rlx_core.ops.attention import Attention, AttentionBackward
+from rlx_core.pipeline.select.kernels import Condition
+
+__all__ = ["attention_rows"]
+
+
+def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
+    """Add the rows in a language; operands and results lie at any strides."""
+
+    def lacking(node: Node) -> str | None:
+        said = next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
+        if said is not None or not all(v.type.is_static for v in (*node.present(), *node.results)):
+            return said
+        operands = tuple(None if v is None else Place.dense(v.type) for v in node.operands)
+        layout = Layout(operands, tuple(Place.dense(t) for t in node.types))
+        return refusal(problem_of(node, layout), language.dialect, language.scalars)
+
+    is_there = Condition("scores that the device's template takes", lambda node: lacking(node) is None, lacking)
+
+    @table.emitter(Attention, when=is_there, name="attention_tiles")
+    def attention_tiles(node: Node, layout: Layout) -> Emitted:
+        """An online softmax over tiles of keys, a group a tile of queries."""
+        return language.printed(print_attention, problem_of(node, layout))
+
+    @table.emitter(AttentionBackward, when=is_there, name="attention_backward_tiles")
+    def attention_backward_tiles(node: Node, layout: Layout) -> Emitted:
+        """Statistics of queries, then cotangents by owners of queries and by owners of keys."""
+        return language.printed(print_attention_backward, problem_of(node, layout))
+
+
+def problem_of(node: Node, layout: Layout) -> PlacedAttention:
+    op: Any = node.op
+    return PlacedAttention.of(op, layout)

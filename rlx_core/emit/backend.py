@@ -1,0 +1,197 @@
+"""A backend that generates code for devices with memory of their own: a plug-in says which devices there are and in which
+language, and has everything else from here."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts, Driver
+from rlx_core.emit.emitters import Language, emitter_of
+from rlx_core.emit.listing import listings
+from rlx_core.emit.movement import movement_rows
+from rlx_core.emit.program import Code, DeviceProgram, build_program
+from rlx_core.emit.rearranging import Rearranger
+from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
+from rlx_core.errors import DeviceError, DeviceUnavailableError, Fact
+from rlx_core.ir.lir import Lir
+from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, ObjectStore, Program, Target
+from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.system.locks import Lock
+
+__all__ = ["DeviceBackend"]
+
+
+class DeviceBackend(Backend):
+    """The backend of one device of a target.
+
+    Attributes:
+        name: The target's.
+        number: Which of its devices.
+    """
+
+    name: str
+    longest_kernel: int = 128
+    """Element-wise ops in one kernel: beyond that a driver's compiler takes long and registers do not suffice."""
+    usual: DeviceFacts | None = None
+    """What a device is mostly like, to print code where there is none; `None` for a target that prints none."""
+    below: tuple[Level, ...] = ()
+    """What the language's own compiler makes of a source and can be printed; see `translated`."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self._absent: Device | None = None
+        self._lock = Lock(f"the kernels of {self.name}:{number}")
+        self._tables: dict[Device, tuple[Language, KernelTable]] = {}
+
+    # ------------------------------------------------------------------------- what a plug-in says
+
+    @abstractmethod
+    def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
+        """The devices there are, best first; one object for each in a process.
+
+        Raises:
+            DeviceUnavailableError: There is none, with what to install or to allow.
+        """
+
+    @abstractmethod
+    def language(self, device: Device) -> Language:
+        """What its kernels are written in."""
+
+    def rows(self, table: DeviceTable, language: Language) -> None:
+        """Add the rows of the kernel table; structured kernels first, if there are any."""
+        loop_rows(table, language)
+        movement_rows(table, language)
+
+    def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
+        """A source at one of the levels `below`.
+
+        Raises:
+            RlxError: The compiler is not there, or refuses it.
+        """
+        raise AssertionError(f"{self.name} offers the level {level} and has no compiler for it")
+
+    def is_poisoned(self, options: Mapping[str, Any]) -> bool:
+        """Whether memory is filled with NaN before it is written and after it was read."""
+        return False
+
+    # --------------------------------------------------------------------------------- the backend
+
+    def on(self, number: int) -> Backend:
+        return self if number == self.number else type(self)(number)
+
+    def absent(self) -> Backend | None:
+        if self.usual is None:
+            return None
+        made = type(self)()
+        made._absent = Device(f"{self.name}:{ABSENT}", self.usual, refusing(self.name))
+        return made
+
+    @property
+    def target(self) -> Target:  # type: ignore[override]  # made when it is asked for, and not assigned
+        return self.target_for({})
+
+    def target_for(self, options: Mapping[str, Any]) -> Target:
+        device = self.device(options)
+        facts = device.facts
+        return Target(
+            name=self.name,
+            kernels=self._made(device)[1],
+            alignment=max(256, facts.alignment),
+            accepts_views=True,
+            region_limits=(self.longest_kernel, None),
+            properties={"device": device.name, "name": facts.name, "driver": facts.driver},
+            tiers=TIERS,
+            adopt=adopted,
+            device=device,
+        )
+
+    def device(self, options: Mapping[str, Any]) -> Device:
+        """The device that this backend is of.
+
+        Raises:
+            DeviceError: There are fewer.
+            DeviceUnavailableError: There is none.
+        """
+        if self._absent is not None:
+            return self._absent
+        there = self.found(options)
+        if not there:
+            raise DeviceUnavailableError(f"{self.name}: there is no device")
+        if self.number >= len(there):
+            count = f"there {'is' if len(there) == 1 else 'are'} {len(there)}, counted from 0"
+            raise DeviceError(f"{self.name}:{self.number}: {count}", *(Fact(d.name, d.facts.name) for d in there))
+        return there[self.number]
+
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        return self.build(lir, target, options, None)
+
+    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
+        device = expect_device(target)
+        chosen = options.get("options", {})
+        poison = self.is_poisoned(chosen)
+        return build_program(lir, device, target.kernels, self._made(device)[0], objects, poison=poison)
+
+    def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
+        assert isinstance(code, Code), "it is what a program of this backend had"
+        poison = self.is_poisoned(options.get("options", {}))
+        return DeviceProgram(lir, expect_device(target), target.kernels, code, poison=poison)
+
+    def levels(self, target: Target) -> tuple[Level, ...]:
+        return (self._made(expect_device(target))[0].level, *self.below)
+
+    def emit(
+        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
+    ) -> Sequence[Listing]:
+        device = expect_device(target)
+        language, chosen = self._made(device)[0], options.get("options", {})
+        found = listings(lir, target.kernels, language, steps)
+        if level == language.level.name:
+            return found
+        return [evolve(each, text=each.text and self.translated(each.text, level, device, chosen)) for each in found]
+
+    def devices(self) -> list[str]:
+        return [device.facts.name for device in self.found({})]
+
+    def _made(self, device: Device) -> tuple[Language, KernelTable]:
+        """The language and the kernel table of a device."""
+        with self._lock:
+            if device not in self._tables:
+                language = self.language(device)
+                device.rearrange = Rearranger(device, language)
+
+                def fill(table: KernelTable) -> None:
+                    rows = DeviceTable(self.name, plugin=self.name)
+                    self.rows(rows, language)
+                    table.merge(rows)
+
+                self._tables[device] = language, KernelTable(self.name, plugin=self.name, fill=fill)
+            return self._tables[device]
+
+
+def refusing(target: str) -> Callable[[], Driver]:
+    """What opens a device that is not here."""
+
+    def open() -> Driver:
+        raise DeviceUnavailableError(
+            f"{target}:{ABSENT}: programs for a device that is not here are printed, and do not run",
+            hint=f'rlx.compile(…, target="{target}") runs them where there is one',
+        )
+
+    return open
+
+
+def expect_device(target: Target) -> Device:
+    assert target.device is not None, "targets of a device's backend have one"
+    return target.device
+
+
+def adopted(row: Kernel) -> Kernel | None:
+    """What a row that another package brings is here: a function of arrays runs on the host, whatever its tier was called."""
+    if emitter_of(row.run) is None:
+        return evolve(row, tier=TIERS[-1])
+    return evolve(row, tier=row.tier or GENERATED)

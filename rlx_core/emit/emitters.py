@@ -1,0 +1,119 @@
+"""What a step becomes on a device, as data: functions in the device's language, and the launches of them.
+
+An emitter makes it from the node and from where its operands and results lie; equal ops at equal places relative to their
+buffers give equal functions, which are built once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.codegen.loops import Kernel
+from rlx_core.codegen.places import Fault, Layout
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.graph import Node, as_results
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.select.backend import Level
+
+__all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitter_of"]
+
+
+@frozen
+class Function:
+    """A function of a module: its name, which nothing else has, and its text; `parts` are functions that it calls, by name."""
+
+    name: str
+    text: str
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+@frozen
+class Call:
+    """One launch of a function.
+
+    Attributes:
+        function: Its name.
+        groups, group_size: How many threads run it.
+        buffers: What it is given, by number: the step's operands, then its results, then its workspaces.
+        faults: What its sites report; with any, it is given the words for faults and the number of the first site.
+    """
+
+    function: str
+    groups: int
+    group_size: int
+    buffers: tuple[int, ...]
+    faults: tuple[Fault, ...] = ()
+
+
+@frozen
+class Emitted:
+    """What a step becomes.
+
+    Attributes:
+        functions: Those that its calls are of.
+        calls: In order.
+        workspaces: Bytes of memory that the calls share and that nobody needs afterwards.
+    """
+
+    functions: tuple[Function, ...]
+    calls: tuple[Call, ...]
+    workspaces: tuple[int, ...] = ()
+
+
+Emit = Callable[[Node, Layout], Emitted]
+
+
+class Language(Protocol):
+    """A device's language: what it has code for, and how a loop kernel and a module look in it.
+
+    Attributes:
+        has_one_entry: Whether a module can have one function only that is launched.
+    """
+
+    has_one_entry: bool = False
+
+    @property
+    def level(self) -> Level:
+        """What `emit` calls it."""
+
+    @property
+    def identity(self) -> str:
+        """Everything besides a source that decides what a compiler makes of it: the version of the language, options."""
+
+    def refusal(self, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
+        """Why an op on operands of these types is no kernel of this language, as "needs …" continues; `None` if it is one."""
+
+    def lacking(self, dtype: DType) -> str | None:
+        """Why elements of a dtype cannot be touched, as "needs …" continues; `None` if they can."""
+
+    def loop(self, kernel: Kernel) -> Emitted:
+        """A loop kernel; the buffers of its calls are numbered as those of the kernel."""
+
+    def module(self, functions: Sequence[Function]) -> str:
+        """A source with some functions."""
+
+
+@define(eq=False, slots=False)
+class Emitting:
+    """The function of a row whose steps run on the device: it carries the emitter, and computes what the step means for
+    whoever runs it outside a program of the device."""
+
+    emit: Emit = field(repr=False)
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.emit, "__name__", "kernel")
+
+    def __call__(self, op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
+        for place, result in zip(as_results(out), as_results(op(*operands)), strict=True):
+            np.copyto(place, result, casting="unsafe")
+
+
+def emitter_of(run: Callable[..., None]) -> Emit | None:
+    """The emitter that a row's function carries; `None` for one that runs on the host."""
+    return run.emit if isinstance(run, Emitting) else None

@@ -1,0 +1,56 @@
+"""A backend whose devices take one of the GPU languages: a plug-in names the language and finds the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rlx_core.codegen.gpu.languages import Language as GpuDialect
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.device.device import Device
+from rlx_core.emit.attention_rows import attention_rows
+from rlx_core.emit.backend import DeviceBackend
+from rlx_core.emit.emitters import Language
+from rlx_core.emit.gpu import GpuLanguage
+from rlx_core.emit.line_rows import line_rows
+from rlx_core.emit.products import product_rows
+from rlx_core.emit.scatter_rows import scatter_rows
+from rlx_core.emit.table import DeviceTable
+from rlx_core.pipeline.select.backend import Level
+
+__all__ = ["GpuBackend"]
+
+
+class GpuBackend(DeviceBackend):
+    """The backend of one device of a target, in a GPU language.
+
+    Attributes:
+        dialect: The language.
+        level: What `emit` calls it.
+    """
+
+    dialect: ClassVar[GpuDialect]
+    level: ClassVar[Level]
+
+    def dialect_of(self, device: Device) -> GpuDialect:
+        """The language with what this device has and others have not."""
+        return self.dialect
+
+    def machine(self, device: Device) -> Machine:
+        """What schedules depend on."""
+        facts = device.facts
+        return Machine(group=min(256, facts.group_size), subgroup=facts.subgroup, shared_nbytes=facts.shared_nbytes)
+
+    def language(self, device: Device) -> Language:
+        return GpuLanguage(self.dialect_of(device), self.machine(device), self.level, device.facts.lacks)
+
+    def rows(self, table: DeviceTable, language: Language) -> None:
+        assert isinstance(language, GpuLanguage), "it is what this backend made"
+        product_rows(table, language)
+        line_rows(table, language)
+        attention_rows(table, language)
+        scatter_rows(table, language)
+        super().rows(table, language)
+
+    def is_poisoned(self, options: Mapping[str, Any]) -> bool:
+        return bool(options.get(f"{self.name}.poison"))

@@ -1,0 +1,318 @@
+"""Running a LIR on a device: inputs there, launches in order, outputs to wherever the caller wants them.
+
+Runs are asked for and not waited for. With outputs on the device the call returns at once, and whoever reads an element waits;
+with outputs on the host, reading them is the waiting. Parameters are copied to the device when they are bound, by all programs
+together once, and stay there; donated ones are written where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.codegen.gpu.faults import first_error
+from rlx_core.device.array import DeviceArray
+from rlx_core.device.device import Device, usable
+from rlx_core.device.driver import At
+from rlx_core.device.pool import Block
+from rlx_core.emit.delivery import Delivery
+from rlx_core.emit.emitters import Function, Language
+from rlx_core.emit.frames import Frame, Frames, PendingRun
+from rlx_core.emit.host_steps import run_on_host
+from rlx_core.emit.modules import Modules, build_modules
+from rlx_core.emit.parameters import Binder, Params
+from rlx_core.emit.places import CONSTANTS, STATUS, Space
+from rlx_core.emit.poison import Poison
+from rlx_core.emit.profile import active
+from rlx_core.emit.runs import Started, StepFault
+from rlx_core.emit.steps import Emissions, emissions
+from rlx_core.errors import Fact, OutOfMemoryError
+from rlx_core.ir.graph import Constant, Value
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.planning.alias import placement
+from rlx_core.pipeline.select.backend import Bindings, ObjectStore, Outputs, Program, Traffic
+from rlx_core.pipeline.select.kernels import KernelTable
+
+__all__ = ["Code", "DeviceProgram", "build_program"]
+
+MOST_UNSETTLED: Final = 64
+"""Runs that may fail, each given the results of the one before, after which the next one waits for them."""
+
+
+@frozen(eq=False)
+class Code:
+    """What programs of one plan share: what the steps become, and the modules."""
+
+    emissions: Emissions
+    modules: Modules
+
+
+@define(eq=False)
+class Shared:
+    """What clones share: parameters, replaced as a whole, and the constants on the device."""
+
+    params: Params = field(factory=Params)
+    constants: Block | None = None
+
+
+def build_program(
+    lir: Lir,
+    device: Device,
+    kernels: KernelTable,
+    language: Language,
+    objects: ObjectStore | None = None,
+    *,
+    poison: bool = False,
+) -> DeviceProgram:
+    """The program of a plan.
+
+    Raises:
+        KernelBuildError: The device's compiler refuses a function.
+    """
+    made = emissions(lir, kernels)
+
+    def told(function: Function) -> Sequence[Fact]:
+        calling = (
+            lir.steps[n] for n, each in made.steps.items() if any(c.function == function.name for c in each.calls)
+        )
+        return [Fact("node", f"{s.node.label} {s.node.op.name}", s.node.origin.source) for s in calling]
+
+    code = Code(made, build_modules(device, language, made.functions, objects, told))
+    return DeviceProgram(lir, device, kernels, code, poison=poison)
+
+
+class DeviceProgram(Program):
+    """A LIR on a device. Runs are safe from several threads: each has a frame, and the device does one after the other."""
+
+    def __init__(
+        self,
+        lir: Lir,
+        device: Device,
+        kernels: KernelTable,
+        code: Code,
+        shared: Shared | None = None,
+        *,
+        poison: bool = False,
+    ) -> None:
+        self._lir, self._device, self._kernels, self._code = lir, device, kernels, code
+        self._shared = shared or Shared()
+        self._poison = Poison(lir, device) if poison else None
+        self._frames = Frames(lir, device, code.emissions, code.modules, is_single=poison)
+        self._delivery = Delivery(lir, device, self._frames)
+        self._constants = {n.result: n.op.value.array for n in lir.graph.nodes if isinstance(n.op, Constant)}
+        self._faults = tuple(StepFault(fault, lir.steps[number]) for number, fault in self._frames.faults)
+        self._traffic = Traffic()
+
+    # ---------------------------------------------------------------------------------------- public
+
+    def bind(self, params: Mapping[str, Any]) -> None:
+        bindings = params if isinstance(params, Bindings) else Bindings(params)
+        self._shared.params, crossed = self._binder.bound(bindings, self._shared.params)
+        self._traffic = Traffic(bound=crossed)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        return self.run_to(inputs, None)
+
+    def run_to(self, inputs: Sequence[Any], outputs: Outputs | None) -> list[Any]:
+        params = self._shared.params
+        if outputs is None:
+            outputs = "device" if any(isinstance(x, DeviceArray) for x in inputs) else "host"
+        turns = self._device.pool.turns  # a forked child is told before anything is touched
+        for turn in (turns.among_others, turns.alone):
+            with turn():
+                try:
+                    started = self._started(inputs, outputs, params)
+                except OutOfMemoryError as error:
+                    lack = error.with_traceback(None)  # it, or a context's, would keep the memory of this run
+                    lack.__context__ = None
+                    continue
+                return self._finished(started)
+        raise lack.with_fact(Fact(f"plan of {self._lir.graph.name}", self._frames.sizes()))
+
+    def clone(self) -> DeviceProgram:
+        poison = self._poison is not None
+        return DeviceProgram(self._lir, self._device, self._kernels, self._code, self._shared, poison=poison)
+
+    @property
+    def code(self) -> Code:
+        return self._code
+
+    @property
+    def code_origin(self) -> str | None:
+        if not self._code.modules.by_function:
+            return None
+        return "cached" if self._code.modules.is_cached else "compiled"
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._traffic
+
+    def entry(self) -> Callable[..., Any] | None:
+        if self.reason_without_entry is not None:
+            return None
+        device = self._device
+        wanted = [(e.type, e.type.dtype.numpy, e.type.static_shape) for e in self._lir.manifest.inputs]
+
+        def call(*arrays: Any) -> Any:
+            if len(arrays) != len(wanted):
+                return NotImplemented
+            for array, (type_, dtype, shape) in zip(arrays, wanted, strict=True):
+                if type(array) is DeviceArray:
+                    if array.device is not device or array.type != type_:
+                        return NotImplemented
+                elif type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+                    return NotImplemented
+            return tuple(self.run_to(arrays, None))
+
+        return call
+
+    @property
+    def reason_without_entry(self) -> str | None:
+        """Why calls of this program are all checked; `None` if plain ones are not."""
+        if self._poison is not None:
+            return "poison mode fills memory after every step"
+        if self._lir.donated:
+            return "what is donated must not be another argument too"
+        host = next((part.on_host.kernel for part in self._frames.parts if part.on_host is not None), None)
+        return None if host is None else f"{host} runs on the host"
+
+    # ----------------------------------------------------------------------------------------- a run
+
+    def _started(self, inputs: Sequence[Any], outputs: Outputs, params: Params) -> Started:
+        """Have all memory that a run needs, with the inputs in it; on an error none.
+
+        Raises:
+            OutOfMemoryError: The device has not that much.
+        """
+        frame = self._frames.take(params.version, params.on_device, self._constants_block())
+        try:
+            given = self._delivery.own_donations(inputs, params.on_device.values())
+            crossed = self._feed(frame, given, outputs)
+            rooms = self._delivery.begin(frame, outputs)
+            words = None
+            if outputs == "device" and self._faults:
+                words = self._device.block(self._frames.status_nbytes, "the words for faults")
+            return Started(frame, given, outputs, params, crossed, rooms, words)
+        except BaseException:
+            self._frames.give_back(frame)
+            raise
+
+    def _finished(self, started: Started) -> list[Any]:
+        """Run all steps, and deliver the outputs."""
+        frame, inputs, outputs, params = started.frame, started.inputs, started.outputs, started.params
+        try:
+            in_steps = self._go(frame, inputs, params)
+            run = self._ended(started)
+            results, nread = self._delivery.finish(frame, inputs, params.given, started.rooms, outputs, run)
+            if outputs == "host" and not nread:
+                self._device.driver.synchronize()  # the caller's arrays are read until then
+        finally:
+            self._frames.give_back(frame)
+        self._traffic = Traffic(self._traffic.bound, started.crossed, nread, in_steps)
+        return results
+
+    def _feed(self, frame: Frame, inputs: Sequence[Any], outputs: Outputs) -> int:
+        """Have the inputs on the device; the bytes that were copied there."""
+        frames, driver, crossed = self._frames, self._device.driver, 0
+        for number, array in enumerate(inputs):
+            space = Space("input", number)
+            if isinstance(array, DeviceArray):
+                frames.bind(frame, space, At(array.block.buffer, array.offset))
+            elif space in self._needed and array.size:
+                frames.stage(frame, space)
+                place = frame.bound[space]
+                driver.write(place.buffer, place.offset, usable(array), waits=outputs == "device")
+                crossed += array.nbytes
+        return crossed
+
+    def _go(self, frame: Frame, inputs: Sequence[Any], params: Params) -> int:
+        """Have all steps run; the bytes that crossed for those that ran on the host."""
+        driver, poison, profile, crossed = self._device.driver, self._poison, active(), 0
+        if poison is not None:
+            poison.begin(frame)
+        for part in self._frames.parts:
+            if part.on_host is not None:
+                crossed += self._on_host(part.on_host, frame, inputs, params)
+            elif profile is not None:
+                profile.launch(driver, self._lir, self._code.emissions, part, frame)
+            else:
+                driver.submit(self._frames.ready(frame, part))
+            if poison is not None:
+                poison.after(part.steps[-1], frame)
+        return crossed
+
+    def _on_host(self, step: Step, frame: Frame, inputs: Sequence[Any], params: Params) -> int:
+        known = {**self._constants, **params.on_host}
+        entries = zip(self._lir.manifest.inputs, inputs, strict=True)
+        known |= {e.value: usable(x) for e, x in entries if not e.is_donated and isinstance(x, np.ndarray)}
+        places = self._frames.places
+
+        def locate(value: Value) -> At:
+            return frame.at(places.of(value))
+
+        run = self._kernels.get(step.kernel).run
+        return sum(run_on_host(step, run, places, locate, known, self._device.driver))
+
+    def _ended(self, started: Started) -> PendingRun | None:
+        """What may have gone wrong: raised at once if outputs go to the host, else by whoever waits for them."""
+        driver, frame, words, given = self._device.driver, started.frame, started.words, started.inputs
+        before = dict.fromkeys(x.run for x in given if isinstance(x, DeviceArray) and isinstance(x.run, PendingRun))
+        after = tuple(run for run in before if not run.is_settled)
+        if started.outputs == "host":
+            for run in after:
+                run.settle()
+            if self._faults:
+                self._expect_no_fault(frame)
+            return None
+        if words is not None:
+            status, nbytes = frame.bound[STATUS], self._frames.status_nbytes
+            driver.copy(status.buffer, status.offset, words.buffer, 0, nbytes)
+            driver.fill(status.buffer, status.offset, nbytes, 0xFF)
+        run = PendingRun(driver, self._faults, words, after)
+        if run.depth > MOST_UNSETTLED:
+            run.settle()
+        return None if run.is_settled else run
+
+    def _expect_no_fault(self, frame: Frame) -> None:
+        driver, status = self._device.driver, frame.bound[STATUS]
+        found = np.empty(self._frames.status_nbytes // 4, np.uint32)
+        driver.read(status.buffer, status.offset, found)
+        error = first_error(found, self._faults)
+        if error is not None:
+            driver.fill(status.buffer, status.offset, found.nbytes, 0xFF)
+            raise error
+
+    # --------------------------------------------------------------------------------------- details
+
+    @cached_property
+    def _needed(self) -> frozenset[Space]:
+        """The spaces that have to be on the device: launches touch them, or outputs and steps on the host are there."""
+        places = self._frames.places
+        read = {v for part in self._frames.parts if part.on_host for v in part.on_host.node.results}
+        read.update(self._lir.graph.outputs)
+        read.update(v for v in self._lir.donated)
+        return self._frames.used | {places.of(v).space for v in read if v.type.size}
+
+    @cached_property
+    def _binder(self) -> Binder:
+        read = (v for part in self._frames.parts if part.on_host for v in part.on_host.node.present())
+        by_host = frozenset(placement(v, self._lir.aliases).root for v in read)
+        return Binder(self._lir, self._device, self._frames.places, self._needed, by_host)
+
+    def _constants_block(self) -> Block | None:
+        """The constants on the device, copied there when the first frame is made; `None` if nothing there reads one."""
+        shared = self._shared
+        if CONSTANTS not in self._needed:
+            return None
+        if shared.constants is None:
+            places = self._frames.places
+            block = self._device.block(places.constants_nbytes, "the constants of a program")
+            for value, offset in places.constants.items():
+                if value.type.size:
+                    self._device.driver.write(block.buffer, offset, usable(self._constants[value]), waits=True)
+            shared.constants = block
+        return shared.constants

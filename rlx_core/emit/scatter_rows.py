@@ -1,0 +1,75 @@
+"""The rows of a GPU's kernel table for scatters: the thread of a result's element combines what goes there, in index order."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.scatter import OwnedScatter, print_scatter
+from rlx_core.codegen.gpu.tiles import Factor
+from rlx_core.codegen.places import Fault, Layout
+from rlx_core.emit.emitters import Emitted
+from rlx_core.emit.gpu import GpuLanguage
+from rlx_core.emit.movement import buffers_of
+from rlx_core.emit.table import DeviceTable
+from rlx_core.ir.graph import Node
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.indexing import ScatterAdd
+from rlx_core.ops.scatter import Scatter
+from rlx_core.pipeline.select.kernels import Condition
+
+__all__ = ["scatter_rows"]
+
+_OUTSIDE: dict[str, Any] = {"error": "report", "clip": "clip", "fill": "drop"}
+
+
+def scatter_rows(table: DeviceTable, language: GpuLanguage) -> None:
+    """Add the rows in a language. Operands are dense, so that several axes of indices are one."""
+
+    def lacking(node: Node) -> str | None:
+        return next((said for v in node.present() if (said := language.lacking(v.dtype)) is not None), None)
+
+    is_there = Condition("dtypes that the device has", lambda node: lacking(node) is None, lacking)
+
+    @table.emitter(Scatter, ScatterAdd, when=is_there, accepts_strides=False, name="scatter_by_owners")
+    def scatter_by_owners(node: Node, layout: Layout) -> Emitted:
+        """Every element of the result reads all indices of its batch."""
+        op: Any = node.op
+        problem = problem_of(op, layout)
+        size = problem.extents[problem.axis]
+        fault = Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {size} elements")
+        return language.printed(lambda *given: Printed((print_scatter(*given),)), problem, fault)
+
+
+def problem_of(op: Any, layout: Layout) -> OwnedScatter:
+    """A scatter of dense operands."""
+    has_base = isinstance(op, Scatter)
+    (result,) = layout.results
+    updates, indices = (place for place in layout.operands[-2:])
+    assert updates is not None and indices is not None, "operands of a scatter are required"  # noqa: PT018
+    extents, batch = result.type.static_shape, op.batch_dims
+    axis = normalize_axis(op.axis, len(extents))
+    count = prod(indices.type.static_shape[batch:])
+    itemsize, after = result.type.dtype.itemsize, prod(extents[axis + 1 :])
+    first = 1 if has_base else 0
+    outer = dense((*extents[:axis], count), itemsize * after)
+    tail = result.strides[axis + 1 :]
+    along_batch = dense((*extents[:batch], count), indices.type.dtype.itemsize)
+    return OwnedScatter(
+        extents,
+        axis,
+        count,
+        buffers_of(layout),
+        index=Factor(first + 1, (*along_batch[:batch], *(0,) * (len(extents) - batch)), indices.type.dtype.itemsize),
+        updates=Factor(first, (*outer[:axis], 0, *tail), itemsize * after),
+        base=Factor(0, result.strides, 0) if has_base else None,
+        result=Factor(first + 2, result.strides, 0),
+        mode=op.mode if has_base else "add",
+        outside=_OUTSIDE[op.oob],
+    )
+
+
+def dense(shape: tuple[int, ...], innermost: int) -> tuple[int, ...]:
+    """Strides of a dense array whose last axis steps by `innermost` bytes."""
+    return tuple(innermost * prod(shape[i + 1 :]) for i in range(len(shape)))

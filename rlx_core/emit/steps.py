@@ -1,0 +1,79 @@
+"""The steps of a plan that run on the device: what each becomes, and where its operands and results lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.emit.emitters import Emitted, Function, emitter_of
+from rlx_core.emit.places import aligned
+from rlx_core.ir.graph import Value
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.ir.strides import WIDEST
+from rlx_core.pipeline.planning.alias import placement
+from rlx_core.pipeline.planning.places import layout_of
+from rlx_core.pipeline.select.kernels import KernelTable
+
+__all__ = ["Emissions", "emissions", "is_empty", "roomy"]
+
+
+@frozen(eq=False)
+class Emissions:
+    """What the steps of a plan become.
+
+    Attributes:
+        steps: By the step's number; those that are missing run on the host, or have nothing to do.
+        functions: All functions that they call, each once.
+    """
+
+    steps: Mapping[int, Emitted]
+    functions: tuple[Function, ...]
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of the workspaces of a step, at most; steps follow one another and share them."""
+        return max((sum(map(roomy, each.workspaces)) for each in self.steps.values()), default=0)
+
+
+def emissions(lir: Lir, kernels: KernelTable) -> Emissions:
+    """What the steps of a plan become; equal steps become the same."""
+    known: dict[object, Emitted] = {}
+    steps: dict[int, Emitted] = {}
+    for number, step in enumerate(lir.steps):
+        emit = emitter_of(kernels.get(step.kernel).run)
+        if emit is None or is_empty(step):
+            continue
+        layout = aligned_layout(step, lir)
+        key = (step.kernel, step.node.op, step.node.operand_types, layout)
+        if key not in known:
+            known[key] = emit(step.node, layout)
+        steps[number] = known[key]
+    functions = {f.name: f for each in known.values() for f in each.functions}
+    return Emissions(steps, tuple(functions.values()))
+
+
+def aligned_layout(step: Step, lir: Lir) -> Layout:
+    """Where a step's operands and results lie; views may begin in the middle of what several elements are read or written as."""
+    layout = layout_of(step, lir)
+    operands = zip(step.node.operands, layout.operands, strict=True)
+    return Layout(
+        tuple(None if v is None or p is None else _aligned(v, p, lir) for v, p in operands),
+        tuple(_aligned(v, p, lir) for v, p in zip(step.node.results, layout.results, strict=True)),
+    )
+
+
+def _aligned(value: Value, place: Place, lir: Lir) -> Place:
+    return evolve(place, alignment=gcd(placement(value, lir.aliases).byte_offset, WIDEST))
+
+
+def roomy(nbytes: int) -> int:
+    """Bytes to set aside for a workspace, so that the next one is aligned too."""
+    return aligned(nbytes, 256)
+
+
+def is_empty(step: Step) -> bool:
+    """Whether no result of a step has elements, so that there is nothing to compute."""
+    return all(type.size == 0 for type in step.node.types)

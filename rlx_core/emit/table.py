@@ -1,0 +1,103 @@
+"""The rows that every code-generating device starts with: whatever is one loop kernel runs as one.
+
+Structured kernels (products, attention, sorts) are rows of their ops and come before these, because a row of an op comes before
+those of its base class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, Unpack
+
+from rlx_core.codegen import check_kernel, formula_of, kernel_of
+from rlx_core.codegen.formula import Formula, Place, Read
+from rlx_core.codegen.places import Layout
+from rlx_core.emit.emitters import Emit, Emitted, Emitting, Language
+from rlx_core.ir.block import Block
+from rlx_core.ir.graph import Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.ops import kinds, normalization, selection, softmax
+from rlx_core.ops.fused_loop import FusedLoop
+from rlx_core.ops.region import ElementwiseRegion
+from rlx_core.pipeline.select.kernels import Condition, KernelTable, TraitWords, condition
+
+__all__ = ["GENERATED", "TIERS", "DeviceTable", "loop_rows", "reads_in_place"]
+
+GENERATED = "generated"
+
+TIERS = (GENERATED, "library", "host")
+"""Where the steps of a device's programs run, best first."""
+
+_E = TypeVar("_E", bound=Emit)
+
+
+class DeviceTable(KernelTable):
+    """A kernel table whose rows are emitters."""
+
+    def emitter(self, *ops: type[Op], name: str, **traits: Unpack[TraitWords]) -> Callable[[_E], _E]:
+        """Register the decorated emitter for each of `ops`; its kernels read strided operands and are generated, unless
+        `traits`, which are those of `KernelTable.register`, say otherwise."""
+        own: TraitWords = {"accepts_strides": True, "tier": GENERATED, **traits}
+
+        def add(emit: _E) -> _E:
+            run = Emitting(emit)
+            run.__doc__ = emit.__doc__
+            self.register(*ops, name=name, **own)(run)
+            return emit
+
+        return add
+
+
+def loop_rows(table: DeviceTable, language: Language) -> None:
+    """Add the rows for loop kernels in a language."""
+
+    def reason(node: Node) -> str | None:
+        if isinstance(node.op, Block):
+            return "an op: a block is lowered before kernels are chosen"
+        if node.is_leaf:
+            return "an op: a leaf is given"
+        return language.refusal(node.op, node.operand_types)
+
+    is_loop = Condition("a meaning that is one loop kernel", lambda node: reason(node) is None, reason)
+
+    def loop(node: Node, layout: Layout) -> Emitted:
+        """A kernel generated from the op's own meaning."""
+        formula = formula_of(node.op, node.operand_types)
+        assert formula is not None, f"{node.op.name} was accepted as a loop kernel"
+        return language.loop(check_kernel(kernel_of(formula, layout.operands, layout.results)))
+
+    def add(*ops: type[Op], name: str, in_place: tuple[int, ...] = (), also: tuple[Condition, ...] = ()) -> None:
+        table.emitter(*ops, when=(is_loop, *also), in_place=in_place, name=name, is_generated=True)(loop)
+
+    add(kinds.Elementwise, name="loop", in_place=(0, 1))
+    add(selection.Where, name="loop_where", in_place=(1, 2))
+    add(*_ROWS, name="loop_rows", in_place=(0,))
+    add(ElementwiseRegion, name="loop_region", in_place=tuple(range(8)))
+    add(FusedLoop, name="loop_fused", in_place=tuple(range(16)), also=(reads_in_place,))
+    add(FusedLoop, name="loop_fused_apart")
+    table.emitter(Op, when=is_loop, name="loop_of", is_generated=True, priority=-1)(loop)
+
+
+_ROWS = (softmax.Softmax, softmax.LogSoftmax, normalization.LayerNorm, normalization.RmsNorm)
+"""Ops of several loops over a row, the first operand of which a result may take over."""
+
+
+@condition("operands of a result's type to be read where that result is written")
+def reads_in_place(node: Node) -> bool:
+    formula = formula_of(node.op, node.operand_types)
+    return formula is not None and all(
+        is_read_at(formula, position, formula.writes[result].place, value.type)
+        for result, type in enumerate(node.types)
+        for position, value in enumerate(node.operands)
+        if value is not None and value.type.shape == type.shape
+    )
+
+
+def is_read_at(formula: Formula, operand: int, place: Place, type: TensorType) -> bool:
+    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
+    reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
+    return all(
+        not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))
+        for r in reads
+    )

@@ -1,0 +1,64 @@
+"""Errors of devices with memory of their own: arrays that lie elsewhere, kernels that do not build, devices that are gone."""
+
+from rlx_core.errors.base import RlxError
+
+__all__ = ["DeviceLostError", "KernelBuildError", "PlaceError"]
+
+
+class PlaceError(RlxError, ValueError):
+    """An array lies in the memory of another device than the program's.
+
+    Nothing is moved between devices behind the caller's back: a copy that nobody
+    asked for would be found only by measuring. The message names both places.
+
+    >>> from rlx_core.testing.fake_device import fake_host
+    >>> host = fake_host()
+    >>> x = rlx.device_put(np.float32([1, 2]), "fake:0", host=host)
+    >>> rlx.jit(lambda x: x + x)(x)
+    Traceback (most recent call last):
+        ...
+    PlaceError: run: x lies on fake:0, and the program runs on the host
+
+    `to_host` copies it to the host, and `rlx.device_put` to a device:
+
+    >>> rlx.jit(lambda x: x + x)(x.to_host())
+    array([2., 4.], dtype=float32)
+    """
+
+
+class KernelBuildError(RlxError, RuntimeError):
+    """A device's compiler refused a kernel that rlx made; the message has the step, the facts what the compiler said.
+
+    This is a fault of rlx or of the driver, not of the program. The source is what
+    `rlx compile --emit` prints for that step at the device's level; with it and the
+    compiler's words the fault can be reported.
+
+    >>> from rlx_core.testing.fake_device import FakeDriver
+    >>> driver = FakeDriver()
+    >>> driver.build("kernel of no language")
+    Traceback (most recent call last):
+        ...
+    KernelBuildError: fake:0: its compiler refuses the source
+
+    >>> driver.build("")
+    <fake module of 0 functions>
+    """
+
+
+class DeviceLostError(RlxError, RuntimeError):
+    """A device stopped answering in the middle of something, or is another process's.
+
+    Its driver was reset, it was unplugged, or this process was forked after the
+    device had been used, which no driver bears. What was in its memory is gone;
+    the process goes on, and so do other devices.
+
+    >>> from rlx_core.testing.fake_device import fake_host
+    >>> host = fake_host(is_lost=True)
+    >>> rlx.device_put(np.float32([1, 2]), "fake:0", host=host)
+    Traceback (most recent call last):
+        ...
+    DeviceLostError: fake:0: the device does not answer any more
+
+    >>> rlx.device_put(np.float32([1, 2]), "fake:1", host=host).to_host()
+    array([1., 2.], dtype=float32)
+    """

@@ -1,0 +1,220 @@
+"""`rlx.load` and `rlx.save`: the suffix of a file says which plugin reads or writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.contributions import Contribution
+from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
+from rlx_core.pipeline.contributed import expectation
+from rlx_core.plugins import PluginHost, default_host
+
+if TYPE_CHECKING:
+    from rlx_core.pipeline.compile import Config
+
+__all__ = ["from_bytes", "load", "reading", "save", "to_bytes", "writing"]
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    config: Config = None,
+    classes: Iterable[type[Any]] = (),
+    host: PluginHost | None = None,
+) -> Any:
+    """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), or what a
+    plugin's reader returns.
+
+    A compiled function is compiled here, for whatever target; its weights stay in the mapped file. The file must not be
+    changed while they are in use; replacing it (as `rlx.save` does) is safe.
+
+    Args:
+        path: The file; its suffix, in any case, chooses the reader.
+        target, config: For a compiled function, as for `rlx.compile`.
+        classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
+        host: The plugins to use; everything installed by default.
+
+    Raises:
+        UnknownNameError: No plugin reads files with that suffix.
+        FormatError: The file is not what its suffix says, or is damaged.
+        FileError: It cannot be read: it is not there, say (an OSError).
+        ConfigError: A target, a configuration or classes for something that is not compiled.
+    """
+    found, at = host or default_host(), path_of("load", path)
+    read = usable(found, "importers", found.importers_for(at.suffix.lower()))
+    with reading("load", at):
+        stored = read(at, found)
+    try:
+        return opened(stored, target, config, classes, host)
+    except RlxError as error:
+        raise error.with_fact(Fact("file", at)) from None
+
+
+def opened(
+    stored: Any, target: str | None, config: Config, classes: Iterable[type[Any]], host: PluginHost | None
+) -> Any:
+    """A program with its weights as the function that it is; anything else as it is.
+
+    Raises:
+        ConfigError: It is something else, which nothing is said about.
+    """
+    from rlx_core.ir.bundle import Bundle  # here, because a file of arrays is read without the compiler
+
+    if isinstance(stored, Bundle):
+        from rlx_core.runtime.compiled_function import compile_bundle  # as above
+
+        return compile_bundle(stored, target=target, config=config, host=host, classes=classes)
+    for name, given in (("target", target), ("config", config), ("classes", tuple(classes) or None)):
+        if given is not None:
+            raise ConfigError(
+                f"load: {name} is for a compiled function, not a {type(stored).__name__}",
+                hint="load it without, and compile it: rlx.Session(...).compile(...)",
+            )
+    return stored
+
+
+def to_bytes(value: Any) -> bytes:
+    """The bytes of a `.rlx` file with a compiled function, a graph, a module, or a part of one; pickles hold these bytes.
+
+    Raises:
+        FormatError: It is none of these, or holds something that cannot be stored.
+    """
+    from rlx_core.ir.bundle import Bundled  # here, because a file of arrays is written without the compiler
+    from rlx_core.ir.serialize import save
+    from rlx_core.ir.travel import Travels
+
+    ready = value.bundle() if isinstance(value, Bundled) else value
+    if not isinstance(ready, Travels):
+        raise FormatError(
+            f"bytes: a {type(value).__name__} is no program",
+            hint="rlx.compile(function, ...) makes a function with its weights, rlx.trace(function, ...) its graph",
+        )
+    return save(ready)
+
+
+def from_bytes(
+    data: bytes,
+    *,
+    target: str | None = None,
+    config: Config = None,
+    classes: Iterable[type[Any]] = (),
+    host: PluginHost | None = None,
+) -> Any:
+    """What `to_bytes` was given, checked as a file is; nothing in the bytes is executed, and arrays lie in them.
+
+    Arguments and errors are those of `load`.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise FormatError(f"from_bytes: takes what to_bytes returned, not {type(data).__name__}", hint=_hint_for(data))
+    from rlx_core.ir.serialize import load_stored  # here, because a file of arrays is read without the compiler
+    from rlx_core.pipeline.op_table import HostOps
+
+    return opened(load_stored(data, HostOps(host or default_host())), target, config, classes, host)
+
+
+def _hint_for(data: object) -> str | None:
+    return "rlx.load reads a file" if isinstance(data, str | os.PathLike) else None
+
+
+def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
+    """Write a file: arrays by name (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`), or
+    what a plugin's writer takes.
+
+    The file appears as a whole, or on an error stays as it was.
+
+    Args:
+        path: The file; its suffix, in any case, chooses the writer.
+        value: What to write.
+        host: The plugins to use; everything installed by default.
+
+    Raises:
+        UnknownNameError: No plugin writes files with that suffix.
+        FormatError, DtypeError: The value cannot be written in that format.
+        FileError: The file cannot be written (an OSError).
+    """
+    found, at = host or default_host(), path_of("save", path)
+    write = usable(found, "exporters", found.exporters_for(at.suffix.lower()))
+    with writing("save", at):
+        write(at, value, found)
+
+
+def usable(host: PluginHost, kind: str, specs: Sequence[Contribution]) -> Callable[..., Any]:
+    """The first reader or writer that works; those before it are left out with a warning.
+
+    Raises:
+        PluginError: None does; the error is that of the first.
+    """
+    registry = host.registry()
+    for spec in specs[:-1]:
+        found: Callable[..., Any] | None = registry.usable(kind, spec.name, expectation(kind, spec, registry))
+        if found is not None:
+            return found
+    first = next((spec for spec in specs if (kind, spec.name) in registry.left_out), None)
+    try:
+        last: Callable[..., Any] = registry.load(kind, specs[-1].name, expectation(kind, specs[-1], registry))
+    except PluginError:
+        if first is None:
+            raise
+        registry.load(kind, first.name, expectation(kind, first, registry))
+        raise
+    return last
+
+
+def path_of(what: str, path: str | os.PathLike[str]) -> Path:
+    """What somebody gave as a path.
+
+    Raises:
+        FileError: No file can be called that; the message begins with `what`.
+    """
+    found = Path(path)
+    try:
+        has_nul = b"\0" in os.fsencode(found)
+    except UnicodeEncodeError as error:
+        raise FileError(f"{what}: {str(found)!a} is no path ({error.reason})") from None
+    if has_nul:
+        raise FileError(f"{what}: {str(found)!a} is no path (it holds a NUL)")
+    return found
+
+
+@contextmanager
+def reading(what: str, path: Path) -> Iterator[None]:
+    """Read a file inside.
+
+    Raises:
+        FileError: The system refuses that; the message begins with `what`.
+    """
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{what}: {path} cannot be read ({error.strerror or error})", hint=_neighbour(path)) from error
+
+
+@contextmanager
+def writing(what: str, path: Path) -> Iterator[None]:
+    """Write a file inside.
+
+    Raises:
+        FileError: The system refuses that; the message begins with `what`.
+    """
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        hint = None if path.parent.is_dir() else f"there is no directory {path.parent}; make it first"
+        raise FileError(f"{what}: {path} cannot be written ({error.strerror or error})", hint=hint) from error
+
+
+def _neighbour(path: Path) -> str | None:
+    """The hint for a misspelt file: the one in its directory that is called nearly so."""
+    with contextlib.suppress(OSError):  # the error that it is a hint for says what the system refuses
+        return None if path.exists() else nearest(path.name, sorted(each.name for each in path.parent.iterdir()))
+    return None

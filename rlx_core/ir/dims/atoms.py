@@ -1,0 +1,122 @@
+"""What sizes are made of: symbols, and quotients and minima of sizes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from rlx_core.errors import ShapeError
+
+if TYPE_CHECKING:  # expressions are made of atoms, and what is compound of expressions
+    from rlx_core.ir.dims.algebra import Expr
+
+__all__ = [
+    "MOST_NESTED",
+    "WELL_KNOWN",
+    "Atom",
+    "Compound",
+    "Symbol",
+    "atom_key",
+    "numbered",
+    "symbol_from",
+    "symbol_named",
+]
+
+
+@frozen(order=True, repr=False)
+class Symbol:
+    """An unknown size with a unique id; the name is for people."""
+
+    id: int
+    name: str = field(eq=False, order=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # Numbers are given out as names come up, so they differ from process to process: sizes travel by their text.
+    def __reduce__(self) -> tuple[object, ...]:
+        return symbol_from, (repr(self),)
+
+
+MOST_NESTED = 32
+"""Quotients and minima inside one another: sizes are printed, compared and bound by recursion, and no model nests more."""
+
+Kind: TypeAlias = Literal["/", "//", "min"]
+
+
+@frozen(order=False, repr=False)
+class Compound:
+    """What no polynomial says of two sizes: an exact quotient, one that is rounded down, or the smaller of the two.
+
+    A guard states that an exact quotient is exact. The larger of two sizes is their sum without the smaller.
+
+    Attributes:
+        depth: How many are nested, this one included.
+    """
+
+    kind: Kind
+    left: Expr
+    right: Expr
+    depth: int = field(init=False, eq=False, order=False)
+
+    @depth.default
+    def _depth(self) -> int:
+        atoms = [a for size in (self.left, self.right) for monomial, _ in size.terms for a, _ in monomial]
+        return 1 + max((a.depth for a in atoms if isinstance(a, Compound)), default=0)
+
+    def __attrs_post_init__(self) -> None:
+        if self.depth > MOST_NESTED:
+            raise ShapeError(
+                f"size: {str(self.left)[:40]}… {self.kind} {self.right} nests more than {MOST_NESTED} quotients and minima",
+                hint="give the intermediate size a symbol of its own",
+            )
+
+    def __repr__(self) -> str:
+        if self.kind == "min":
+            return f"min({self.left}, {self.right})"
+        return f"({self.left}){self.kind}({self.right})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Compound, (self.kind, self.left, self.right)
+
+
+Atom: TypeAlias = Symbol | Compound
+
+
+def atom_key(atom: Atom) -> tuple[bool, str]:
+    """What atoms are sorted by."""
+    # By name, not by id: ids depend on which symbol a process happened to make first.
+    return isinstance(atom, Compound), repr(atom)
+
+
+WELL_KNOWN = tuple(Symbol(i, name) for i, name in enumerate(("BATCH", "SEQ", "ROWS", "PAST_SEQ")))
+_FIRST_FREE_ID = 16
+_by_name: dict[str, Symbol] = {s.name: s for s in WELL_KNOWN}
+_next_id = itertools.count(_FIRST_FREE_ID)
+
+
+def symbol_named(name: str) -> Symbol:
+    """The symbol of that name, made on first use.
+
+    Raises:
+        ShapeError: It is no name.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ShapeError(f"symbol: {name!r} is not a name", hint="use letters, digits and underscores")
+    if name not in _by_name:
+        # setdefault: two threads that ask at once must get one symbol.
+        _by_name.setdefault(name, Symbol(next(_next_id), name))
+    return _by_name[name]
+
+
+def numbered(number: int) -> Symbol:
+    """The symbol of that number; one that has no name yet is called after it."""
+    return next((s for s in _by_name.values() if s.id == number), Symbol(number, f"?{number}"))
+
+
+def symbol_from(text: str) -> Symbol:
+    """The symbol that is printed so; `?17` is one without a name."""
+    return numbered(int(text[1:])) if text.startswith("?") else symbol_named(text)

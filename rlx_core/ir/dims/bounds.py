@@ -1,0 +1,79 @@
+"""What is true of a size before its symbols are known: sizes are never negative, and quotients and minima have bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from rlx_core.ir.dims.atoms import Atom, Compound, Symbol
+
+if TYPE_CHECKING:  # sizes ask this when they are compared
+    from rlx_core.ir.dims.algebra import Dim, Expr
+
+__all__ = ["is_never_negative"]
+
+MOST_BOUNDS = 64
+"""How many differences are looked at before a relation counts as undecided; each quotient or minimum may double them."""
+
+
+def is_never_negative(size: Dim) -> bool:
+    """Whether it can be said without knowing the symbols that a size, or a difference of sizes, is at least 0.
+
+    `n + 3`, `2*n`, `n - min(n, 4)` and `n - 2*((n)//(2))` are; of `n - 1` it cannot be said.
+    """
+    return _Search().holds(size)
+
+
+@define
+class _Search:
+    """What is left to look at, of all that may be; a search that has used it up has found nothing."""
+
+    left: int = MOST_BOUNDS
+
+    def holds(self, size: Dim) -> bool:
+        """Whether a size is known to be at least 0."""
+        if isinstance(size, int):
+            return size >= 0
+        self.left -= 1
+        if self.left < 0:
+            return False
+        if all(c >= 0 and all(self._grows(a) for a, _ in monomial) for monomial, c in size.terms):
+            return True
+        compounds = {a: None for monomial, _ in size.terms for a, _ in monomial if isinstance(a, Compound)}
+        return any(self._holds_around(size, atom) for atom in compounds)
+
+    def _grows(self, atom: Atom) -> bool:
+        return isinstance(atom, Symbol) or (self.holds(atom.left) and self.holds(atom.right))
+
+    def _holds_around(self, size: Expr, atom: Compound) -> bool:
+        """Whether the size is at least 0 with `atom` replaced by what bounds it."""
+        parts = size.around(atom)
+        if parts is None:
+            return False
+        factor, rest = parts
+        if self.holds(factor):
+            below = _below(atom)
+            return bool(below) and all(self.holds(factor * low + rest * by) for low, by in below)
+        if self.holds(-factor):
+            return any(self.holds(factor * high + rest * by) for high, by in _above(atom))
+        return False
+
+
+def _below(atom: Compound) -> list[tuple[Dim, int]]:
+    """Fractions, numerator and denominator, one of which is at most `atom`; none where none is known."""
+    rounded_off = _divisor(atom) - 1 if atom.kind == "//" else 0
+    return [(low - rounded_off, by) for low, by in _above(atom)]
+
+
+def _above(atom: Compound) -> list[tuple[Dim, int]]:
+    """Fractions, numerator and denominator, each of which is at least `atom`."""
+    if atom.kind == "min":
+        return [(atom.left, 1), (atom.right, 1)]
+    divisor = _divisor(atom)
+    return [(atom.left, divisor)] if divisor > 0 else []
+
+
+def _divisor(atom: Compound) -> int:
+    """What a quotient divides by, and 0 where that is unknown."""
+    return dict(atom.right.terms).get((), 0) if len(atom.right.terms) == 1 else 0

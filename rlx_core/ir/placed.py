@@ -1,0 +1,49 @@
+"""Arrays that do not lie in the host's memory, as the parts of rlx see them that only ask for types."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.types import TensorType
+
+__all__ = ["Placed", "placed_type"]
+
+_HOST_KINDS = (1, 3)
+"""DLPack's numbers for the host's memory: its own, and its own pinned for a device."""
+
+
+class Placed(ABC):
+    """An array in the memory of a device; `numpy.asarray` copies it to the host."""
+
+    @property
+    @abstractmethod
+    def type(self) -> TensorType:
+        """Its dtype and dims."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The name of the device: `rocm:0`."""
+
+
+def placed_type(data: Any) -> TensorType | None:
+    """The type of an array that lies on a device, rlx's own or a device library's; `None` for everything else.
+
+    A library's array says its dims and a NumPy dtype, and either that its memory is a device's or nothing of memory at all.
+    """
+    if isinstance(data, Placed):
+        return data.type
+    if isinstance(data, np.ndarray | np.generic):
+        return None
+    shape, kind = getattr(data, "shape", None), getattr(data, "dtype", None)
+    if not isinstance(shape, tuple) or not isinstance(kind, np.dtype):
+        return None
+    if hasattr(data, "__dlpack_device__"):
+        is_there = data.__dlpack_device__()[0] not in _HOST_KINDS
+    else:
+        is_there = not hasattr(data, "__array__") and not hasattr(data, "__array_interface__")
+    return TensorType(dtype(kind), shape) if is_there else None

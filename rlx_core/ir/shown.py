@@ -1,0 +1,36 @@
+"""What a notebook shows of programs: asked for here, and drawn by a layer that this one does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rlx_core.ir.registered import Registered
+
+__all__ = ["PAGES", "PICTURES", "Drawn", "Shown"]
+
+_DRAWN_BY: Final = "rlx_core.draw.pages"
+
+PAGES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
+"""Class → its page, as HTML."""
+
+PICTURES: Final[Registered[type, Callable[[Any], str]]] = Registered(_DRAWN_BY)
+"""Class → its picture, as SVG."""
+
+
+class Shown:
+    """Something with a page. Who draws it is loaded when the first is shown, for most programs are never looked at."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return PAGES[type(self)](self)
+
+
+class Drawn(Shown):
+    """Something with a page and a picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return PICTURES[type(self)](self)

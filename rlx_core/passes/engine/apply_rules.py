@@ -1,0 +1,174 @@
+"""Applying rules to a graph, round after round until none fires; and a rule set as a pass, which is what a pipeline runs.
+
+The conditions that every rule obeys are kept here (`rules.py` lists them), so that a rule states only its equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final
+
+from attrs import evolve
+from attrs.validators import ge
+
+from rlx_core.errors import Fact, RlxError
+from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.provenance import Origin, originating
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import listed
+from rlx_core.passes.engine.base import Context, Miss, Pass, Result, define_pass, each_graph, emit_like, field
+from rlx_core.passes.engine.patterns import mismatch
+from rlx_core.passes.engine.rules import Accepts, Declined, Match, Rule, RuleSet
+from rlx_core.passes.engine.splice import Draft
+from rlx_core.passes.engine.sweep import sweep
+
+__all__ = ["ROUNDS", "apply_rules", "explain", "pass_of"]
+
+ROUNDS: Final = 16
+"""The most times a graph is walked, unless a pass is told otherwise."""
+
+
+def apply_rules(graph: Graph, rules: RuleSet, rounds: int = ROUNDS, accepts: Accepts | None = None) -> Result:
+    """`graph` rewritten until no rule fires, or `rounds` times; nested graphs are left alone.
+
+    `accepts` is asked about every replacement besides the conditions that the engine has of its own.
+
+    Counts are by rule. `misses` are the near misses in the final graph; `notes["bound"]` says so if the bound was hit.
+    """
+    index: dict[type[Op], list[Rule]] = {}
+    for rule in rules:
+        index.setdefault(rule.root, []).append(rule)
+    total = Result.unchanged(graph)
+    misses: tuple[Miss, ...] = ()
+    for _ in range(rounds):
+        step = one_round(total.graph, index, accepts)
+        misses = tuple(step.misses)
+        if not step.counts:
+            return evolve(total, misses=misses)
+        swept = sweep(step.graph)
+        total = total.then(evolve(step, misses=())).then(evolve(swept, counts={}))
+    note = f"{rules.name}: stopped after {rounds} rounds, while rules still fired"
+    return evolve(total, misses=misses, notes={**total.notes, "bound": note})
+
+
+def one_round(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None = None) -> Result:
+    """Every node tried once, in order; the first rule that takes a node replaces it."""
+    near = near_misses(graph, index, accepts)
+    if near is not None:
+        return evolve(Result.unchanged(graph), misses=near)
+    placed: dict[Value, Value] = {}
+    counts: dict[str, int] = {}
+    misses: list[Miss] = []
+
+    def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...]:
+        results = None
+        for rule in index.get(type(node.op), ()):
+            made, declined = attempt(rule, graph, node, placed, accepts)
+            if made is not None:
+                results = made.place(node)
+                counts[rule.key] = counts.get(rule.key, 0) + 1
+                break
+            if declined is not None:
+                misses.append(Miss(rule.key, node.label, declined.reason, declined.kind))
+        results = results or emit_like(node, operands)
+        placed.update(zip(node.results, results, strict=True))
+        return results
+
+    made, values = rebuild(graph, replace)
+    return Result(made, values, counts, misses)
+
+
+def near_misses(graph: Graph, index: Mapping[type[Op], list[Rule]], accepts: Accepts | None) -> list[Miss] | None:
+    """What a round that does nothing says; `None` if a rule takes a node, and only then is a new graph worth building."""
+    misses: list[Miss] = []
+    for node in graph.nodes:
+        for rule in index.get(type(node.op), ()):
+            if not rule.may_begin(node):
+                continue
+            with originating(node.origin):
+                made, declined = attempt(rule, graph, node, graph.identity, accepts)
+            if made is not None:
+                return None
+            if declined is not None:
+                misses.append(Miss(rule.key, node.label, declined.reason, declined.kind))
+    return misses
+
+
+def attempt(
+    rule: Rule, graph: Graph, node: Node, placed: Mapping[Value, Value], accepts: Accepts | None = None
+) -> tuple[Draft | None, Declined | None]:
+    """The drafted replacement of `node` by `rule`; or why there is none (`None` twice if the pattern does not match)."""
+    declined: Declined | None = None
+    for found in rule.instances(node):
+        match = Match(graph, node, found, placed)
+        refusal = rule.refusal(match)
+        if refusal is not None:
+            declined = Declined(refusal)
+            continue
+        try:
+            with originating(Origin(created_by=rule.key)):
+                made = rule.build(match)
+        except RlxError as error:
+            raise error.with_fact(Fact("rule", rule.key), Fact("node", node.label, node.origin.source)) from None
+        if isinstance(made, Declined):
+            declined = made
+            continue
+        reason = unfit(made, node)
+        declined = None if reason is None else Declined(reason)
+        if made is not None and declined is None:
+            declined = None if accepts is None else accepts(made)
+            if declined is None:
+                return made, None
+    return None, declined
+
+
+def unfit(made: Draft | None, node: Node) -> str | None:
+    """Why a drafted right side cannot stand for `node`; `None` if it can, or if the rule declined."""
+    if made is None:
+        return None
+    if made.types != node.types:
+        return f"the replacement would be {listed(made.types)}, not {listed(node.types)}"
+    return f"it would need the guard {made.guards[0]}" if made.guards else None
+
+
+def explain(graph: Graph, rules: Iterable[Rule], at: Node | Value | str) -> list[Miss]:
+    """For each rule that begins with the op of a node: why it does not fire there, or "it fires"."""
+    place = graph.find(at) if isinstance(at, str) else at
+    node = place.node if isinstance(place, Value) else place
+    placed = {v: v for n in graph.nodes for v in n.results}
+    said: list[Miss] = []
+    for rule in rules:
+        if rule.root is not type(node.op):
+            continue
+        made, declined = attempt(rule, graph, node, placed)
+        reason = None if declined is None else declined.reason
+        if made is None and reason is None:
+            has_instance = next(rule.instances(node), None) is not None
+            reason = "its right side declines"
+            if isinstance(rule.left, Value) and not has_instance:
+                reason = mismatch(rule.left, node.results[0])
+        said.append(Miss(rule.key, node.label, reason or "it fires"))
+    return said
+
+
+def pass_of(rules: RuleSet) -> type[Pass]:
+    """The pass that applies a rule set; it has the set's name and manual."""
+    domain, _, short = rules.name.partition(".")
+
+    @define_pass(short, domain=domain)
+    class ApplyRules(Pass):
+        rules_applied: ClassVar[RuleSet] = rules
+
+        disable: tuple[str, ...] = ()
+        rounds: int = field(default=ROUNDS, validator=ge(1))
+
+        def run(self, graph: Graph, context: Context) -> Result:
+            active = self.rules_applied.without(self.disable)
+            return each_graph(graph, lambda g: apply_rules(g, active, self.rounds))
+
+    ApplyRules.__doc__ = (
+        f"{rules.doc}\n\nAttributes:\n    disable: Names of rules that do not run.\n"
+        "    rounds: The most times the graph is walked; reported if rules still fire then."
+    )
+    return ApplyRules

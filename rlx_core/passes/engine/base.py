@@ -1,0 +1,289 @@
+"""A pass: a frozen record whose fields are its options, whose docstring is its manual, and which maps graph to graph.
+
+What a pass `requires` and `ensures` are named properties of a program, so that a pipeline can refuse a wrong order
+before anything runs (`order.py`). Verifying, printing, timing and stamping belong to the runner (`runner.py`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, dataclass_transform
+
+import attrs
+from attrs import Factory, field, frozen
+
+from rlx_core.ir.graph import Graph, Node, Value, ambient_builder, nested_graphs
+from rlx_core.ir.lir import Lir
+from rlx_core.ir.op import Op, spelt
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import TensorType
+
+__all__ = [
+    "INLINED",
+    "LEGAL",
+    "LOWERED",
+    "Context",
+    "LirPass",
+    "Miss",
+    "Pass",
+    "PassRecord",
+    "Property",
+    "Result",
+    "Stage",
+    "TargetView",
+    "define_pass",
+    "each_graph",
+    "emit_like",
+    "field",
+]
+
+Stage = Literal["hir", "mir", "lir"]
+
+
+@frozen
+class Property:
+    """Something that holds of a program after some passes and not before; two of one name are the same property."""
+
+    name: str
+    meaning: str = field(default="", eq=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+LOWERED = Property("lowered", "no HIR block is left")
+INLINED = Property("inlined", "no call of a nested graph is left")
+LEGAL = Property("legal", "every node has a kernel on the target")
+
+
+class TargetView(Protocol):
+    """What a pass may ask about the target; `rlx_core.pipeline.select.backend.Target` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def accepts_views(self) -> bool: ...
+    @property
+    def region_limits(self) -> tuple[int | None, int | None]: ...
+    @property
+    def kernels(self) -> Any: ...
+
+
+class RefusalView(Protocol):
+    """A kernel that did not take a node, and why."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class AnswerView(Protocol):
+    """How a node would be run: `means` is "native" where a kernel of the target takes it."""
+
+    @property
+    def means(self) -> str: ...
+    @property
+    def refusals(self) -> Sequence[RefusalView]: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class DispatcherView(Protocol):
+    """What a pass may ask about nodes; `rlx_core.pipeline.select.dispatch.Dispatcher` is one."""
+
+    def answer(self, node: Node, /) -> AnswerView: ...
+
+
+@frozen(eq=False)
+class Context:
+    """What a pass may know besides the graph and its own options.
+
+    Attributes:
+        target: What the program is compiled for, or `None` for target-independent work.
+        settings: Resolved sections of the configuration that passes read (precision, fusion), as plain values.
+        dispatcher: How the target would run a node under this configuration; `None` where its kernels alone say it.
+    """
+
+    target: TargetView | None = None
+    settings: Mapping[str, Any] = Factory(dict)
+    dispatcher: DispatcherView | None = None
+
+
+@frozen
+class Miss:
+    """A place where a rewrite matched the core of its pattern and a condition failed; `kind` is the reason in a word."""
+
+    rule: str
+    node: str
+    reason: str
+    kind: str = "NotFused"
+
+    def __repr__(self) -> str:
+        return f"{self.rule} at {self.node}: {self.reason}"
+
+
+@frozen(eq=False)
+class Result:
+    """What a pass returns.
+
+    Attributes:
+        graph: The new graph.
+        values: Old value → new value; a value that is gone is not in it.
+        counts: How often each thing was done ("merged", "algebra/neg-neg").
+        misses: What was nearly done, and why it was not.
+        notes: Reports for people and later stages, by name (the dispatch report, a bound that was hit).
+    """
+
+    graph: Graph
+    values: Mapping[Value, Value]
+    counts: Mapping[str, int] = Factory(dict)
+    misses: Sequence[Miss] = ()
+    notes: Mapping[str, Any] = Factory(dict)
+
+    @classmethod
+    def unchanged(cls, graph: Graph) -> Result:
+        return cls(graph, graph.identity)
+
+    def then(self, later: Result) -> Result:
+        """This result followed by `later`: maps composed, counts added."""
+        return Result(
+            later.graph,
+            self.values if later.values is self.graph.identity else compose(self.values, later.values),
+            add_counts(self.counts, later.counts),
+            (*self.misses, *later.misses),
+            {**self.notes, **later.notes},
+        )
+
+
+def compose(first: Mapping[Value, Value], second: Mapping[Value, Value]) -> dict[Value, Value]:
+    """Old values to newest ones; values that either step dropped are dropped."""
+    return {old: second[middle] for old, middle in first.items() if middle in second}
+
+
+def add_counts(*tables: Mapping[str, int]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for table in tables:
+        for name, count in table.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+@frozen(slots=False, repr=False)
+class PassRecord:
+    """What passes of every stage have in common; see `Pass` and `LirPass`."""
+
+    name: ClassVar[str] = ""
+    stage: ClassVar[Stage] = "mir"
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    ensures: ClassVar[frozenset[Property]] = frozenset()
+    invalidates: ClassVar[frozenset[Property]] = frozenset()
+    before: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[tuple[str, ...]] = ()
+    is_fusion: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return spelt(self)
+
+    def options(self) -> dict[str, Any]:
+        """The options by name, as configuration spells them, in declared order."""
+        return {a.name.replace("_", "-"): getattr(self, a.name) for a in attrs.fields(type(self))}
+
+
+@frozen(slots=False, repr=False)
+class Pass(PassRecord, ABC):
+    """A pure function from graph to graph with options; made with `define_pass`.
+
+    `requires`, `ensures` and `invalidates` are sets of `Property`; `before` and `after` name passes that must not come on
+    the other side of this one where both are in a pipeline.
+    """
+
+    @abstractmethod
+    def run(self, graph: Graph, context: Context) -> Result:
+        """The graph after this pass, with the map from old to new values."""
+
+
+@frozen(slots=False, repr=False)
+class LirPass(PassRecord, ABC):
+    """A pure function from a planned program to a planned program; made with `define_pass`."""
+
+    stage: ClassVar[Stage] = "lir"
+
+    @abstractmethod
+    def run(self, program: Lir, context: Context) -> Lir:
+        """The program after this pass."""
+
+
+_P = TypeVar("_P", bound=PassRecord)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, attrs.field))
+def define_pass(name: str, *, domain: str = "rlx") -> Callable[[type[_P]], type[_P]]:
+    """Make a class a pass called `domain.name`: a frozen attrs class whose fields are keyword options."""
+
+    def make(cls: type[_P]) -> type[_P]:
+        has_repr = "__repr__" in vars(cls)
+        made: Any = attrs.frozen(cls, slots=False, kw_only=True, repr=False)
+        if not has_repr:
+            made.__repr__ = PassRecord.__repr__
+        made.name = f"{domain}.{name}"
+        for relation in ("requires", "ensures", "invalidates"):
+            setattr(made, relation, frozenset(getattr(made, relation)))
+        return made
+
+    return make
+
+
+# ------------------------------------------------------------------------------------- nested graphs
+
+
+def with_bodies(op: Op, change: Callable[[Graph], Graph]) -> Op:
+    """`op` with every nested graph replaced; `op` itself if none of them changed."""
+    bodies = nested_graphs(op)
+    changed = {name: new for name, body in bodies.items() if (new := change(body)) is not body}
+    return attrs.evolve(op, **changed) if changed else op
+
+
+def each_graph(graph: Graph, once: Callable[[Graph], Result]) -> Result:
+    """Apply `once` to every nested graph, innermost first, and then to `graph` itself.
+
+    `once` returns `Result.unchanged` (the same graph object) where it has nothing to do, which spares the copies. The map
+    is about the values of `graph`; misses and counts of bodies are included.
+    """
+    inner: list[Result] = []
+
+    def change(body: Graph) -> Graph:
+        inner.append(each_graph(body, once))
+        return inner[-1].graph
+
+    ops = {node: with_bodies(node.op, change) for node in graph.nodes if nested_graphs(node.op)}
+    if not ops:
+        return once(graph)
+
+    def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
+        op = ops.get(node, node.op)
+        return None if op is node.op else emit_like(node, operands, op=op)
+
+    is_same = all(op is node.op for node, op in ops.items())
+    outer = Result.unchanged(graph) if is_same else Result(*rebuild(graph, replace))
+    result = outer.then(once(outer.graph))
+    return attrs.evolve(
+        result,
+        counts=add_counts(result.counts, *(r.counts for r in inner)),
+        misses=(*(m for r in inner for m in r.misses), *result.misses),
+    )
+
+
+def emit_like(
+    node: Node,
+    operands: Sequence[Value | None],
+    *,
+    op: Op | None = None,
+    name: str | None = None,
+    types: tuple[TensorType, ...] | None = None,
+) -> tuple[Value, ...]:
+    """A node in the graph being built that takes `node`'s place: its name, its origin and its declared types."""
+    builder = ambient_builder()
+    assert builder is not None, "emit_like is for replacements, which run inside a rebuild"
+    return builder.emit(op or node.op, operands, name=name or node.name, origin=node.origin, types=types or node.types)

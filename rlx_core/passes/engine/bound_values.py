@@ -1,0 +1,63 @@
+"""Values that are known once parameters are bound: what is computed from them alone is computed then, not on every run.
+
+What the compiler moves out of the program (`rlx_core.pipeline.planning.prepare`) are these; so a pass that makes several nodes
+one keeps them apart from those that wait for inputs.
+"""
+
+from __future__ import annotations
+
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, symbols_inside
+
+__all__ = ["bound_nodes", "is_bound"]
+
+
+def bound_nodes(graph: Graph, pinned: frozenset[str] = frozenset()) -> set[Node]:
+    """The nodes whose results are known once parameters are bound.
+
+    A node without operands (a range, a fill) costs nothing to make and nothing to keep away: it is bound only together with
+    something that is.
+
+    Args:
+        graph: A whole program.
+        pinned: Names of parameters that change from run to run (donated ones), so that nothing may be computed ahead.
+    """
+    known: set[Node] = set()
+    free: set[Node] = set()
+    for node in graph.nodes:
+        op = node.op
+        if isinstance(op, Constant) or (isinstance(op, Param) and op.label not in pinned and op.type.is_static):
+            known.add(node)
+        elif (
+            isinstance(op, Input | Param) or not op.is_pure or op.is_barrier or not all(t.is_static for t in node.types)
+        ):
+            continue
+        elif not node.operands:
+            free.update([] if symbols_inside(op) else [node])
+        else:
+            sources = {v.node for v in node.present()}
+            # A size that is not known yet is bound with the inputs, later than parameters are.
+            if sources <= known | free and not symbols_inside(op):
+                (known if sources & known else free).add(node)
+    return known
+
+
+def is_bound(value: Value) -> bool:
+    """Whether `value` derives from parameters and constants alone, and from at least one of them, with sizes known.
+
+    The same as `bound_nodes` for one value, where looking through the whole graph would be too much.
+    """
+    seen = set()
+    has_source = False
+    stack = [value.node]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node.op, Input) or not node.op.is_pure or node.op.is_barrier:
+            return False
+        if not all(t.is_static for t in node.types):
+            return False
+        has_source = has_source or isinstance(node.op, Param | Constant)
+        stack.extend(v.node for v in node.present())
+    return has_source

@@ -1,0 +1,135 @@
+"""What fusion and recognition passes have in common: they run only for targets that have a kernel for what they make.
+
+A fusion is a rule set behind a question. `claims` asks whether the target has kernels of the op at all, `Accepted` whether one of
+them takes the very node that would be made; where the answer is no, the chain stays, and the miss says which kernel refused
+and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import ClassVar
+
+from attrs import frozen
+from attrs.validators import ge
+
+from rlx_core.ir.graph import Builder, Graph, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.passes.engine.apply_rules import ROUNDS, apply_rules
+from rlx_core.passes.engine.base import LOWERED, Context, Pass, RefusalView, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.rules import Declined, RuleSet
+from rlx_core.passes.engine.splice import Draft
+
+__all__ = ["Accepted", "Judge", "claims", "declined_if_kept", "fusion_of", "refusal_of", "users_outside"]
+
+
+def claims(context: Context, ops: Collection[type[Op]]) -> bool:
+    """Whether the target has kernels of its own for any of `ops`; without a target, or kernels, everything is claimed."""
+    claimed = frozenset() if context.target is None else context.target.kernels.claimed
+    return not claimed or any(op.name in claimed for op in ops)
+
+
+def refusal_of(context: Context, node: Node) -> Declined | None:
+    """Why the target would not run `node` by a kernel of its own; `None` if it would."""
+    if context.target is None:
+        return None
+    refusals: Sequence[RefusalView]
+    if context.dispatcher is not None:
+        answer = context.dispatcher.answer(node)
+        if answer.means == "native":
+            return None
+        refusals, reason = answer.refusals, answer.reason
+    else:
+        selection = context.target.kernels.choose(node)
+        if selection.kernel is not None:
+            return None
+        refusals, reason = selection.refusals, ""
+    said = "; ".join(f"{r.kernel} {r.reason}" for r in refusals) or reason or "no kernel takes it"
+    return Declined(f"{context.target.name} does not run {node.op.name}: {said}", "NoKernel")
+
+
+class Judge:
+    """What the target says of ops that a fusion would make; asked once for each op and its operands' types."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.known: dict[tuple[Op, tuple[TensorType, ...]], tuple[Op, Declined | None]] = {}
+
+    def __call__(self, op: Op, operands: Sequence[Value]) -> tuple[Op, Declined | None]:
+        """The op (the first of those that are equal), and why the target would not run it on such operands."""
+        key = op, tuple(v.type for v in operands)
+        if key not in self.known:
+            self.known[key] = op, refusal_of(self.context, probe(*key))
+        return self.known[key]
+
+
+def probe(op: Op, types: Sequence[TensorType]) -> Node:
+    """A node of `op` on inputs of such types, in a graph of its own."""
+    builder = Builder("probe")
+    return builder.emit(op, [builder.input(f"x{i}", t) for i, t in enumerate(types)])[0].node
+
+
+@frozen(eq=False)
+class Accepted:
+    """The condition that the target runs every node of the ops `makes` in a draft."""
+
+    context: Context
+    makes: tuple[type[Op], ...]
+
+    def __call__(self, made: Draft) -> Declined | None:
+        for node in made.builder.nodes:
+            refusal = refusal_of(self.context, node) if isinstance(node.op, self.makes) else None
+            if refusal is not None:
+                return refusal
+        return None
+
+
+def fusion_of(rules: RuleSet, makes: tuple[type[Op], ...]) -> type[Pass]:
+    """The pass that applies a rule set whose results are `makes`; it has the set's name and manual."""
+    domain, _, short = rules.name.partition(".")
+
+    @define_pass(short, domain=domain)
+    class Fusion(Pass):
+        rules_applied: ClassVar[RuleSet] = rules
+        is_fusion: ClassVar[bool] = True
+        requires: ClassVar = frozenset({LOWERED})
+
+        disable: tuple[str, ...] = ()
+        rounds: int = field(default=ROUNDS, validator=ge(1))
+
+        def run(self, graph: Graph, context: Context) -> Result:
+            if not claims(context, makes):
+                return Result.unchanged(graph)
+            active = self.rules_applied.without(self.disable)
+            accepted = Accepted(context, makes)
+            return each_graph(graph, lambda g: apply_rules(g, active, self.rounds, accepted))
+
+    Fusion.__doc__ = (
+        f"{rules.doc}\n\nAttributes:\n    disable: Names of rules that do not run.\n"
+        "    rounds: The most times the graph is walked; reported if rules still fire then."
+    )
+    Fusion.__name__ = Fusion.__qualname__ = "".join(word.title() for word in short.split("-"))
+    return Fusion
+
+
+# -------------------------------------------------------------------------- what may disappear (R1)
+
+
+def users_outside(graph: Graph, value: Value, inside: Collection[Node]) -> list[Node]:
+    """The nodes that read `value` and are not `inside`, one entry an edge."""
+    return [user for user in graph.uses[value] if user not in inside]
+
+
+def declined_if_kept(graph: Graph, inner: Collection[Node], inside: Collection[Node]) -> Declined | None:
+    """Why the nodes `inner` cannot disappear into a pattern that covers `inside`; `None` if they can.
+
+    They can if nothing but the pattern reads them, however often it does, and none of them is an output.
+    """
+    for node in inner:
+        for value in node.results:
+            if value in graph.output_set:
+                return Declined(f"{value!r} is an output", "IsOutput")
+            if users_outside(graph, value, inside):
+                return Declined(f"{value!r} has {len(graph.uses[value])} uses", "MultiConsumer")
+    return None

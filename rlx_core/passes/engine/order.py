@@ -1,0 +1,93 @@
+"""Whether a list of passes can run in the order it is in; decided before the first of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rlx_core.errors import Fact, PassOrderError
+from rlx_core.passes.engine.base import PassRecord, Property
+
+__all__ = ["STAGES", "check_order"]
+
+STAGES = ("hir", "mir", "lir")
+
+
+def check_order(
+    passes: Sequence[PassRecord],
+    given: Iterable[Property] = (),
+    wanted: Iterable[Property] = (),
+    where: Mapping[int, str] | None = None,
+) -> frozenset[Property]:
+    """Require that every pass finds what it requires and stands where its relations allow.
+
+    Args:
+        passes: In the order in which they will run.
+        given: Properties that hold at the start.
+        wanted: Properties that must hold at the end.
+        where: Position → the line of configuration that put a pass there, for the error.
+
+    Returns:
+        The properties that hold at the end.
+
+    Raises:
+        PassOrderError: One does not; the error says which pass would ensure what is missing, where one is listed.
+    """
+    held = frozenset(given)
+    places = where or {}
+    for place, each in enumerate(passes):
+        missing = sorted(each.requires - held, key=str)
+        if missing:
+            raise requirement_error(passes, place, missing[0], places)
+        held = (held - each.invalidates) | each.ensures
+        check_relations(passes, place, places)
+    lacking = sorted(frozenset(wanted) - held, key=str)
+    if lacking:
+        makers = [p.name for p in passes if lacking[0] in p.ensures]
+        spoilers = [p.name for p in passes if lacking[0] in p.invalidates]
+        raise PassOrderError(
+            f"pipeline: at its end the program must be {lacking[0]} ({lacking[0].meaning}), and nothing ensures that",
+            Fact("ensured by", ", ".join(makers) or "no listed pass"),
+            Fact("undone by", ", ".join(undoers_after(passes, lacking[0])) or "nothing"),
+            hint=f"run {makers[-1]} after {spoilers[-1]}" if makers and spoilers else None,
+        )
+    return held
+
+
+def undoers_after(passes: Sequence[PassRecord], wanted: Property) -> list[str]:
+    """The passes that undo `wanted` after the last one that ensured it."""
+    last = max((i for i, p in enumerate(passes) if wanted in p.ensures), default=-1)
+    return [p.name for p in passes[last + 1 :] if wanted in p.invalidates]
+
+
+def requirement_error(
+    passes: Sequence[PassRecord], place: int, missing: Property, places: Mapping[int, str]
+) -> PassOrderError:
+    each = passes[place]
+    later = [p.name for p in passes[place + 1 :] if missing in p.ensures]
+    undone = [p.name for p in passes[:place] if missing in p.invalidates]
+    return PassOrderError(
+        f"{each.name}: it requires that the program is {missing}, which does not hold where it stands",
+        Fact("requires", f"{missing}: {missing.meaning}" if missing.meaning else missing),
+        Fact("place", f"{place + 1} of {len(passes)}", places.get(place)),
+        *([Fact("undone by", ", ".join(undone))] if undone else []),
+        hint=f"move {later[0]} before {each.name}" if later else None,
+    )
+
+
+def check_relations(passes: Sequence[PassRecord], place: int, places: Mapping[int, str]) -> None:
+    """Require that no pass stands on the wrong side of one it names in `before` or `after`."""
+    each = passes[place]
+    for other in passes[:place]:
+        if named(each.before, other) or named(other.after, each):
+            says = each if named(each.before, other) else other
+            raise PassOrderError(
+                f"{each.name}: it must come before {other.name}, and comes after it",
+                Fact("said by", says.name),
+                Fact("place", f"{place + 1} of {len(passes)}", places.get(place)),
+                hint=f"move {each.name} before {other.name}",
+            )
+
+
+def named(relations: Iterable[str], other: PassRecord) -> bool:
+    # A pass may run several times (clean-up after each group), so it never excludes itself.
+    return any(r in (other.name, other.name.partition(".")[2]) for r in relations)

@@ -1,0 +1,354 @@
+"""Rewrite rules: a left side, a right side, and the licence to exchange them.
+
+    @ruleset("algebra")
+    def algebra(x):
+        yield rewrite("neg-neg", -(-x)).to(x)
+
+The engine (`apply_rules.py`) holds every rule to the same conditions, so that a rule states only its equation: a value that
+disappears has one use and is no output, the replacement has the same types and needs no new guard, it stands where the root
+stood (so it can make no cycle), names and origins are kept, and rules run to a fixed point or to a bound that is reported.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from rlx_core.errors import ConfigError, UnknownNameError, nearest
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.passes.engine.patterns import Bindings, matches, ops_wanted, orders, pattern_variables
+from rlx_core.passes.engine.splice import Draft, draft
+
+__all__ = [
+    "Accepts",
+    "Declined",
+    "Left",
+    "Match",
+    "Predicate",
+    "Rule",
+    "RuleSet",
+    "predicate",
+    "rewrite",
+    "ruleset",
+]
+
+
+@frozen(eq=False)
+class Match:
+    """An instance of a rule's left side in a graph.
+
+    Attributes:
+        graph: The graph as it was before this round.
+        root: The node that would be replaced.
+        found: What the variables stand for, in that graph.
+        placed: Old value → value in the graph being built.
+    """
+
+    graph: Graph
+    root: Node
+    found: Bindings
+    placed: Mapping[Value, Value]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value or the attribute that a variable stands for, in the graph before this round."""
+        return self.found.values[name] if name in self.found.values else self.found.attributes[name]
+
+    def new(self, value: Value) -> Value:
+        """Where a value of the old graph is in the graph being built; right sides are made of these."""
+        return self.placed[value]
+
+    @property
+    def operands(self) -> tuple[Value | None, ...]:
+        """The root's operands in the graph being built."""
+        return tuple(None if v is None else self.placed[v] for v in self.root.operands)
+
+    @property
+    def inner(self) -> tuple[Node, ...]:
+        """The nodes that the pattern covers besides the root, constants left out."""
+        return tuple(n for n in self.found.nodes if n is not self.root)
+
+    def arguments(self) -> dict[str, Any]:
+        """Variables by name, values as they are in the graph being built."""
+        return {**{n: self.placed[v] for n, v in self.found.values.items()}, **self.found.attributes, "match": self}
+
+
+@frozen
+class Declined:
+    """Why a rule does not take a place whose core it matched; what a right side returns instead of a replacement.
+
+    Attributes:
+        reason: In words, with what was found.
+        kind: The same in one word, for reports that count ("MultiConsumer", "DtypeMismatch").
+    """
+
+    reason: str
+    kind: str = "NotFused"
+
+
+Accepts = Callable[[Draft], "Declined | None"]
+"""A last condition on a drafted replacement: whether the target has a kernel for it, say."""
+
+
+@frozen
+class Predicate:
+    """A named condition on a match; the name is what "why did this not fire?" prints."""
+
+    name: str
+    holds: Callable[[Match], bool] = field(eq=False)
+
+
+def predicate(name: str) -> Callable[[Callable[[Match], bool]], Predicate]:
+    """Name a condition so that rules can be given it with `when`."""
+    return lambda holds: Predicate(name, holds)
+
+
+@frozen(eq=False)
+class Left:
+    """A rule in the making: it has a name and a left side."""
+
+    name: str
+    pattern: Value | type[Op]
+
+    def to(self, right: Any) -> Rule:
+        """The rule with this right side: a pattern, or a function of the match.
+
+        A function takes the variables by name (values of the new graph, attributes as they are), and `match` if it wants all
+        of it. It returns the replacement, or `None` to decline.
+        """
+        return Rule(self.name, self.pattern, right)
+
+
+@frozen(eq=False)
+class Rule:
+    """One equation, read from left to right.
+
+    Attributes:
+        name: Unique in its set.
+        left: A pattern, or an op class for "every node of this op".
+        right: A pattern, or a function of the match.
+        conditions: What must hold of a match besides.
+        gives_up: The law of arithmetic that the exchange breaks; `None` for an exact rule.
+        is_sharing: Inner values may have other users and stay for them. Rules whose right side is a bare variable always
+            may: nothing is computed twice.
+        samples: Types (and attributes) to try it on, by variable; see `rule_checks.py`.
+        group: The name of its set.
+    """
+
+    name: str
+    left: Value | type[Op]
+    right: Any
+    conditions: tuple[Predicate, ...] = ()
+    gives_up: str | None = None
+    is_sharing: bool = False
+    samples: tuple[Mapping[str, Any], ...] = ()
+    group: str = ""
+
+    def when(self, *conditions: Predicate) -> Rule:
+        """The rule under further conditions."""
+        return evolve(self, conditions=(*self.conditions, *conditions))
+
+    def giving_up(self, law: str) -> Rule:
+        """The rule, honest about what floating point loses by it."""
+        return evolve(self, gives_up=law)
+
+    def sharing(self) -> Rule:
+        """The rule, also where inner values have other users."""
+        return evolve(self, is_sharing=True)
+
+    def sampled(self, **sample: Any) -> Rule:
+        """The rule with one more sample to be checked on."""
+        return evolve(self, samples=(*self.samples, sample))
+
+    @property
+    def key(self) -> str:
+        return f"{self.group}/{self.name}" if self.group else self.name
+
+    @property
+    def root(self) -> type[Op]:
+        """The op that the left side begins with."""
+        return type(self.left.node.op) if isinstance(self.left, Value) else self.left
+
+    @cached_property
+    def wanted(self) -> tuple[str, ...]:
+        """What a right side that is a function takes."""
+        return tuple(inspect.signature(self.right).parameters)
+
+    @property
+    def keeps_inner(self) -> bool:
+        return self.is_sharing or not isinstance(self.left, Value) or is_variable(self.right)
+
+    @cached_property
+    def outline(self) -> tuple[tuple[tuple[type[Op], ...] | None, ...], ...]:
+        """The ops of what the root reads, in each order that is tried; `None` where a variable stands for anything."""
+        if not isinstance(self.left, Value):
+            return ()
+        return tuple(tuple(map(ops_wanted, operands)) for operands in orders(self.left.node))
+
+    def may_begin(self, node: Node) -> bool:
+        """Whether `node` and what it reads have the pattern's ops: most nodes are told by that, without matching."""
+        if not isinstance(self.left, Value):
+            return True
+        if len(node.results) != 1:
+            return False
+        found = [None if v is None else type(v.node.op) for v in node.operands]
+        return any(
+            len(wanted) == len(found) and all(w is None or f in w for w, f in zip(wanted, found, strict=True))
+            for wanted in self.outline
+        )
+
+    def instances(self, node: Node) -> Iterator[Bindings]:
+        """The ways in which `node` is an instance of the left side."""
+        if isinstance(self.left, Value):
+            if self.may_begin(node):
+                yield from matches(self.left, node.result)
+        elif type(node.op) is self.left:
+            yield Bindings(nodes=(node,))
+
+    def refusal(self, match: Match) -> str | None:
+        """Why the rule does not take this match, or `None` if it does (its types are tested once it is built)."""
+        if not self.keeps_inner:
+            for node in match.inner:
+                kept = kept_for(match.graph, node)
+                if kept:
+                    return kept
+        return next((f"needs {c.name}" for c in self.conditions if not c.holds(match)), None)
+
+    def build(self, match: Match) -> Draft | Declined | None:
+        """The right side for a match, drafted; `None` or the reason if it declines."""
+        if isinstance(self.right, Value):
+            return draft(lambda: instantiate(self.right, match.arguments()), self.name)
+        arguments = match.arguments()
+        declined: list[Declined] = []
+
+        def make() -> Any:
+            made = self.right(**{name: arguments[name] for name in self.wanted})
+            if not isinstance(made, Declined):
+                return made
+            declined.append(made)
+            return None
+
+        return draft(make, self.name) or (declined[0] if declined else None)
+
+    def __repr__(self) -> str:
+        given = f", giving up {self.gives_up}" if self.gives_up else ""
+        return f"<rule {self.key}{given}>"
+
+
+def rewrite(name: str, left: Value | type[Op]) -> Left:
+    """Begin a rule.
+
+    Raises:
+        ConfigError: The left side is a bare variable or a constant, which would match everything.
+    """
+    if isinstance(left, Value) and isinstance(left.node.op, Input | Constant):
+        raise ConfigError(f"rule {name}: its left side has no op, so it would match everything")
+    return Left(name, left)
+
+
+def is_variable(right: Any) -> bool:
+    return isinstance(right, Value) and isinstance(right.node.op, Input)
+
+
+def kept_for(graph: Graph, node: Node) -> str | None:
+    """Why an inner node cannot disappear: it has another use, or is an output."""
+    for value in node.results:
+        if value in graph.output_set:
+            return f"{value!r} is an output"
+        uses = len(graph.uses[value])
+        if uses > 1:
+            return f"{value!r} has {uses} uses"
+    return None
+
+
+def instantiate(pattern: Value, arguments: Mapping[str, Any]) -> Any:
+    """A right side that is a pattern, with its variables filled in; numbers stay weakly typed."""
+    node = pattern.node
+    if isinstance(node.op, Input):
+        return arguments[node.op.label]
+    if isinstance(node.op, Constant):
+        return node.op.value.array.item() if node.op.value.array.ndim == 0 else node.op.value.array
+    attributes = {
+        name: arguments[a.node.op.label]
+        for name, a in node.op.attributes().items()
+        if isinstance(a, Value) and isinstance(a.node.op, Input)
+    }
+    op = evolve(node.op, **attributes) if attributes else node.op
+    return op(*(None if v is None else instantiate(v, arguments) for v in node.operands))
+
+
+# ------------------------------------------------------------------------------------------------ sets
+
+
+@frozen(eq=False, repr=False)
+class RuleSet:
+    """Rules in the order in which they are tried; sets concatenate with `+`.
+
+    Attributes:
+        name: `domain.name`.
+        make: Gives the rules; called once, when they are first needed, so that right sides may stand below the set.
+        doc: What the rules have in common.
+    """
+
+    name: str
+    make: Callable[[], Iterable[Rule]]
+    doc: str = ""
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        made = tuple(self.make())
+        keys = Counter(r.key for r in made)
+        twice = [key for key, count in keys.items() if count > 1]
+        if twice:
+            raise ConfigError(f"{self.name}: two rules are called {twice[0]!r}")
+        return made
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __add__(self, other: RuleSet) -> RuleSet:
+        name, doc = f"{self.name}+{other.name}", f"{self.doc}\n\n{other.doc}".strip()
+        return RuleSet(name, lambda: (*self.rules, *other.rules), doc)
+
+    def __getitem__(self, name: str) -> Rule:
+        found = next((r for r in self.rules if name in (r.name, r.key)), None)
+        if found is None:
+            raise UnknownNameError(
+                f"{self.name}: it has no rule {name!r}", hint=nearest(name, [r.name for r in self.rules])
+            )
+        return found
+
+    def without(self, names: Iterable[str]) -> RuleSet:
+        """The set less some rules, each named by its name or its key.
+
+        Raises:
+            UnknownNameError: It has no rule of that name.
+        """
+        dropped = {self[name].key for name in names}
+        if not dropped:
+            return self
+        return RuleSet(self.name, lambda: [r for r in self.rules if r.key not in dropped], self.doc)
+
+    def __repr__(self) -> str:
+        return f"<rule set {self.name}: {len(self.rules)} rules>"
+
+
+def ruleset(name: str, *, domain: str = "rlx") -> Callable[[Callable[..., Iterable[Rule]]], RuleSet]:
+    """Make a generator of rules a rule set called `domain.name`; its parameters are the pattern variables."""
+
+    def define(rules: Callable[..., Iterable[Rule]]) -> RuleSet:
+        def make() -> Iterator[Rule]:
+            variables = pattern_variables(list(inspect.signature(rules).parameters))
+            return (evolve(r, group=name) for r in rules(**variables))
+
+        return RuleSet(f"{domain}.{name}", make, inspect.getdoc(rules) or "")
+
+    return define

@@ -1,0 +1,149 @@
+"""Running passes: order checked first, then each pass timed, stamped, verified, printed and announced.
+
+Nothing here knows a pass. A pass that breaks the rules of the stage is named in the error, because the verifier runs after
+every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any, Literal
+
+from attrs import Factory, frozen
+
+from rlx_core.errors import Fact, RlxError
+from rlx_core.ir.graph import Graph, Value
+from rlx_core.ir.verify import Stage, check
+from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result
+from rlx_core.passes.engine.order import check_order
+
+__all__ = ["PassEvent", "PassRun", "Run", "Watch", "run_passes"]
+
+Listener = Callable[["PassEvent"], None]
+Printer = Callable[[str, Graph], None]
+Check = Callable[[Graph, Stage], None]
+
+
+@frozen
+class PassEvent:
+    """What a listener is told at the start and the end of a pass."""
+
+    event: Literal["pass-start", "pass-end"]
+    name: str
+    nodes: int
+    seconds: float = 0.0
+    counts: Mapping[str, int] = Factory(dict)
+
+
+@frozen
+class Watch:
+    """How a run is observed; none of it changes a result.
+
+    Attributes:
+        check: Raises if a graph breaks the rules of its stage; called after every pass that changed it. `None` trusts the
+            passes.
+        listeners: Called with a `PassEvent` at the start and the end of every pass.
+        show: Given a heading and a graph, before and after the passes named in `before` and `after` ("*" is every pass).
+    """
+
+    check: Check | None = check
+    listeners: tuple[Listener, ...] = ()
+    show: Printer | None = None
+    before: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+
+    def tell(self, event: PassEvent) -> None:
+        for listener in self.listeners:
+            listener(event)
+
+    def print(self, moment: str, chosen: frozenset[str], name: str, graph: Graph) -> None:
+        if self.show is not None and chosen & {"*", name, name.partition(".")[2]}:
+            self.show(f"{moment} {name}", graph)
+
+
+@frozen
+class PassRun:
+    """What one pass did."""
+
+    name: str
+    seconds: float
+    nodes_before: int
+    nodes_after: int
+    counts: Mapping[str, int]
+
+    @property
+    def has_effect(self) -> bool:
+        return bool(self.counts) or self.nodes_before != self.nodes_after
+
+    @property
+    def effect(self) -> str:
+        """What it did and how often: `softmax 2, mean 1`."""
+        return ", ".join(f"{what} {count}" for what, count in self.counts.items())
+
+
+@frozen(eq=False)
+class Run:
+    """The outcome of a list of passes: the graph, the map from the values that went in, and what each pass did.
+
+    Attributes:
+        lowered: The graph when it became MIR; `None` if no pass lowered it.
+    """
+
+    graph: Graph
+    values: Mapping[Value, Value]
+    passes: tuple[PassRun, ...]
+    misses: tuple[Miss, ...]
+    notes: Mapping[str, Any]
+    lowered: Graph | None = None
+
+    @property
+    def seconds(self) -> float:
+        return sum(p.seconds for p in self.passes)
+
+
+NO_WATCH = Watch()
+
+
+def run_passes(passes: Sequence[Pass], graph: Graph, context: Context | None = None, watch: Watch = NO_WATCH) -> Run:
+    """Run `passes` one after the other.
+
+    Raises:
+        PassOrderError: A pass requires what no earlier one ensures; nothing has run.
+        VerifyError: A pass broke the rules of its stage; the error names it.
+    """
+    context = context or Context()
+    check_order(passes)
+    done: list[PassRun] = []
+    total = Result.unchanged(graph)
+    lowered: Graph | None = None
+    for each in passes:
+        nodes = len(total.graph)
+        watch.print("before", watch.before, each.name, total.graph)
+        watch.tell(PassEvent("pass-start", each.name, nodes))
+        start = perf_counter_ns()
+        result = run_one(each, total.graph, context)
+        seconds = (perf_counter_ns() - start) * 1e-9
+        if lowered is None and LOWERED in each.ensures:
+            lowered = result.graph
+        if watch.check is not None and result.graph is not total.graph:
+            verify(each, result.graph, Stage.HIR if lowered is None else Stage.MIR, watch.check)
+        watch.tell(PassEvent("pass-end", each.name, len(result.graph), seconds, result.counts))
+        watch.print("after", watch.after, each.name, result.graph)
+        done.append(PassRun(each.name, seconds, nodes, len(result.graph), result.counts))
+        total = total.then(result)
+    return Run(total.graph, total.values, tuple(done), tuple(total.misses), total.notes, lowered)
+
+
+def run_one(each: Pass, graph: Graph, context: Context) -> Result:
+    try:
+        return each.run(graph, context)
+    except RlxError as error:
+        raise error.with_fact(Fact("pass", each.name)) from error.__cause__
+
+
+def verify(each: Pass, graph: Graph, stage: Stage, check: Check) -> None:
+    try:
+        check(graph, stage)
+    except RlxError as error:
+        raise error.with_fact(Fact("after pass", each.name)) from None

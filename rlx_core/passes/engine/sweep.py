@@ -1,0 +1,81 @@
+"""Sweeping: a graph without what neither an output nor a declared effect needs.
+
+Nodes go whole. Single results go only where the op says how, in the table `prune`: a loop without its unused carries, a
+statistic without its unused moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.rules import RuleTable
+from rlx_core.passes.engine.base import Result
+
+__all__ = ["prune", "sweep"]
+
+prune = RuleTable("prune")
+"""`(op, used, *operands) -> (op, operands) | None`: the op that computes only the results that are `used`, in order."""
+
+
+def sweep(graph: Graph) -> Result:
+    """`graph` without its dead nodes; the very same graph if there are none. Nested graphs are left alone."""
+    swept = Result.unchanged(graph)
+    while True:
+        step, is_pruned = _sweep_once(swept.graph)
+        swept = swept.then(step)
+        # What fed only a pruned result is dead now.
+        if not is_pruned:
+            return swept
+
+
+def _sweep_once(graph: Graph) -> tuple[Result, bool]:
+    """`graph` without the nodes that are dead now, and whether results of others went with them."""
+    needed = live_nodes(graph)
+    pruned = prunable(graph, needed)
+    if len(needed) == len(graph.nodes) and not pruned:
+        return Result.unchanged(graph), False
+    builder = Builder(graph.name)
+    builder.add_guards(graph.guards)
+    values: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if node in pruned:
+            op, operands, kept = pruned[node]
+            moved = [None if v is None else values[v] for v in operands]
+            values.update(zip(kept, builder.emit(op, moved, name=node.name, origin=node.origin), strict=True))
+        elif node in needed:
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    counts = {"removed": len(graph.nodes) - len(needed), "pruned": len(pruned)}
+    made = builder.finish(values[v] for v in graph.outputs)
+    return Result(made, values, {k: n for k, n in counts.items() if n}), bool(pruned)
+
+
+Pruned = tuple[Op, Sequence[Value | None], tuple[Value, ...]]
+
+
+def prunable(graph: Graph, needed: set[Node]) -> dict[Node, Pruned]:
+    """Nodes of which some results are unused and whose op can do without: the smaller op, its operands, what is kept."""
+    found: dict[Node, Pruned] = {}
+    for node in needed:
+        rule = prune.find(type(node.op)) if len(node.results) > 1 else None
+        if rule is None:
+            continue
+        used = tuple(v in graph.output_set or any(u in needed for u in graph.uses[v]) for v in node.results)
+        smaller = None if all(used) or not any(used) else rule(node.op, used, *node.operands)
+        if smaller is not None:
+            kept = tuple(v for v, is_used in zip(node.results, used, strict=True) if is_used)
+            found[node] = (*smaller, kept)
+    return found
+
+
+def live_nodes(graph: Graph) -> set[Node]:
+    """The nodes that outputs, effects and the signature need."""
+    needed = {v.node for v in graph.outputs}
+    for node in reversed(graph.nodes):
+        if node in needed or isinstance(node.op, Argument) or not node.op.is_pure:
+            needed.add(node)
+            needed.update(v.node for v in node.present())
+    return needed

@@ -1,0 +1,127 @@
+"""A product and the element-wise region that follows it, as one op: the region is computed where the product's sums are.
+
+Without this a product is written, read again and, for the most part, forgotten: the gradient of a weight before its step, the
+cotangent of an activation before it meets the slope, a sum before its residual. Every step of any rule that updates weights
+element by element is such a region. Regions are as large as they get before this runs. A product that others read as well
+stays: to write it beside what the region gives is no faster than to read it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from attrs import evolve
+
+from rlx_core.ir.dtypes import FLOATS
+from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.fused import FusedMatMulBiasAct
+from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
+from rlx_core.ops.linalg import MatMul
+from rlx_core.ops.region import ElementwiseRegion, RegionStep, access_of, may_be_step
+from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
+from rlx_core.passes.engine.fusion import Judge, claims, declined_if_kept
+from rlx_core.passes.engine.regroup import Group, Grouping, regroup
+from rlx_core.passes.fuse.mark_elementwise_regions import is_step, region_of
+
+__all__ = ["FuseMatMulEpilogue"]
+
+RULE = "epilogue"
+
+
+@define_pass("fuse-matmul-epilogue")
+class FuseMatMulEpilogue(Pass):
+    """Compute element-wise ops on the sums of the product that they read, where the target's kernel takes them.
+
+    Of several products the last one takes the region: all that the region reads is there by then.
+    """
+
+    is_fusion: ClassVar[bool] = True
+    requires: ClassVar = frozenset({LOWERED})
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        if not claims(context, (FusedMatMulEpilogue,)):
+            return Result.unchanged(graph)
+        return each_graph(graph, lambda g: self.fuse(g, context))
+
+    def fuse(self, graph: Graph, context: Context) -> Result:
+        grouping, misses, judge = Grouping(graph), [], Judge(context)
+        for node in graph.nodes:
+            declined: Miss | None = None
+            for group in candidates(graph, node):
+                assert isinstance(group.make, FusedMatMulEpilogue), "the group makes a product"
+                op, refusal = judge(group.make, group.inputs)
+                if refusal is not None:
+                    declined = Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind)
+                elif grouping.add(evolve(group, make=op)):
+                    break
+            else:
+                misses += [declined] if declined else []
+        result = regroup(grouping, self.name)
+        return evolve(result, misses=misses)
+
+
+def candidates(graph: Graph, node: Node) -> Iterator[Group]:
+    """The ways in which a node is the epilogue of a product that it reads, the last product first."""
+    region, inputs = region_at(graph, node)
+    if region is None:
+        return
+    for value in sorted(dict.fromkeys(inputs), key=lambda v: v.node.index, reverse=True):
+        is_whole = is_product(value.node) and value.type.shape == region.shape
+        if is_whole and declined_if_kept(graph, [value.node], [node]) is None:
+            yield joined(value, node, region, inputs)
+
+
+def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple[Value, ...]]:
+    """The region that a node is, or could be alone, and what that reads."""
+    if isinstance(node.op, ElementwiseRegion):
+        return node.op, tuple(node.present())
+    is_needed = any(v in graph.output_set or graph.uses[v] for v in node.results)
+    if not is_needed or not is_step(node):
+        return None, ()
+    alone = region_of(graph, [node])
+    assert isinstance(alone.make, ElementwiseRegion), "a region's group makes it"
+    return alone.make, alone.inputs
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
+    if isinstance(node.op, FusedMatMulBiasAct):
+        return node.op.activation is None or may_be_step(node.op.activation)
+    return isinstance(node.op, MatMul) and node.op.acc_dtype is None and node.type.dtype in FLOATS
+
+
+def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Value, ...]) -> Group:
+    """The group of a product and the region at `node`; a bias and an activation become the region's first steps."""
+    product = value.node
+    x, w, *bias = product.present()
+    others = [v for v in inputs if v is not value]
+    operands = (value, *bias, *others)
+    number = {v: i for i, v in enumerate(operands)}
+    first = [renumbered(step, (0, 1), len(operands)) for step in own_steps(product)]
+    start = len(operands) + len(first)
+    if first:
+        number[value] = start - 1  # the region reads what these steps make of the product
+    rest = [renumbered(step, [number[v] for v in inputs], start) for step in region.steps]
+    whole = ElementwiseRegion(
+        shape=region.shape,
+        steps=(*first, *rest),
+        access=tuple(access_of(v.shape, region.shape) for v in operands),
+        results=tuple(len(first) + r for r in region.results),
+    )
+    return Group((product, node), (x, w, *bias, *others), node.results, FusedMatMulEpilogue(whole), RULE)
+
+
+def renumbered(step: RegionStep, reads: Sequence[int], start: int) -> RegionStep:
+    """A step in another region, where what it reads of operands has the numbers `reads`, and steps are counted from `start`."""
+    return RegionStep(step.op, tuple(reads[r] if r < len(reads) else start + r - len(reads) for r in step.reads))
+
+
+def own_steps(product: Node) -> tuple[RegionStep, ...]:
+    """What a product's op does besides multiplying: reads of 0 are the product, of 1 the bias, of 2 the first step."""
+    if not isinstance(product.op, FusedMatMulBiasAct):
+        return ()
+    biased = RegionStep(add.op(), (0, 1))
+    activation = product.op.activation
+    return (biased,) if activation is None else (biased, RegionStep(activation, (2,)))

@@ -1,0 +1,138 @@
+"""A residual sum and the norm of it as one op, for layer norms and RMS norms alike.
+
+A sum that others read as well (the next residual of a pre-norm block) becomes the second result of the op, so nothing is added
+twice. A bias that was added on the way joins, where it is the first thing that was added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from attrs import frozen
+
+from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import normalize_axes
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.fused import FusedResidualLN, FusedResidualRmsNorm
+from rlx_core.ops.normalization import LayerNorm, RmsNorm
+from rlx_core.passes.engine.base import LOWERED, Context, Miss, Pass, Result, define_pass, each_graph
+from rlx_core.passes.engine.fusion import claims, refusal_of
+from rlx_core.passes.engine.regroup import Group, Grouping, regroup
+from rlx_core.passes.engine.rules import Declined
+from rlx_core.passes.engine.splice import draft
+
+__all__ = ["FuseResidualNorm"]
+
+Fused = type[FusedResidualLN] | type[FusedResidualRmsNorm]
+Kinds = dict[type[Op], Fused]
+
+FUSED: Kinds = {LayerNorm: FusedResidualLN, RmsNorm: FusedResidualRmsNorm}
+
+
+@define_pass("fuse-residual-norm")
+class FuseResidualNorm(Pass):
+    """Fuse `norm(x + residual [+ bias])` over the last axis; a sum with other users becomes a second result.
+
+    Attributes:
+        with_sum: Whether the form that also returns the sum may be used; without it a sum with other users stays alone.
+    """
+
+    is_fusion: ClassVar[bool] = True
+    requires: ClassVar = frozenset({LOWERED})
+
+    with_sum: bool = True
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        kinds = {norm: fused for norm, fused in FUSED.items() if claims(context, (fused,))}
+        return each_graph(graph, lambda g: self.fuse(g, kinds, context)) if kinds else Result.unchanged(graph)
+
+    def fuse(self, graph: Graph, kinds: Kinds, context: Context) -> Result:
+        grouping, misses = Grouping(graph), []
+        for node in graph.nodes:
+            if type(node.op) not in kinds:
+                continue
+            found = self.find(graph, node, kinds[type(node.op)], context)
+            if isinstance(found, Group) and not grouping.add(found):
+                found = Declined("an operand of the norm depends on the sum", "NotFused")
+            if isinstance(found, Declined):
+                misses.append(Miss("fuse-residual-norm/residual-norm", node.label, found.reason, found.kind))
+        result = regroup(grouping, self.name)
+        return Result(result.graph, result.values, result.counts, misses)
+
+    def find(self, graph: Graph, norm: Node, fused: Fused, context: Context) -> Group | Declined | None:
+        """The group that ends in `norm`; the first way to read its operand as a residual sum that the target runs."""
+        declined: Declined | None = None
+        for form in residual_sums(graph, norm):
+            if normalize_axes(norm.op.attributes()["axes"], norm.type.rank) != (norm.type.rank - 1,):
+                return Declined(
+                    f"the norm is over axes {norm.op.attributes()['axes']}, not the last alone", "AxisNotLast"
+                )
+            found = self.group(graph, norm, form, fused, context)
+            if isinstance(found, Group):
+                return found
+            declined = declined or found
+        return declined
+
+    def group(self, graph: Graph, norm: Node, form: Sum, fused: Fused, context: Context) -> Group | Declined:
+        total = form.nodes[-1].result
+        is_kept = total in graph.output_set or len(graph.uses[total]) > 1
+        if is_kept and not self.with_sum:
+            return Declined(f"{total!r} is read elsewhere, and the form with the sum is off", "MultiConsumer")
+        gamma, beta = (norm.operands[i] if len(norm.operands) > i else None for i in (1, 2))
+        given = (form.x, form.residual, gamma, beta, form.bias)
+        inputs = tuple(v for v in given if v is not None)
+        op = fused(eps=norm.op.attributes()["eps"], with_sum=is_kept)
+
+        def make(*values: Value) -> Value | tuple[Value, ...]:
+            placed = iter(values)
+            return op(*(None if v is None else next(placed) for v in given))
+
+        probe = draft(lambda: make(*inputs))
+        assert probe is not None, "an op gives results"
+        refusal = refusal_of(context, probe.results[0].node)
+        outputs = (norm.result, total) if is_kept else (norm.result,)
+        rule = fused.name.removeprefix("rlx.fused_").replace("_", "-")
+        return refusal or Group((*form.nodes, norm), inputs, outputs, make, rule + ("-and-sum" if is_kept else ""))
+
+
+@frozen(eq=False)
+class Sum:
+    """One way to read a value as `x + residual [+ bias]`; `nodes` are its additions, in program order."""
+
+    nodes: tuple[Node, ...]
+    x: Value
+    residual: Value
+    bias: Value | None = None
+
+
+def residual_sums(graph: Graph, norm: Node) -> Iterator[Sum]:
+    """The ways to read the operand of `norm` as a residual sum, those with a bias first."""
+    outer = operand_sum(norm.operands[0], norm)
+    if outer is None:
+        return
+    for inner_value, residual in (outer.operands, outer.operands[::-1]):
+        assert inner_value is not None, "a sum has two operands"
+        assert residual is not None, "a sum has two operands"
+        inner = operand_sum(inner_value, norm)
+        if inner is None or residual.type != norm.type or graph.uses[inner_value] != (outer,):
+            continue
+        for x, bias in (inner.operands, inner.operands[::-1]):
+            assert x is not None, "a sum has two operands"
+            assert bias is not None, "a sum has two operands"
+            # (x + bias) + residual is not x + residual + bias to the last bit, so the sum must not be seen by others.
+            is_seen = outer.result in graph.output_set or len(graph.uses[outer.result]) > 1
+            fits = x.type == norm.type and bias.shape == norm.type.shape[-1:]
+            if fits and not is_seen and inner_value not in graph.output_set:
+                yield Sum((inner, outer), x, residual, bias)
+    x, residual = outer.operands
+    if x is not None and residual is not None and x.type == residual.type == norm.type:
+        yield Sum((outer,), x, residual)
+
+
+def operand_sum(value: Value | None, norm: Node) -> Node | None:
+    """The addition that gives `value`, if it has the type of the norm."""
+    if value is None or type(value.node.op) is not add.op or value.type != norm.type:
+        return None
+    return value.node

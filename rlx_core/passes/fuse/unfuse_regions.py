@@ -1,0 +1,82 @@
+"""Regions taken apart again: all of them, or those above a target's limits. The exact inverse of making them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs.validators import ge, optional
+
+from rlx_core.ir.graph import Graph, Node, Value, as_results
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ops.region import ElementwiseRegion
+from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph, field
+from rlx_core.passes.engine.splice import draft
+
+__all__ = ["ClipRegions", "UnfuseRegions"]
+
+
+@define_pass("unfuse-regions")
+class UnfuseRegions(Pass):
+    """Replace every element-wise region by its chain.
+
+    Attributes:
+        always: Whether it happens without being asked for under `fusion.unfuse-regions`.
+    """
+
+    requires: ClassVar = frozenset({LOWERED})
+
+    always: bool = True
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        wanted = self.always or getattr(context.settings.get("fusion"), "unfuse_regions", False)
+        return each_graph(graph, lambda g: unfuse(g, None, None)) if wanted else Result.unchanged(graph)
+
+
+@define_pass("clip-regions")
+class ClipRegions(Pass):
+    """Replace the element-wise regions that are larger than the target's limits by their chains.
+
+    Attributes:
+        steps, inputs: The most of each; the target's own limits if not given.
+    """
+
+    requires: ClassVar = frozenset({LOWERED})
+
+    steps: int | None = field(default=None, validator=optional(ge(1)))
+    inputs: int | None = field(default=None, validator=optional(ge(1)))
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        own = (None, None) if context.target is None else context.target.region_limits
+        steps, inputs = self.steps or own[0], self.inputs or own[1]
+        if steps is None and inputs is None:
+            return Result.unchanged(graph)
+        return each_graph(graph, lambda g: unfuse(g, steps, inputs))
+
+
+def unfuse(graph: Graph, steps: int | None, inputs: int | None) -> Result:
+    """`graph` with the regions above the limits taken apart; without limits, all of them."""
+    chosen = {n for n in graph.nodes if is_above(n, steps, inputs)}
+    if not chosen:
+        return Result.unchanged(graph)
+
+    def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
+        if node not in chosen:
+            return None
+        made = draft(lambda: node.op.decompose(*operands), node.op.name)  # type: ignore[misc]
+        assert made is not None, "a region has results"
+        return as_results(made.place_named([node.name]))
+
+    made, values = rebuild(graph, replace)
+    return Result(made, values, {"unfused": len(chosen)})
+
+
+def is_above(node: Node, steps: int | None, inputs: int | None) -> bool:
+    op = node.op
+    if not isinstance(op, ElementwiseRegion):
+        return False
+    is_unlimited = steps is None and inputs is None
+    return (
+        is_unlimited
+        or (steps is not None and len(op.steps) > steps)
+        or (inputs is not None and len(op.access) > inputs)
+    )

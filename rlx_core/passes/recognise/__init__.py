@@ -1,0 +1,1 @@
+"""Ops found in what people write instead of them: softmax, norms, GELU and attention, from traced arithmetic."""

@@ -1,0 +1,89 @@
+"""`log Σ exp(x)` along an axis as people write it: as one op, as it stands, or with the maximum taken out and put back.
+
+A maximum that is only a shift may be detached from differentiation: its derivative cancels either way.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.ir.graph import Node, Value
+from rlx_core.ir.types import normalize_axes
+from rlx_core.ops.activation import exp, log
+from rlx_core.ops.arithmetic import add, subtract
+from rlx_core.ops.reduction import LogSumExp, Max
+from rlx_core.ops.selection import StopGradient
+from rlx_core.ops.structural import Expand, Reduction, Reshape, Sum
+from rlx_core.passes.recognise.chains import behind, lies_along
+
+__all__ = ["Normalizer", "normalizer_of", "unshifted"]
+
+
+@frozen(eq=False)
+class Normalizer:
+    """`log Σ exp(x)` along `axis`.
+
+    Attributes:
+        nodes: All nodes from x to what it gives.
+    """
+
+    x: Value
+    axis: int
+    nodes: tuple[Node, ...]
+
+
+def normalizer_of(value: Value) -> Normalizer | None:
+    """What `value` is the logarithm of the summed exponentials of, its dims kept, dropped or repeated."""
+    node, passed = behind(value, (Reshape, Expand))
+    if type(node.op) is not add.op:
+        return as_it_stands(value)
+    for shift, rest in (node.operands, node.operands[::-1]):
+        assert shift is not None, "both operands of a sum are required"
+        assert rest is not None, "both operands of a sum are required"
+        inner = as_it_stands(rest) if shift.type == rest.type == node.type else None
+        found = None if inner is None else unshifted(inner.x, inner.axis)
+        if inner is None or found is None:
+            continue
+        largest, through = behind(shift, (Reshape, StopGradient))
+        if is_maximum(largest, found[0], inner.axis):
+            return Normalizer(found[0], inner.axis, (*passed, node, *inner.nodes, *found[1], *through, largest))
+    return None
+
+
+def as_it_stands(value: Value) -> Normalizer | None:
+    """The normalizer that the op is, or the logarithm of a sum of exponentials."""
+    node, passed = behind(value, (Reshape, Expand))
+    whole = summed_over(node, LogSumExp)
+    if whole is not None:
+        return Normalizer(*whole, (*passed, node))
+    if type(node.op) is not log.op or node.operands[0] is None:
+        return None
+    total, through = behind(node.operands[0], (Reshape,))
+    found = summed_over(total, Sum)
+    weights = None if found is None else found[0].node
+    if found is None or weights is None or type(weights.op) is not exp.op or weights.operands[0] is None:
+        return None
+    return Normalizer(weights.operands[0], found[1], (*passed, node, *through, total, weights))
+
+
+def unshifted(value: Value, axis: int) -> tuple[Value, tuple[Node, ...]] | None:
+    """`x` and the nodes on the way, where `value` is `x - max x` along an axis."""
+    x, shift = value.node.operands if type(value.node.op) is subtract.op else (None, None)
+    if x is None or shift is None or x.type != value.type or not lies_along(shift, x.shape, (axis,)):
+        return None
+    largest, through = behind(shift, (Reshape, Expand, StopGradient))
+    return (x, (value.node, *through, largest)) if is_maximum(largest, x, axis) else None
+
+
+def is_maximum(node: Node, x: Value, axis: int) -> bool:
+    """Whether a node gives the maxima of `x` along an axis."""
+    found = summed_over(node, Max)
+    return found is not None and found[0] is x and found[1] == axis
+
+
+def summed_over(node: Node, reduction: type[Reduction]) -> tuple[Value, int] | None:
+    """The operand and the one axis of a reduction; `None` for anything else."""
+    if not isinstance(node.op, reduction) or node.operands[0] is None:
+        return None
+    axes = normalize_axes(node.op.axes, node.operands[0].ndim)
+    return (node.operands[0], axes[0]) if len(axes) == 1 else None

@@ -1,0 +1,305 @@
+"""Configuration: what a user may say about a compilation, as immutable records with the defaults in plain sight.
+
+These records are the whole vocabulary. Reading them from files, the environment and code, and saying what is wrong with a
+value, is `config_reading.py`; what the named passes and plugins come to for a target is `plan.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+import attrs
+from attrs import Factory, field, frozen
+from attrs.validators import ge, in_
+
+from rlx_core.errors import ConfigError
+
+__all__ = [
+    "STAGES",
+    "CacheConfig",
+    "Configuration",
+    "DispatchConfig",
+    "FusionConfig",
+    "MemoryConfig",
+    "PipelineConfig",
+    "PluginConfig",
+    "PrecisionConfig",
+    "PrintingConfig",
+    "UnknownSetting",
+]
+
+STAGES = ("forward", "hir", "mir", "lir")
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
+Entry = str | Mapping[str, Mapping[str, Any]]
+"""One line of a pipeline: a name, or one name with a table of options."""
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Plain:
+    """A record of frozen tables; pickles hold its fields as plain ones, and it is made of them again."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields: Any = attrs.fields(type(self))  # type: ignore[arg-type]
+        return made_of, (type(self), {a.name: thaw(getattr(self, a.name)) for a in fields})
+
+
+def made_of(cls: type[Any], fields: Mapping[str, Any]) -> Any:
+    """The record with these fields, checked as any."""
+    return cls(**fields)
+
+
+def thaw(value: Any) -> Any:
+    """Read-only mappings as tables of their own, all the way down."""
+    if isinstance(value, Mapping):
+        return {k: thaw(v) for k, v in value.items()}
+    return tuple(map(thaw, value)) if isinstance(value, tuple) else value
+
+
+def freeze(value: Any) -> Any:
+    """Lists as tuples and tables as read-only mappings, all the way down."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({k: freeze(v) for k, v in value.items()})
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(map(freeze, value))
+    return value
+
+
+_PLAIN: Mapping[Any, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "tuple[Entry, ...]": lambda value: (
+        isinstance(value, list | tuple) and all(isinstance(v, str | Mapping) for v in value)
+    ),
+}
+
+
+def plainly(table: Mapping[str, Any], cls: type[T]) -> T | None:
+    """The record that a table of plain values says, or `None`: then `config_structure`, which takes long to import, says what it
+    is or what is wrong with it."""
+    given = {key.replace("-", "_"): value for key, value in table.items()}
+    kinds = {a.name: _PLAIN.get(a.type) for a in attrs.fields(cls)}
+    if all((is_one := kinds.get(name)) is not None and is_one(value) for name, value in given.items()):
+        with suppress(TypeError, ValueError):
+            return cls(**given)
+    return None
+
+
+def is_path(record: object, attribute: Any, value: str | None) -> None:
+    """A validator: some file can be called that."""
+    try:
+        has_nul = value is not None and b"\0" in os.fsencode(value)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"'{attribute.name}' must be a path: {value!a} ({error.reason})") from None
+    if has_nul:
+        raise ValueError(f"'{attribute.name}' must be a path: {value!a} (it holds a NUL)")
+
+
+def power_of_two(record: object, attribute: Any, value: int | None) -> None:
+    if value is not None and (value < 1 or value & (value - 1)):
+        raise ValueError(f"'{attribute.name}' must be a power of two: {value}")
+
+
+@frozen
+class PluginConfig(Plain):
+    """Which plugins take part.
+
+    Attributes:
+        enable: Plugins to activate at once.
+        block: Names or patterns that are never imported.
+        allow: If not empty, the only ones that may be.
+        override: Contested name → the plugin that provides it.
+        files: Plugin files that are not installed; relative to the configuration file.
+    """
+
+    enable: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    override: Mapping[str, str] = field(default=EMPTY, converter=freeze)
+    files: tuple[str, ...] = ()
+
+
+@frozen
+class PipelineConfig(Plain):
+    """A pipeline: what happens to a program, one ordered list a stage.
+
+    Attributes:
+        forward: What runs on a function that is about to be differentiated in reverse, while the program is traced.
+        hir, mir, lir: What runs on the program afterwards.
+    """
+
+    forward: tuple[Entry, ...] = field(default=(), converter=freeze)
+    hir: tuple[Entry, ...] = field(default=(), converter=freeze)
+    mir: tuple[Entry, ...] = field(default=(), converter=freeze)
+    lir: tuple[Entry, ...] = field(default=(), converter=freeze)
+
+
+@frozen
+class DispatchConfig:
+    """How nodes are given to kernels.
+
+    Attributes:
+        policy: `prefer-native` takes a kernel where there is one; `force-common` decomposes ops that have both;
+            `force-native` refuses ops that have both and no kernel that accepts them.
+        force_common, force_native: Ops, or plugins (`acme.*`), for which that policy holds instead; native wins.
+        allow_host: Ops (or patterns) that may run on the host with the reference kernels; `["*"]` is every op.
+        rounds: The most rounds of rewriting before what is left is judged.
+    """
+
+    policy: Literal["prefer-native", "force-common", "force-native"] = field(
+        default="prefer-native", validator=in_(("prefer-native", "force-common", "force-native"))
+    )
+    force_common: tuple[str, ...] = ()
+    force_native: tuple[str, ...] = ()
+    allow_host: tuple[str, ...] = ()
+    rounds: int = field(default=16, validator=ge(1))
+
+
+@frozen
+class PrecisionConfig:
+    """What float32 programs compute in; there is one policy so far, and others are refused rather than ignored."""
+
+    policy: Literal["always-f32"] = field(default="always-f32", validator=in_(("always-f32",)))
+
+
+@frozen
+class FusionConfig:
+    """What may be fused.
+
+    Attributes:
+        policy: How HIR blocks are lowered: `fusable` leaves work for the passes, `direct` emits fused ops.
+        enabled: Whether fusion passes of the pipeline run; without them the program is merely cleaned and legalised.
+        unfuse_regions: Whether fused element-wise regions are taken apart again before code is generated.
+        assert_clean: Whether a program with a place that was nearly fused is refused, with all such places.
+        allowed_misses: Reasons (`BiasRankTooHigh`) or patterns (`fuse-matmul-bias-act/matmul-bias`) that are none.
+    """
+
+    policy: Literal["fusable", "direct"] = field(default="direct", validator=in_(("fusable", "direct")))
+    enabled: bool = True
+    unfuse_regions: bool = False
+    assert_clean: bool = False
+    allowed_misses: tuple[str, ...] = ()
+
+
+@frozen
+class CacheConfig:
+    """Where compiled programs are kept.
+
+    Attributes:
+        entries: The most programs one compiled function keeps in memory.
+        disk: Whether they are kept on disk too.
+        directory: Where; the user's cache directory if not given.
+        limit: Bytes on disk before the least recently used go.
+    """
+
+    entries: int = field(default=64, validator=ge(1))
+    disk: bool = True
+    directory: str | None = field(default=None, validator=is_path)
+    limit: int = field(default=1 << 30, validator=ge(0))  # bytes
+
+
+@frozen
+class MemoryConfig:
+    """How the arena is planned: alignment in bytes (the target's own if not given) and the packing strategy."""
+
+    alignment: int | None = field(default=None, validator=power_of_two)
+    strategy: str = "best"
+
+
+@frozen
+class PrintingConfig:
+    """What a compile says while it works.
+
+    Attributes:
+        verbose: A line for every pass.
+        dispatch_report, fusion_report: Print these reports after compiling.
+        before, after: Passes around which the graph is printed; `["*"]` is all.
+        ir_dump: A directory that HIR, MIR before and after, and LIR are written to.
+    """
+
+    verbose: bool = False
+    dispatch_report: bool = False
+    fusion_report: bool = False
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    ir_dump: str | None = field(default=None, validator=is_path)
+
+    @property
+    def shows_passes(self) -> bool:
+        """Whether passes have to run for what is asked: a program from a cache has none to show."""
+        return self.verbose or bool(self.before or self.after) or self.ir_dump is not None
+
+
+@frozen
+class UnknownSetting:
+    """An `RLX_...` variable that means nothing, with the nearest one that does."""
+
+    name: str
+    hint: str | None
+
+
+@frozen
+class Configuration(Plain):
+    """Everything that was said about a compilation. A value: equal configurations compile equally.
+
+    Attributes:
+        target: The device to compile for; the preferred one that is available, if not given.
+        use: The name of the pipeline.
+        pipeline: Pipelines of the user's own, by name; they stand before contributed ones of the same name.
+        include: Passes that run as well, each where the `before` and `after` of its own record put it.
+        passes: Options for passes wherever they occur, by pass name.
+        options: Values for options that plugins contribute, by option name.
+        verify: Whether the verifier runs after every pass.
+        origins: Key path → where it was said (a file, a variable, "the program"); not part of equality.
+        unknown_settings: Environment variables that look like settings and are none.
+    """
+
+    target: str | None = None
+    use: str = "inference"
+    pipeline: Mapping[str, PipelineConfig] = field(default=EMPTY, converter=freeze)
+    include: tuple[Entry, ...] = field(default=(), converter=freeze)
+    passes: Mapping[str, Mapping[str, Any]] = field(default=EMPTY, converter=freeze)
+    options: Mapping[str, Any] = field(default=EMPTY, converter=freeze)
+    plugins: PluginConfig = Factory(PluginConfig)
+    dispatch: DispatchConfig = Factory(DispatchConfig)
+    precision: PrecisionConfig = Factory(PrecisionConfig)
+    fusion: FusionConfig = Factory(FusionConfig)
+    cache: CacheConfig = Factory(CacheConfig)
+    memory: MemoryConfig = Factory(MemoryConfig)
+    printing: PrintingConfig = Factory(PrintingConfig)
+    verify: bool = True
+    origins: Mapping[str, str] = field(default=EMPTY, converter=freeze, eq=False, repr=False)
+    unknown_settings: tuple[UnknownSetting, ...] = field(default=(), eq=False)
+
+    def origin_of(self, key: str) -> str:
+        """Where a key was said, or the nearest table around it; "the default" if nowhere."""
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):
+            found = self.origins.get(".".join(parts[:end]))
+            if found is not None:
+                return found
+        return "the default"
+
+
+def split_entry(entry: Entry, where: str) -> tuple[str, Mapping[str, Any]]:
+    """The name and the options of one line of a pipeline.
+
+    Raises:
+        ConfigError: It is neither a name nor one name with a table.
+    """
+    if isinstance(entry, str):
+        return entry, EMPTY
+    if isinstance(entry, Mapping) and len(entry) == 1:
+        (name, options), *_ = entry.items()
+        if isinstance(options, Mapping):
+            return name, options
+    raise ConfigError(f"{where}: an entry is a name or {{ name = {{ options }} }}, not {entry!r}")

@@ -1,0 +1,254 @@
+"""Making records of configuration tables: strictly, with every fault named by its key and where it was said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import attrs
+import cattrs
+from attrs import frozen
+from cattrs.errors import (
+    AttributeValidationNote,
+    ClassValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+    IterableValidationNote,
+)
+
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.pipeline.config.records import Configuration, Entry, freeze
+
+__all__ = ["configuration_of", "structure"]
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
+INTERNAL = frozenset({"origins", "unknown_settings"})
+
+
+@frozen
+class Fault:
+    """One thing that is wrong with a value, and the key path it is at."""
+
+    key: str
+    message: str
+    hint: str | None = None
+
+
+class WrongType(TypeError):
+    """A value of another type than the record wants; carries both for the message."""
+
+    def __init__(self, found: object, wanted: str) -> None:
+        super().__init__(f"found {shown(found)}, wanted {wanted}")
+
+
+def shown(value: object) -> str:
+    names = {bool: "boolean", int: "integer", float: "float", str: "string", list: "list", dict: "table"}
+    return f"{value!r} ({names.get(type(value), type(value).__name__)})"
+
+
+def configuration_of(table: Mapping[str, Any], options: Mapping[str, Any], origins: Mapping[str, str]) -> Configuration:
+    """The configuration that a merged table says.
+
+    Args:
+        options: Options that plugins contribute, by name.
+        origins: Key path → where it was said.
+
+    Raises:
+        ConfigError: Every fault in it.
+    """
+    try:
+        found = converter().structure(table, Configuration)
+    except (ClassValidationError, IterableValidationError) as error:
+        raise faults_error([with_option(fault, table, options) for fault in faults(error)], origins) from None
+    wrong = list(option_faults(found.options, options))
+    if wrong:
+        raise faults_error(wrong, origins)
+    return found
+
+
+def option_faults(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong with the values of contributed options."""
+    for name, value in given.items():
+        if name not in known:
+            yield Fault(f"options.{name}", "no plugin offers this option", option_hint(name, value, known))
+        elif not isinstance(value, known[name].type) or (isinstance(value, bool) and known[name].type is not bool):
+            yield Fault(f"options.{name}", f"found {shown(value)}, wanted {known[name].type.__name__}")
+
+
+def option_hint(name: str, value: object, known: Mapping[str, Any]) -> str | None:
+    """What was meant by an option that nobody offers: one of a table, whose whole name is a single key, or a name like it."""
+    if isinstance(value, Mapping) and any(other.startswith(f"{name}.") for other in known):
+        key = next(iter(value), "")
+        meant = nearest(f"{name}.{key}", known) if f"{name}.{key}" not in known else None
+        return f'an option is one key of [options], dots included: "{name}.{key}" = ...{f"; {meant}" if meant else ""}'
+    return nearest(name, known)
+
+
+def with_option(fault: Fault, table: Mapping[str, Any], known: Mapping[str, Any]) -> Fault:
+    """A fault with the hint that the key belongs into `[options]`, where a key of the configuration begins like an option."""
+    value = table.get(fault.key)
+    if value is None or not any(name == fault.key or name.startswith(f"{fault.key}.") for name in known):
+        return fault
+    return attrs.evolve(fault, hint=option_hint(fault.key, value, known) or f'[options] "{fault.key}" = ...')
+
+
+# ---------------------------------------------------------------------------------------- structure
+
+
+@cache
+def converter() -> cattrs.Converter:
+    """Strict: no value is coerced, no key is ignored."""
+    made = cattrs.Converter(forbid_extra_keys=True)
+    for kind, wanted in ((bool, "true or false"), (str, "a string"), (int, "an integer"), (float, "a number")):
+        made.register_structure_hook(kind, strictly(kind, wanted))
+    made.register_structure_hook_func(is_literal, one_of)
+    made.register_structure_hook_func(lambda t: t == tuple[str, ...], list_of_strings)
+    made.register_structure_hook_func(lambda t: t == tuple[Entry, ...], list_of_entries)
+    made.register_structure_hook_func(lambda t: t == Mapping[str, Any], table_of_anything)
+    made.register_structure_hook_func(lambda t: t == Mapping[str, Mapping[str, Any]], table_of_tables)
+    made.register_structure_hook_factory(attrs.has, lambda cls, c: record_of(cls, c))
+    return made
+
+
+def strictly(kind: type, wanted: str) -> Any:
+    def structure(value: object, _: object) -> object:
+        if isinstance(value, bool) and kind is not bool:
+            raise WrongType(value, wanted)
+        if kind is float and isinstance(value, int):
+            return float(value)
+        if not isinstance(value, kind):
+            raise WrongType(value, wanted)
+        return value
+
+    return structure
+
+
+def record_of(cls: type, within: cattrs.Converter) -> Any:
+    """Structure a record from a table whose keys may be written with hyphens."""
+    omitted: dict[str, Any] = {
+        name: cattrs.gen.override(omit=True) for name in INTERNAL & {a.name for a in attrs.fields(cls)}
+    }
+    plain: Any = cattrs.gen.make_dict_structure_fn(cls, within, _cattrs_forbid_extra_keys=True, **omitted)
+
+    def structure(table: object, _: object) -> object:
+        if not isinstance(table, Mapping):
+            raise WrongType(table, "a table")
+        return plain({str(k).replace("-", "_"): v for k, v in table.items()}, cls)
+
+    return structure
+
+
+def is_literal(annotation: Any) -> bool:
+    return get_origin(annotation) is Literal
+
+
+def one_of(value: object, literal: Any) -> object:
+    choices = get_args(literal)
+    if value not in choices:
+        raise WrongType(value, " or ".join(choices))
+    return value
+
+
+def list_of_strings(value: object, _: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+        raise WrongType(value, "a list of strings")
+    return tuple(value)
+
+
+def list_of_entries(value: object, _: object) -> tuple[Entry, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(v, str | Mapping) for v in value):
+        raise WrongType(value, "a list of names and { name = { options } }")
+    return freeze(value)
+
+
+def table_of_anything(value: object, _: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise WrongType(value, "a table")
+    return freeze(value)
+
+
+def table_of_tables(value: object, _: object) -> Mapping[str, Mapping[str, Any]]:
+    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
+        raise WrongType(value, "a table of tables")
+    return freeze(value)
+
+
+def structure(table: Mapping[str, Any], cls: type[T], what: str, source: str) -> T:
+    """A record from one table that is not part of the configuration's own tree: the options of a pass, say.
+
+    Raises:
+        ConfigError: `what` is said to have the fault, `source` to be where it was said.
+    """
+    try:
+        return converter().structure(table, cls)
+    except (ClassValidationError, IterableValidationError) as error:
+        found = list(faults(error))
+    first = found[0]
+    facts = [Fact(f.key or "options", f.message, source) for f in found]
+    raise ConfigError(f"{what}: {first.key}: {first.message}", *facts, hint=first.hint if len(found) == 1 else None)
+
+
+# ------------------------------------------------------------------------------------------- faults
+
+
+def faults(error: BaseException, path: str = "") -> Iterator[Fault]:
+    """The faults in an error of cattrs, each at its key path."""
+    if isinstance(error, ClassValidationError):
+        noted, others = error.group_exceptions()
+        for inner, note in noted:
+            yield from faults(inner, joined(path, key_of(note)))
+        for inner in others:
+            yield from faults(inner, path)
+    elif isinstance(error, IterableValidationError):
+        entries, others = error.group_exceptions()
+        for inner, place in entries:
+            yield from faults(inner, joined(path, key_of(place)))
+        for inner in others:
+            yield from faults(inner, path)
+    elif isinstance(error, ForbiddenExtraKeysError):
+        known = [a.name.replace("_", "-") for a in attrs.fields(error.cl) if a.name not in INTERNAL]
+        for name in sorted(error.extra_fields):
+            key = name.replace("_", "-")
+            yield Fault(joined(path, key), "unknown key", nearest(key, known) or f"known: {', '.join(known)}")
+    else:
+        name, rest = validator_message(str(error))
+        yield Fault(joined(path, name), rest)
+
+
+def key_of(note: AttributeValidationNote | IterableValidationNote) -> str:
+    if isinstance(note, AttributeValidationNote):
+        return note.name.replace("_", "-")
+    return str(note.index)
+
+
+def joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path and key else path or key
+
+
+def validator_message(text: str) -> tuple[str, str]:
+    """Validators of attrs begin with the quoted field: `'rounds' must be >= 1: 0`."""
+    if text.startswith("'") and "' " in text:
+        name, _, rest = text[1:].partition("' ")
+        return name.replace("_", "-"), rest
+    return "", text
+
+
+def faults_error(found: list[Fault], origins: Mapping[str, str]) -> ConfigError:
+    """One error for all faults: the first in the message, each as a fact with the place that said it."""
+    first = found[0]
+    facts = [Fact(f.key or "configuration", f.message, said_where(f.key, origins)) for f in found]
+    more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
+    hint = first.hint if len(found) == 1 else None
+    facts += [Fact(f.key, f.hint) for f in found if f.hint and len(found) > 1]
+    return ConfigError(f"configuration: {first.key}: {first.message}{more}", *facts, hint=hint)
+
+
+def said_where(key: str, origins: Mapping[str, str]) -> str | None:
+    spellings = {path.replace("_", "-"): source for path, source in origins.items()}
+    parts = key.replace("_", "-").split(".")
+    for end in range(len(parts), 0, -1):
+        if ".".join(parts[:end]) in spellings:
+            return spellings[".".join(parts[:end])]
+    return None

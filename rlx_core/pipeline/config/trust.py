@@ -1,0 +1,109 @@
+"""Code that a configuration file names: which of it is run, and which is refused.
+
+A file that somebody put into a parent directory decides nothing about what runs here. A configuration that was found, rather
+than named by the program or on the command line, may name plugin files of its own project alone: in its own directory or
+below, belonging to this user (or to root), and writable by nobody else, each directory on the way included.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlx_core.errors import ConfigError, Fact
+from rlx_core.system import private
+
+__all__ = ["anchored", "expect_trusted", "is_foreign"]
+
+
+def anchored(table: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """The table of a file with the plugin files that it names as absolute paths: they are relative to the file."""
+    plugins = table.get("plugins")
+    if not isinstance(plugins, Mapping):
+        return table
+    found = {
+        key: [_absolute(word, file) for word in words]
+        for key in ("files", "enable")
+        if isinstance(words := plugins.get(key), list | tuple) and all(isinstance(word, str) for word in words)
+    }
+    return {**table, "plugins": {**plugins, **found}}
+
+
+def expect_trusted(table: Mapping[str, Any], file: Path) -> None:
+    """Refuse code that a configuration file names, if that was found and not named.
+
+    Args:
+        table: What it says, `anchored`.
+        file: Where it was found.
+
+    Raises:
+        ConfigError: The configuration, or a plugin file, may have been written by somebody else, or the latter lies elsewhere.
+    """
+    project = Path(os.path.realpath(file.parent))
+    for code in _code_of(table):
+        for place in (file, project):
+            _expect_own(place, code, file)
+        at = Path(os.path.realpath(code))
+        if not at.is_relative_to(project):
+            raise ConfigError(
+                f"plugins: {code} is outside of the project whose configuration names it",
+                Fact("file", file),
+                Fact("project", project),
+                hint=f"move it there, or {_by_name(file)}",
+            )
+        for place in (at, *(each for each in at.parents if each.is_relative_to(project))):
+            _expect_own(place, code, file)
+
+
+def is_foreign(file: Path) -> bool:
+    """Whether a `pyproject.toml` that was found is somebody else's, and not to be read; a warning says so."""
+    found = file.stat()
+    if private.is_foreign(found):
+        warnings.warn(
+            f"configuration: {file} is not read, because it {private.reason_against(found)}; to use it, {_by_name(file)}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return True
+    return False
+
+
+def _code_of(table: Mapping[str, Any]) -> Iterator[str]:
+    """The paths of the plugin files in a table."""
+    plugins = table.get("plugins")
+    if isinstance(plugins, Mapping):
+        for key in ("files", "enable"):
+            words = plugins.get(key)
+            for word in words if isinstance(words, list | tuple) else ():
+                if isinstance(word, str) and _is_file(word):
+                    yield word.rpartition("=")[2]
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith(".py")
+
+
+def _absolute(word: str, file: Path) -> str:
+    domain, equals, path = word.rpartition("=")
+    return f"{domain}{equals}{file.absolute().parent / Path(path).expanduser()}" if _is_file(word) else word
+
+
+def _expect_own(place: Path, code: str, file: Path) -> None:
+    try:
+        reason = private.reason_against(place.stat())
+    except (OSError, ValueError):
+        return  # what is not there is not run; whoever imports it says so
+    if reason is not None:
+        mend = f"chmod go-w {place}" if "written" in reason else f"chown it to {os.geteuid()}"
+        raise ConfigError(
+            f"plugins: {code} is not run, because {place} {reason}",
+            Fact("file", file),
+            hint=f"{mend}, or {_by_name(file)}",
+        )
+
+
+def _by_name(file: Path) -> str:
+    return f'name the configuration: config="{file}", or `rlx --config {file}`'

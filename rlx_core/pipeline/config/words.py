@@ -1,0 +1,55 @@
+"""Words of a configuration that mean ops: one that means none is a mistake, which would look like a policy without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from rlx_core.errors import ConfigError, Fact, nearest
+from rlx_core.ir.graph import Graph, ops_inside
+from rlx_core.pipeline.config.records import Configuration
+from rlx_core.plugins import PluginHost
+
+__all__ = ["check_dispatch"]
+
+KEYS = ("force_common", "force_native", "allow_host")
+
+
+def check_dispatch(configuration: Configuration, host: PluginHost, graph: Graph) -> None:
+    """Require that every op that the dispatch policy names exists.
+
+    Raises:
+        ConfigError: One does not.
+    """
+    said = list(words_of(configuration))
+    if not said:
+        return
+    own = {op.name for op in ops_inside(graph)}
+    unknown = [each for each in said if not means_an_op(each[1], {*host.registry().ops, *own}, host)]
+    if not unknown:
+        return
+    known = {*host.activate_all().ops, *own}
+    for key, word in unknown:
+        if not means_an_op(word, known, host):
+            short = [name.removeprefix("rlx.") for name in known]
+            raise ConfigError(
+                f"{key}: {word!r} means no op and no plugin",
+                Fact("said by", configuration.origin_of(key)),
+                hint=nearest(word, [*short, *known]) or "`rlx ops` lists them",
+            )
+
+
+def words_of(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Each word with the key that it is under."""
+    for name in KEYS:
+        words: tuple[str, ...] = getattr(configuration.dispatch, name)
+        for word in words:
+            yield f"dispatch.{name.replace('_', '-')}", word
+
+
+def means_an_op(word: str, known: Iterable[str], host: PluginHost) -> bool:
+    """Whether a word is an op, an op of `rlx` without that, a plugin, or a pattern that some op matches."""
+    domain = word.removesuffix(".*")
+    if any(domain == entry.name for entry in host.entries):
+        return True
+    return any(fnmatchcase(name, word) or name == f"rlx.{word}" for name in known)

@@ -1,0 +1,207 @@
+"""Values that need no bytes of their own: views of an operand, and operands that a concatenation owns.
+
+Both are facts that ops state about themselves (`Op.view`, `Op.parts`); this module decides where they may be used. A view
+that is dense is always taken. A strided one is taken when everyone who would read it can: a kernel that accepts strides, or
+another view; a strided part when its writer can as well. Every alias that leaves this module names its final root, with
+offsets summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from rlx_core.ir.graph import Graph, Node, Value
+from rlx_core.ir.lir import Alias
+from rlx_core.ir.strides import Strides, dense_strides, extent, is_dense
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.select.kernels import Kernel
+
+__all__ = ["FindKernel", "Parts", "Views", "place_views", "placement", "with_parts"]
+
+FindKernel = Callable[[Node], Kernel | None]
+
+_LOOKAHEAD: Final = 8
+"""How many strided views in a row are followed to their readers. Beyond it the answer is "copy", which is always right, and
+the walk stays linear in the size of the graph."""
+
+
+def placement(value: Value, aliases: Mapping[Value, Alias]) -> Alias:
+    """Where the elements of `value` lie: its alias, or the whole of itself."""
+    return aliases.get(value) or Alias(value, 0, dense_strides(value.type))
+
+
+def covers_root(value: Value, aliases: Mapping[Value, Alias]) -> bool:
+    """Whether `value` is all of its root's bytes in row-major order: what may be handed over, moved or taken over whole."""
+    place = placement(value, aliases)
+    same_bytes = value.type.nbytes == place.root.type.nbytes and place.byte_offset == 0
+    return same_bytes and is_dense(value.type, place.strides)
+
+
+@frozen
+class Views:
+    """Which results are views, and the question whether one more may be.
+
+    Attributes:
+        graph: The program, with static types.
+        scheduled: The nodes that run; the others read nothing.
+        find_kernel: The kernel that would run a node.
+        are_strided: Whether the target has strided views at all.
+    """
+
+    graph: Graph
+    scheduled: frozenset[Node]
+    find_kernel: FindKernel
+    are_strided: bool
+
+    def of(self, node: Node, source: Alias) -> tuple[Alias, ...] | None:
+        """The results of `node` as views of its first operand, which lies at `source`; `None` if they are none."""
+        if node.op.view is None or node.operands[0] is None:
+            return None
+        found = node.op.view(node.operands[0].type, source.strides, source.byte_offset)
+        if found is None:
+            return None
+        pairs = (found,) if len(node.types) == 1 else found
+        # A value without elements lies anywhere, so it lies at the start: its offset may be past the end of an empty root.
+        offsets = (offset if v.type.static_nbytes else 0 for v, (offset, _) in zip(node.results, pairs, strict=True))
+        return tuple(Alias(source.root, o, tuple(strides)) for o, (_, strides) in zip(offsets, pairs, strict=True))
+
+    def fit(self, value: Value, place: Alias, lookahead: int = _LOOKAHEAD) -> bool:
+        """Whether everyone who reads `value` can read it at `place`. Callers of the program read densely."""
+        if is_dense(value.type, place.strides):
+            return True
+        if not self.are_strided or lookahead == 0 or value in self.graph.output_set:
+            return False
+        readers = dict.fromkeys(u for u in self.graph.uses[value] if u in self.scheduled)
+        return all(self._reads(user, value, place, lookahead) for user in readers)
+
+    def _reads(self, user: Node, value: Value, place: Alias, lookahead: int) -> bool:
+        kernel = self.find_kernel(user)
+        if kernel is not None and kernel.accepts_strides:
+            return True
+        if user.operands[0] is not value:
+            return False
+        views = self.of(user, place)
+        return views is not None and all(
+            self.fit(v, a, lookahead - 1) for v, a in zip(user.results, views, strict=True)
+        )
+
+
+def place_views(
+    graph: Graph, nodes: Sequence[Node], find_kernel: FindKernel, *, strided: bool = True
+) -> dict[Value, Alias]:
+    """The results of `nodes` that are views, each with its root."""
+    views = Views(graph, frozenset(nodes), find_kernel, strided)
+    aliases: dict[Value, Alias] = {}
+    for node in nodes:
+        if node.op.view is None or node.operands[0] is None:
+            continue
+        found = views.of(node, placement(node.operands[0], aliases))
+        if found is not None and all(views.fit(v, a) for v, a in zip(node.results, found, strict=True)):
+            aliases.update(zip(node.results, found, strict=True))
+    for value, alias in aliases.items():
+        first, end = extent(value.type, alias.strides)
+        inside = alias.byte_offset + first >= 0 and alias.byte_offset + end <= alias.root.type.static_nbytes
+        assert inside, f"view inside its root: {value!r} at {alias}"
+    return aliases
+
+
+LEAST_RUN: Final = 64
+"""Bytes that must lie together in a strided part: a kernel that wrote less than a line at a time would lose what a copy costs."""
+
+
+@frozen
+class Parts:
+    """Which concatenations own their operands' bytes: nothing runs then, because the operands are computed in place.
+
+    Attributes:
+        graph: The program, with static types.
+        aliases: Views, by which operands are traced to their roots.
+        find_kernel: The kernel that would run a node.
+        alignment: Bytes; a part that would lie elsewhere is refused, because kernels may write results with aligned stores.
+        are_strided: Whether the target has strided views at all.
+    """
+
+    graph: Graph
+    aliases: Mapping[Value, Alias]
+    find_kernel: FindKernel
+    alignment: int
+    are_strided: bool
+
+    def of(self, nodes: Iterable[Node], kept: frozenset[Value]) -> dict[Node, dict[Value, Alias]]:
+        """Node → the roots of its operands as parts of its result, for nodes whose operands can all be computed in place.
+
+        Args:
+            nodes: The schedule.
+            kept: Roots that must stay where they are.
+        """
+        viewed = frozenset(alias.root for alias in self.aliases.values())
+        owned: dict[Node, dict[Value, Alias]] = {}
+        moved: set[Value] = set(kept)
+        for node in nodes:
+            if node.op.parts is None or any(v in self.aliases for v in node.results):
+                continue
+            places = node.op.parts(*node.operand_types)
+            if places is None:
+                continue
+            parts: dict[Value, Alias] = {}
+            for value, (offset, strides) in zip(node.operands, places, strict=True):
+                if value is None or not value.type.static_nbytes:
+                    continue
+                root = placement(value, self.aliases).root
+                is_movable = (
+                    not root.node.is_leaf
+                    and root not in moved
+                    and root not in parts
+                    and offset % self.alignment == 0
+                    and covers_root(value, self.aliases)
+                )
+                is_dense_part = is_dense(value.type, strides)
+                fits = is_dense_part or (
+                    value is root and root not in viewed and self._fits(node, root, strides, owned)
+                )
+                if not (is_movable and fits):
+                    break
+                parts[root] = Alias(node.result, offset, dense_strides(root.type) if is_dense_part else tuple(strides))
+            else:
+                if parts:
+                    owned[node] = parts
+                    moved.update(parts)
+        return owned
+
+    def _fits(self, node: Node, root: Value, strides: Strides, owned: Mapping[Node, object]) -> bool:
+        """Whether `root` can lie with gaps: who writes it can, and so can whoever reads it besides `node`."""
+        if not self.are_strided or root.node in owned or _run(root.type, strides) < LEAST_RUN:
+            return False
+        kernels = [self.find_kernel(user) for user in self.graph.uses[root] if user is not node]
+        writer = self.find_kernel(root.node)
+        return (
+            writer is not None
+            and writer.writes_strides
+            and all(reader is not None and reader.accepts_strides for reader in kernels)
+        )
+
+
+def _run(type: TensorType, strides: Strides) -> int:
+    """Bytes that lie together, where axes are laid out in order."""
+    nbytes = type.dtype.itemsize
+    for size, stride in zip(reversed(type.static_shape), reversed(strides), strict=True):
+        if stride != nbytes and size != 1:
+            break
+        nbytes *= size
+    return nbytes
+
+
+def with_parts(aliases: Mapping[Value, Alias], parts: Mapping[Value, Alias]) -> dict[Value, Alias]:
+    """All aliases, with every root that became a part replaced by what it is a part of, offsets summed."""
+    final = dict(aliases) | dict(parts)
+
+    def resolve(alias: Alias) -> Alias:
+        while alias.root in parts:
+            outer = parts[alias.root]
+            alias = Alias(outer.root, outer.byte_offset + alias.byte_offset, alias.strides)
+        return alias
+
+    return {value: resolve(alias) for value, alias in final.items()}

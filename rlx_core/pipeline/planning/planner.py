@@ -1,0 +1,254 @@
+"""MIR to LIR: a legal graph becomes a program with a schedule, aliases and a memory plan.
+
+Reads in the order of its own work: schedule, choose kernels, find views, let results share storage, give the rest offsets.
+A graph with symbols becomes a *template*: scheduled, but without aliases or offsets, which need sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, get_args
+
+from attrs import field, frozen
+
+from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Param, Value, nested_graphs
+from rlx_core.ir.lir import Alias, Delivery, Lir, Slot, Step
+from rlx_core.ir.op import Op
+from rlx_core.pipeline.planning.alias import Parts, place_views, with_parts
+from rlx_core.pipeline.planning.manifest import donated_leaves, make_manifest
+from rlx_core.pipeline.planning.memory import STRATEGIES, plan_memory
+from rlx_core.pipeline.planning.phases import phases
+from rlx_core.pipeline.planning.schedule import Order, schedule
+from rlx_core.pipeline.planning.storage import Reuse, outlets
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import Kernel
+
+__all__ = ["ChooseKernel", "PlanOptions", "make_lir"]
+
+ChooseKernel = Callable[[Node], Kernel | None]
+
+_LEAVES: Final[Mapping[str, type[Op]]] = {"inputs": Input, "params": Param, "constants": Constant}
+
+
+@frozen
+class PlanOptions:
+    """How to plan.
+
+    Attributes:
+        order: `insertion` keeps the graph's order; `relief` as well, but what adds no bytes comes early; `memory` runs first what
+            frees most.
+        strategy: How the arena is packed; a name of `memory.STRATEGIES`.
+        alignment: Bytes; the target's own if `None`.
+        views: Whether results may be views of their operands.
+        in_place: Whether results may take over bytes, and operands be computed inside a concatenation.
+        arena_holds: Kinds of leaves that get arena bytes for the whole run: `inputs`, `params`, `constants`. Donated ones
+            stay where the caller has them.
+
+    Raises:
+        ConfigError: A name is none of these, or the alignment is not a positive number.
+    """
+
+    order: Order = "relief"
+    strategy: str = "best"
+    alignment: int | None = None
+    views: bool = True
+    in_place: bool = True
+    arena_holds: frozenset[str] = field(default=frozenset(), converter=frozenset)
+
+    def __attrs_post_init__(self) -> None:
+        _expect_names("order", (self.order,), get_args(Order))
+        _expect_names("strategy", (self.strategy,), tuple(STRATEGIES))
+        _expect_names("arena_holds", sorted(self.arena_holds), tuple(_LEAVES))
+        if self.alignment is not None and self.alignment < 1:
+            raise ConfigError(f"plan: alignment must be at least 1 byte, not {self.alignment}")
+
+
+def _expect_names(option: str, found: Sequence[str], known: Sequence[str]) -> None:
+    for name in found:
+        if name not in known:
+            raise ConfigError(
+                f"plan: {option} is {name!r}, which is none of {', '.join(known)}", hint=nearest(name, known)
+            )
+
+
+def make_lir(
+    graph: Graph,
+    target: Target,
+    *,
+    output_names: Sequence[str] | None = None,
+    donations: Mapping[str, int | None] | None = None,
+    prepare: Graph | None = None,
+    choose: ChooseKernel | None = None,
+    options: PlanOptions | None = None,
+    resolved: Mapping[str, object] | None = None,
+    fingerprint: str = "",
+) -> Lir:
+    """The program that runs `graph` on `target`.
+
+    Args:
+        graph: MIR in which every node has a kernel on the target, or is a view there.
+        target: What the program is for.
+        output_names: What the caller calls the outputs; `out0`, `out1`, … if not given.
+        donations: Names of inputs and params whose buffers the program may overwrite, each with the index of the output that
+            is its next value (which then comes back in that very buffer), or `None`.
+        prepare: The graph that computes `graph`'s params from the caller's, if they differ.
+        choose: The kernel for a node, when the choice was made elsewhere; the first that accepts it otherwise.
+        options: How to plan.
+        resolved: The resolved pipeline plan, kept with the program.
+        fingerprint: Kept with the program.
+
+    Raises:
+        NoKernelError: A node that must run has no kernel; all such nodes are listed.
+        UnknownNameError, ConfigError: A donation names no leaf, no output, or an output of another type.
+    """
+    plan = options or PlanOptions()
+    donated = donated_leaves(graph, donations or {})
+    manifest = make_manifest(graph, output_names, donations or {}, prepare)
+    find = _Kernels(target, choose)
+    draft = _draft(graph, target, plan, find, donated)
+    lir = Lir(
+        graph,
+        target.name,
+        draft.steps,
+        {},
+        draft.aliases,
+        draft.deliveries,
+        manifest,
+        prepare,
+        0,
+        plan.alignment or target.alignment,
+        graph.guards,
+        fingerprint,
+        dict(resolved or {}),
+    )
+    if not lir.is_planned:
+        return lir
+    return plan_memory(lir, plan.strategy, held=_held(graph, plan, donated))
+
+
+class _Kernels:
+    """The kernel of each node, looked up once."""
+
+    def __init__(self, target: Target, choose: ChooseKernel | None) -> None:
+        self.target = target
+        self._choose = choose or target.kernel_for
+        self._found: dict[Node, Kernel | None] = {}
+
+    def __call__(self, node: Node) -> Kernel | None:
+        if node not in self._found:
+            self._found[node] = self._choose(node)
+        return self._found[node]
+
+    def for_all(self, nodes: Iterable[Node]) -> tuple[tuple[Node, Kernel], ...]:
+        """Each node with its kernel.
+
+        Raises:
+            NoKernelError: Some have none.
+        """
+        found: list[tuple[Node, Kernel]] = []
+        missing: list[Fact] = []
+        for node in nodes:
+            kernel = self(node)
+            if kernel is None:
+                missing.append(Fact(node.label, f"{node.op.name}: {self._reasons(node)}", node.origin.source))
+            else:
+                found.append((node, kernel))
+        if missing:
+            raise NoKernelError(
+                f"{self.target.name}: {len(missing)} of {len(found) + len(missing)} steps have no kernel",
+                *missing,
+                hint="legalise the graph for this target before it is planned",
+            )
+        return tuple(found)
+
+    def _reasons(self, node: Node) -> str:
+        refusals = self.target.kernels.choose(node).refusals
+        return "; ".join(f"{r.kernel} {r.reason}" for r in refusals) or "no kernel is registered for it"
+
+
+@frozen(eq=False)
+class _Draft:
+    """A program without offsets; workspaces have their sizes."""
+
+    steps: tuple[Step, ...]
+    aliases: Mapping[Value, Alias]
+    deliveries: tuple[Delivery, ...]
+
+
+def _draft(
+    graph: Graph,
+    target: Target,
+    plan: PlanOptions,
+    find: _Kernels,
+    donated: Mapping[Value, int | None],
+    *,
+    is_nested: bool = False,
+) -> _Draft:
+    order = schedule(graph, plan.order)
+    phase = phases(order)
+    if graph.symbols:
+        steps = tuple(Step(node, kernel.name, phase=phase[node]) for node, kernel in find.for_all(order))
+        leaves = {index: leaf for leaf, index in donated.items()}
+        deliveries = tuple(
+            Delivery("donor", leaves[i]) if i in leaves else Delivery("copy") for i in range(len(graph.outputs))
+        )
+        return _Draft(steps, {}, deliveries)
+
+    views = place_views(graph, order, find, strided=target.accepts_views) if plan.views else {}
+    outs = outlets(graph, views, donated, are_own=not is_nested)
+    parts = Parts(graph, views, find, plan.alignment or target.alignment, target.accepts_views)
+    owned = parts.of(order, kept=outs.lasting) if plan.in_place else {}
+    aliases = with_parts(views, {root: alias for parts in owned.values() for root, alias in parts.items()})
+    runs = [n for n in order if n not in owned and n.results[0] not in views]
+    kernels = find.for_all(runs)
+    reuse = Reuse(graph, kernels, aliases, outs).run(in_place=plan.in_place)
+    steps = tuple(
+        _step(node, kernel, phase[node], reuse.in_place.get(node, {}), target, plan, find) for node, kernel in kernels
+    )
+    return _Draft(steps, with_parts(aliases, reuse.homes()), reuse.deliveries())
+
+
+def _step(
+    node: Node,
+    kernel: Kernel,
+    phase: str,
+    in_place: Mapping[int, int],
+    target: Target,
+    plan: PlanOptions,
+    find: _Kernels,
+) -> Step:
+    alignment = plan.alignment or target.alignment
+    nested = (
+        {name: _nested(body, target, plan, find) for name, body in nested_graphs(node.op).items()}
+        if kernel.runs_nested
+        else {}
+    )
+    own = 0 if kernel.workspace is None else kernel.workspace(node).__index__()
+    own = -(-own // alignment) * alignment if nested else own
+    nbytes = own + max((body.arena_nbytes for body in nested.values()), default=0)
+    return Step(
+        node,
+        kernel.name,
+        Slot(0, nbytes) if nbytes else None,
+        dict(in_place),
+        phase,  # type: ignore[arg-type]
+        nested,
+        own,
+    )
+
+
+def _nested(graph: Graph, target: Target, plan: PlanOptions, find: _Kernels) -> Lir:
+    """The plan of a nested graph: its outputs stay in its arena, from where the enclosing step copies them."""
+    draft = _draft(graph, target, plan, find, {}, is_nested=True)
+    manifest = make_manifest(graph, None, {}, None)
+    alignment = plan.alignment or target.alignment
+    lir = Lir(
+        graph, target.name, draft.steps, {}, draft.aliases, draft.deliveries, manifest, None, 0, alignment, graph.guards
+    )
+    return plan_memory(lir, plan.strategy)
+
+
+def _held(graph: Graph, plan: PlanOptions, donated: Mapping[Value, object]) -> frozenset[Value]:
+    kinds = tuple(_LEAVES[name] for name in sorted(plan.arena_holds))
+    return frozenset(n.result for n in graph.nodes if n.is_leaf and isinstance(n.op, kinds) and n.result not in donated)

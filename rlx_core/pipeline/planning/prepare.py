@@ -1,0 +1,151 @@
+"""Splitting off what depends on parameters and constants only: it is computed when parameters are bound, not on every run.
+
+The result is two graphs. The *prepare* graph goes from the user's parameters to the parameters of the *main* graph, in the
+main graph's order. Views of a parameter (transpose, reshape, expand, narrow) stay in the main graph where the target has
+strided views, because moving them would keep a second copy of the weights for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from attrs import frozen
+
+from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
+from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.strides import dense_strides
+from rlx_core.ir.types import TensorType
+from rlx_core.passes.engine.bound_values import bound_nodes
+from rlx_core.pipeline.select.backend import Target
+
+__all__ = ["Moved", "Prepared", "computed_graph", "split_prepare"]
+
+
+@frozen
+class Moved:
+    """A value that is computed when parameters are bound."""
+
+    name: str
+    op: str
+    type: TensorType
+    nbytes: int
+
+
+@frozen(eq=False)
+class Prepared:
+    """A program in two parts.
+
+    Attributes:
+        graph: What runs every time.
+        prepare: Its outputs are the params of `graph`, in order; its params are the user's. `None` if nothing was moved.
+        values: Old value → value of `graph`, for those that it still has.
+        moved: What was moved, with the bytes each result keeps.
+    """
+
+    graph: Graph
+    prepare: Graph | None
+    values: Mapping[Value, Value]
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that prepared values keep beside the parameters themselves."""
+        return sum(m.nbytes for m in self.moved)
+
+
+def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) -> Prepared:
+    """Split `graph` for `target`.
+
+    Args:
+        graph: A whole program.
+        target: Decides whether views of parameters cost anything.
+        pinned: Names of parameters that change from run to run (donated ones), so that nothing may be computed ahead.
+    """
+    bound = bound_nodes(graph, frozenset(pinned))
+    stay, hoisted = partition(graph, bound, target)
+    if not hoisted:
+        return Prepared(graph, None, {v: v for n in graph.nodes for v in n.results})
+    names = prepared_names(graph, hoisted)
+    main = Builder(graph.name)
+    main.add_guards(graph.guards)
+    values: dict[Value, Value] = {}
+    feeds: list[Value] = []
+    for node in graph.nodes:
+        if node in stay:
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(main, node, operands), strict=True))
+            feeds += node.results if isinstance(node.op, Param) else ()
+        for value in node.results:
+            if value in names:
+                values[value] = main.param(names[value], value.type, origin=node.origin)
+                feeds.append(value)
+    moved = tuple(Moved(names[v], v.node.op.name, v.type, v.type.static_nbytes) for v in feeds if v in names)
+    finished = main.finish(values[v] for v in graph.outputs)
+    return Prepared(finished, prepare_graph(graph, feeds), values, moved)
+
+
+def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node], set[Value]]:
+    """The nodes of the main graph, and the values that become its prepared params."""
+    needed = set(graph.outputs)
+    stay: set[Node] = set()
+    hoisted: set[Value] = set()
+    for node in reversed(graph.nodes):
+        wanted = [v for v in node.results if v in needed]
+        is_leaf_of_signature = isinstance(node.op, Input) or (isinstance(node.op, Param) and node not in bound)
+        if node not in bound or (wanted and (node.is_leaf or is_free_view(node, target))):
+            if wanted or is_leaf_of_signature or not node.op.is_pure:
+                stay.add(node)
+                needed.update(node.present())
+        else:
+            hoisted.update(wanted)
+    return stay, hoisted
+
+
+def is_free_view(node: Node, target: Target) -> bool:
+    """Whether the target reads the result in place, so that it needs neither a kernel nor bytes."""
+    first = node.operands[0] if node.operands else None
+    if not target.accepts_views or node.op.view is None or first is None:
+        return False
+    return node.op.view(first.type, dense_strides(first.type), 0) is not None
+
+
+def prepared_names(graph: Graph, hoisted: set[Value]) -> dict[Value, str]:
+    """A parameter name for each moved value: the node's own where it has one, and unlike any other leaf's."""
+    taken = {*graph.input_types, *graph.param_types}
+    names: dict[Value, str] = {}
+    for node in graph.nodes:
+        for value in node.results:
+            if value in hoisted:
+                base = f"prepared.{node.name or len(names)}" + (f".{value.index}" if len(node.results) > 1 else "")
+                name, count = base, 1
+                while name in taken:
+                    name, count = f"{base}.{count}", count + 1
+                names[value] = name
+                taken.add(name)
+    return names
+
+
+def prepare_graph(graph: Graph, feeds: list[Value]) -> Graph:
+    """The graph from all of the user's params to `feeds`."""
+    params = {node for node in graph.nodes if isinstance(node.op, Param)}
+    return _part(graph, feeds, f"{graph.name}.prepare", params)
+
+
+def computed_graph(prepare: Graph) -> Graph:
+    """What a prepare graph computes: its outputs that are no params as they were given, from the params that they need."""
+    return _part(prepare, [v for v in prepare.outputs if not isinstance(v.node.op, Param)], prepare.name, set())
+
+
+def _part(graph: Graph, feeds: list[Value], name: str, kept: set[Node]) -> Graph:
+    """The graph that computes `feeds`, with the nodes in `kept` besides."""
+    needed = {v.node for v in feeds} | kept
+    for node in reversed(graph.nodes):
+        if node in needed:
+            needed.update(v.node for v in node.present())
+    builder = Builder(name)
+    values: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if node in needed:
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    return builder.finish(values[v] for v in feeds)

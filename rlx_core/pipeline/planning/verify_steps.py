@@ -1,0 +1,66 @@
+"""What must hold between a plan and the kernels that it names: what `verify_lir`, which knows no kernels, cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlx_core.ir.graph import Value
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.ir.strides import is_dense
+from rlx_core.ir.verify import Fault, fault_at
+from rlx_core.ir.verify_memory import place_of
+from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, KernelTable
+
+__all__ = ["step_faults"]
+
+
+def step_faults(lir: Lir, kernels: KernelTable) -> list[Fault]:
+    """Every step that asks of its kernel what the kernel's row does not say that it can.
+
+    Args:
+        lir: A plan in which `verify_lir` finds nothing.
+        kernels: Those of the target that it was made for.
+    """
+    names = {HOST: HOST_KERNEL, **{kernel.name: kernel for kernel in kernels}}
+    found: list[Fault] = []
+    for step in lir.steps:
+        kernel = names.get(step.kernel)
+        if kernel is None:
+            found.append(fault_at(step.node, f"the target has no kernel {step.kernel}"))
+        else:
+            found += [fault_at(step.node, f"{kernel.name} {said}") for said in _asked_too_much(lir, step, kernel)]
+        found += [fault for plan in step.nested.values() for fault in step_faults(plan, kernels)]
+    return found
+
+
+def _asked_too_much(lir: Lir, step: Step, kernel: Kernel) -> Iterator[str]:
+    """In words, what a kernel is asked for and cannot do."""
+    node = step.node
+    refusal = kernel.refusal(node)
+    if refusal is not None:
+        yield refusal
+    wanted = 0 if kernel.workspace is None or not lir.is_planned else kernel.workspace(node).__index__()
+    room = 0 if step.workspace is None else step.nested_offset if step.nested else step.workspace.nbytes
+    if room < wanted:
+        yield f"needs {wanted} bytes of workspace, and has {room}"
+    if lir.is_planned and not kernel.accepts_strides:
+        strided = [v for v in node.present() if not is_dense(v.type, place_of(lir, v).strides)]
+        if strided:
+            yield f"reads densely, and {strided[0]!r} is strided"
+    if lir.is_planned and not kernel.writes_strides:
+        strided = [v for v in node.results if not is_dense(v.type, place_of(lir, v).strides)]
+        if strided:
+            yield f"writes densely, and {strided[0]!r} is strided"
+    for result, operand in step.in_place.items():
+        if operand not in kernel.in_place or (result and not kernel.is_each_in_place):
+            yield f"does not say that result {result} may take over operand {operand}"
+        elif any(k not in kernel.in_place for k in _others_there(lir, step, node.operands[operand], operand)):
+            yield f"reads what result {result} takes over as another operand too, in an order of its own"
+
+
+def _others_there(lir: Lir, step: Step, taken: Value | None, position: int) -> Iterator[int]:
+    """The other operands that lie in the bytes of the one that is taken over."""
+    assert taken is not None, "a schedule without faults takes over operands that are there"
+    for k, other in enumerate(step.node.operands):
+        if k != position and other is not None and lir.root_of(other) is lir.root_of(taken):
+            yield k

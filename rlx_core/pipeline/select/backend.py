@@ -1,0 +1,346 @@
+"""What a backend is to the core: a target described as data, and a compiler from LIR to a program that runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import numpy as np
+from attrs import field, frozen
+
+from rlx_core.errors import DeviceError, Fact, PlaceError, RlxError
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
+
+if TYPE_CHECKING:
+    from rlx_core.device.device import Device
+
+__all__ = [
+    "ABSENT",
+    "Backend",
+    "Bindings",
+    "Level",
+    "Listing",
+    "ObjectStore",
+    "Outputs",
+    "Program",
+    "Target",
+    "Traffic",
+    "at_step",
+]
+
+ABSENT: Final = "absent"
+"""What stands for a device's number where no device is wanted, only its code: `rocm:absent`."""
+
+Outputs = Literal["host", "device"]
+"""Where a caller wants the outputs of a run."""
+
+
+@frozen(eq=False)
+class Target:
+    """What one device can run and how it likes its programs.
+
+    Attributes:
+        name: The device name users write (`target="..."`).
+        kernels: Everything it has a kernel for; the claimed ops are read off this table.
+        alignment: Bytes that every arena slot's offset must be a multiple of.
+        accepts_views: Whether programs may hold strided views; if not, transposes and broadcasts copy.
+        region_limits: The largest fused region or loop as (element-wise ops, inputs); `None` is unlimited.
+        properties: Device properties that change generated code; part of the fingerprint.
+        tiers: Where kernels may run, best first: `("native", "library", "numpy")`; empty if there is but one place, and
+            nothing to tell. A row of `kernels` says its own; those that do not, such as rows of other plugins, are of the
+            last one, which is what programs fall back to. One between is the best place for the rows that name it.
+        adopt: What a row that another plugin brings is here: itself, another row, or `None` where it is of no use. Without it
+            no such row is on the best of several tiers, which is what the target's own compiler makes.
+        device: The device whose memory its programs work in; `None` is the host's.
+        allow_host: Ops, or patterns, that may run on the host where there is no kernel for them; the configuration says which.
+    """
+
+    name: str
+    kernels: KernelTable
+    alignment: int = 64
+    accepts_views: bool = True
+    region_limits: tuple[int | None, int | None] = (None, None)
+    properties: Mapping[str, str] = field(factory=dict)
+    tiers: tuple[str, ...] = ()
+    adopt: Callable[[Kernel], Kernel | None] | None = field(default=None, eq=False)
+    device: Device | None = field(default=None, eq=False)
+    allow_host: tuple[str, ...] = ()
+
+    def kernel_for(self, node: Node) -> Kernel | None:
+        """The kernel of a node that stays as it is: the first that takes it, else the host if that is allowed."""
+        found = self.kernels.choose(node).kernel
+        if found is None and matches(node.op, self.allow_host):
+            return HOST_KERNEL if node.op.reference is not None else None
+        return found
+
+    def tier(self, kernel: Kernel) -> str | None:
+        """Where a kernel runs; `None` for a target that has no tiers."""
+        if not self.tiers:
+            return None
+        return kernel.tier if kernel.tier in self.tiers else self.tiers[-1]
+
+    def falls_back(self, tier: str | None) -> bool:
+        """Whether what runs on a tier does so for want of a better kernel: on the last one of several."""
+        return len(self.tiers) > 1 and tier == self.tiers[-1]
+
+
+@frozen
+class Level:
+    """One of the languages that a program goes through on its way to a target; `rlx compile --emit` prints it.
+
+    Attributes:
+        name: What users write.
+        summary: What it is, in a few words.
+        comment: How a comment begins in it.
+    """
+
+    name: str
+    summary: str
+    comment: str = "#"
+
+
+@frozen
+class Listing:
+    """What steps of a plan are at one level; steps that share one function share a listing.
+
+    Attributes:
+        steps: Numbers of steps.
+        text: In the language of the level; empty if these steps have nothing there.
+        note: What else there is to say: why there is no text, which tiles were chosen.
+    """
+
+    steps: tuple[int, ...]
+    text: str
+    note: str = ""
+
+
+class Bindings(dict[str, np.ndarray]):
+    """What parameters are bound to, by name, and what programs made of it.
+
+    Several programs may be bound to the same object, one for each combination of sizes. What one makes of a value alone (another
+    arrangement of it, a copy on a device) it may keep in `made`, where the others find it.
+
+    Attributes:
+        crossed: Bytes that crossed to a device for values to be computed there, until a program has reported them.
+    """
+
+    def __init__(self, values: Mapping[str, np.ndarray]) -> None:
+        super().__init__(values)
+        self.made: dict[Hashable, Any] = {}
+        self.crossed = 0
+
+
+@frozen
+class Traffic:
+    """Bytes that crossed between the host and a device.
+
+    Attributes:
+        bound: When parameters were bound.
+        inputs, outputs: In the latest run.
+        steps: In the latest run, for steps that ran on the host: read and written together.
+    """
+
+    bound: int = 0
+    inputs: int = 0
+    outputs: int = 0
+    steps: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """The numbers, with stable keys."""
+        return {"bound": self.bound, "inputs": self.inputs, "outputs": self.outputs, "steps": self.steps}
+
+    def __str__(self) -> str:
+        said = f"crossed: {self.bound} B when parameters were bound; a call {self.inputs} B in, {self.outputs} B out"
+        return f"{said}, {self.steps} B for steps on the host" if self.steps else said
+
+
+class Program(ABC):
+    """A compiled LIR on a device. It holds no parameters of its own until they are bound.
+
+    Runs of one program are safe from several threads at once: each run takes an arena of its own or waits for one.
+    """
+
+    @abstractmethod
+    def bind(self, params: Mapping[str, np.ndarray]) -> None:
+        """Bind the values of `lir.graph`'s params (after the prepare program); they are not copied when usable as is.
+
+        They are `Bindings` where other programs may be bound to the same ones.
+        """
+
+    @abstractmethod
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run once on arrays in manifest order, already checked against their types; results are the caller's own."""
+
+    def run_to(self, inputs: Sequence[Any], outputs: Outputs | None) -> list[Any]:
+        """Run once, with the outputs where the caller wants them.
+
+        Args:
+            inputs: As for `run`; on a target with a device each may be a `DeviceArray` there.
+            outputs: `None` is the device if an input lies there, else the host.
+
+        Raises:
+            PlaceError: There is no device for outputs to lie on.
+        """
+        if outputs == "device":
+            raise PlaceError('run: outputs="device", and the program runs in the host\'s memory')
+        return self.run(inputs)
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What crossed between the host and the device; `None` for programs in the host's memory."""
+        return None
+
+    def entry(self) -> Callable[..., Any] | None:
+        """A shorter way in for plain calls, or `None` if there is none, which is always right.
+
+        It takes the inputs as positional arguments and returns the tuple of outputs, as `run` would: the caller's own, faults
+        raised. It may look at the arguments itself instead of trusting that they were checked, and must: whatever is not an
+        array that `run` would take as it is (another class, dtype, shape or layout; donated and read-only, or sharing bytes
+        with another argument) or cannot be served now makes it return `NotImplemented` before anything has happened. The
+        caller then checks and runs. It is for the parameters bound when it was made; after `bind`, ask for another.
+        """
+        return None
+
+    @property
+    def reason_without_entry(self) -> str | None:
+        """Why `entry` gives none, where other programs of the target have one; reports say it."""
+        return None
+
+    @property
+    def code(self) -> object | None:
+        """What `Backend.another` makes programs of the same plan from, which share it; nothing in it changes. `None` if nothing
+        can be shared."""
+        return None
+
+    @property
+    def code_origin(self) -> str | None:
+        """Where the machine code came from when it was made or read, "compiled" or "cached"; `None` if there is none."""
+        return None
+
+    @abstractmethod
+    def clone(self) -> Program:
+        """A program sharing immutable weights and nothing mutable."""
+
+
+class ObjectStore(Protocol):
+    """Where a backend keeps what it made between processes; `rlx_core.system.disk.DiskCache` is one.
+
+    Keys are hex digests of everything that decides what was made. Nothing here raises for what a file system does.
+    """
+
+    def get(self, key: str) -> bytes | None:
+        """What is stored under `key`, undamaged, or `None`."""
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store `payload` under `key`; whether that worked."""
+
+    def drop(self, key: str, reason: str) -> None:
+        """Remove an entry that proved useless."""
+
+
+class Backend(ABC):
+    """A target and its compiler. A plugin offers one through the `rlx_backends` hook."""
+
+    if TYPE_CHECKING:  # a class attribute in most backends: to a type checker a property could not become one
+        target: Target
+    else:
+
+        @property
+        @abstractmethod
+        def target(self) -> Target:
+            """What the device accepts; read before every compile, never mutated by it."""
+
+    def absent(self) -> Backend | None:
+        """The same backend for a device that is not here: it plans programs and prints them, and its programs do not run.
+        `None` where there is no such thing."""
+        return None
+
+    def on(self, number: int) -> Backend:
+        """The same backend for another of its devices; a target's name alone means the first.
+
+        Raises:
+            DeviceError: There is no device of that number.
+        """
+        if number:
+            found = self.devices()
+            raise DeviceError(
+                f"{self.target.name}:{number}: there {'is' if len(found) == 1 else 'are'} {len(found)}, counted from 0",
+                *(Fact(f"{self.target.name}:{i}", name) for i, name in enumerate(found)),
+            )
+        return self
+
+    def target_for(self, options: Mapping[str, Any]) -> Target:
+        """The target under the values that a configuration gives to options; most targets do not depend on any.
+
+        Raises:
+            ConfigError: An option has a value that this device cannot meet.
+        """
+        return self.target
+
+    @abstractmethod
+    def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        """A program for a planned LIR.
+
+        Args:
+            lir: What to run; its steps name kernels of `target`.
+            target: What it was planned for: this backend's own target with the kernels that other plugins bring for it.
+            options: The resolved plan.
+        """
+
+    def build(self, lir: Lir, target: Target, options: Mapping[str, Any], objects: ObjectStore | None) -> Program:
+        """A program as `compile` makes it, with code that may be read from `objects` and kept there.
+
+        Args:
+            objects: Where the configuration wants code to be kept; `None` for nowhere. A backend that has nothing to keep
+                leaves this method as it is.
+        """
+        return self.compile(lir, target, options)
+
+    def another(self, lir: Lir, target: Target, options: Mapping[str, Any], code: object) -> Program | None:
+        """A program as `build` makes it, from the code of one that it made of an equal plan, of other lines maybe.
+
+        Args:
+            lir, target, options: As for `compile`.
+            code: What that program had as `code`.
+
+        Returns:
+            `None` where it has to be built again, which is always right: what is built now would be something else.
+        """
+        return None
+
+    def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
+        """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.
+
+        Args:
+            options: As for `target_for`.
+            objects: As for `build`.
+        """
+        return
+
+    def levels(self, target: Target) -> tuple[Level, ...]:
+        """The languages below the loop language in which `emit` can print a program for `target`, in order."""
+        return ()
+
+    def emit(
+        self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
+    ) -> Sequence[Listing]:
+        """The code of some steps, as `compile` would make it.
+
+        Args:
+            lir, target, options: As for `compile`.
+            level: The name of one of `levels(target)`.
+            steps: Whose code to print; each is in one listing of the result.
+        """
+        raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
+
+    def devices(self) -> list[str]:
+        """Human-readable names of what is there; empty if nothing is."""
+        return [self.target.name]
+
+
+def at_step(error: RlxError, step: Step) -> RlxError:
+    """An error of a run, with the node that it happened at and the user's line."""
+    return error.with_fact(Fact("node", step.node.label, step.node.origin.source))

@@ -1,0 +1,325 @@
+"""What a target answers for a node, and the report of all answers.
+
+A node runs by a native kernel, as a view of an operand, or (where the configuration allows it) on the host; otherwise it is
+rewritten for the target or replaced by its decomposition, and if neither exists it is unsupported. A kernel that stands back on
+a lower tier gives way to a decomposition that runs wholly on the best. One function decides (`Dispatcher.answer`), and
+selection, reports and `supports` all read its answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from attrs import asdict, field, frozen
+
+from rlx_core.errors import ConfigError, Fact
+from rlx_core.ir.graph import Builder, Node
+from rlx_core.ir.op import Op
+from rlx_core.ir.strides import dense_strides, is_dense
+from rlx_core.ir.types import TensorType
+from rlx_core.passes.engine.splice import draft
+from rlx_core.pipeline.config.records import DispatchConfig
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import HOST, HOST_KERNEL, Kernel, Refusal, matches
+
+__all__ = [
+    "HOST",
+    "Answer",
+    "Dispatch",
+    "DispatchReport",
+    "Dispatcher",
+    "LegalizationTable",
+    "is_view",
+    "probe",
+    "supports",
+]
+
+Means = Literal["native", "view", "rewritten", "common-ir", "host", "unsupported"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class LegalizationTable:
+    """Target rewrites by op: functions from an op and its operands to equal values in ops that the target runs better.
+
+    A function may return `None` for "not this one". A plugin offers a table through the `rlx_legalizations` hook.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._rows: dict[type[Op], Callable[..., Any]] = {}
+
+    def register(self, op: type[Op]) -> Callable[[_F], _F]:
+        """Register the decorated function `(op, *operands) -> results | None` for `op`.
+
+        Raises:
+            ConfigError: The table has one for this op already.
+        """
+
+        def add(rewrite: _F) -> _F:
+            first = self._rows.setdefault(op, rewrite)
+            if first is not rewrite:
+                raise ConfigError(
+                    f"{self.name}: two rewrites for {op.name}",
+                    Fact("first", f"{first.__module__}.{first.__qualname__}"),
+                    Fact("second", f"{rewrite.__module__}.{rewrite.__qualname__}"),
+                )
+            return rewrite
+
+        return add
+
+    def find(self, op: Op) -> Callable[..., Any] | None:
+        return self._rows.get(type(op))
+
+    def __contains__(self, op: type[Op]) -> bool:
+        return op in self._rows
+
+
+@frozen
+class Answer:
+    """How one node is to run, and what was passed over on the way.
+
+    Attributes:
+        means: The kind of answer.
+        kernel: The kernel, for `native`; `HOST` for `host`.
+        refusals: Kernels of the op that did not take the node, each with its reason.
+        reason: Why it is not native, or why nothing works, in words.
+    """
+
+    means: Means
+    kernel: str | None = None
+    refusals: tuple[Refusal, ...] = ()
+    reason: str = ""
+    plugin: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the node stays as it is."""
+        return self.means in ("native", "view", "host")
+
+
+@frozen
+class Dispatcher:
+    """Asks a target about nodes, under a policy.
+
+    Attributes:
+        target: Its kernel table is the only source of what is claimed.
+        config: The policy, the overrides, and what may run on the host.
+        tables: Target rewrites, most preferred first.
+        plugin_of: Op name → the plugin it comes from, for overrides per plugin (`acme.*` matches the op's domain anyway).
+    """
+
+    target: Target
+    config: DispatchConfig = field(factory=DispatchConfig)
+    tables: tuple[LegalizationTable, ...] = ()
+    _known: dict[object, bool] = field(factory=dict, init=False, eq=False, repr=False)
+
+    def answer(self, node: Node) -> Answer:
+        """How `node` is to run."""
+        op = node.op
+        selection = self.target.kernels.choose(node)
+        has_body = op.decompose is not None
+        policy = self.policy_of(op)
+        kernel = selection.kernel
+        if kernel is not None and policy == "prefer-native" and self.runs_better_decomposed(node, kernel):
+            reason = f"all of its decomposition has {self.target.tiers[0]} kernels, {kernel.name} is {self.target.tier(kernel)}"
+            return Answer("common-ir", None, selection.refusals, reason)
+        if kernel is not None and not (policy == "force-common" and has_body):
+            return Answer("native", kernel.name, selection.refusals, plugin=kernel.plugin)
+        if kernel is None and is_view(node):
+            return Answer("view", None, selection.refusals)
+        if kernel is None and policy == "force-native" and has_body and self.wants_kernel(op):
+            return Answer("unsupported", None, selection.refusals, "the policy for it is force-native")
+        forced = f"{op.name} is forced to common IR" if kernel is not None else ""
+        table = next((t for t in self.tables if t.find(op) is not None), None)
+        if table is not None:
+            return Answer("rewritten", None, selection.refusals, forced or f"by {table.name}")
+        return self.without_kernel(node, selection.refusals, forced)
+
+    def without_kernel(self, node: Node, refusals: tuple[Refusal, ...], forced: str = "") -> Answer:
+        """The answer once kernels and target rewrites are out of the question."""
+        op = node.op
+        if op.decompose is not None:
+            return Answer("common-ir", None, refusals, forced or f"{op.name} has no kernel that takes it")
+        if matches(op, self.config.allow_host):
+            return Answer("host", HOST, refusals, "allowed by dispatch.allow-host")
+        return Answer("unsupported", None, refusals, "it has no decomposition")
+
+    def runs_better_decomposed(self, node: Node, kernel: Kernel) -> bool:
+        """Whether `kernel` stands back on a lower tier, and the best tier runs every op that the node decomposes to.
+
+        One op of it on a lower tier is enough to keep the kernel: two steps there, and the way between, are no gain.
+        """
+        if not kernel.stands_back or node.op.decompose is None or self.is_best(kernel):
+            return False
+        key = (node.op, node.operand_types)
+        if key not in self._known:
+            self._known[key] = self.decomposes_to_best(node, self.config.rounds)
+        return self._known[key]
+
+    def decomposes_to_best(self, node: Node, rounds: int) -> bool:
+        """Whether every op that a node decomposes to, within some rounds, is a view or has a kernel of the best tier."""
+        if node.op.decompose is None or not rounds:
+            return False
+        made = draft(partial(node.op.decompose, *node.operands), node.op.name)
+        return made is not None and all(n.is_leaf or self.runs_best(n, rounds - 1) for n in made.needed())
+
+    def runs_best(self, node: Node, rounds: int) -> bool:
+        kernel = self.target.kernels.choose(node).kernel
+        if kernel is None:
+            return is_view(node) or self.decomposes_to_best(node, rounds)
+        return self.is_best(kernel) or (kernel.stands_back and self.decomposes_to_best(node, rounds))
+
+    def is_best(self, kernel: Kernel) -> bool:
+        """Whether it is no fallback."""
+        return not self.target.falls_back(self.target.tier(kernel))
+
+    def kernel_for(self, node: Node) -> Kernel | None:
+        """The kernel that runs a node; `None` for one that needs none or has none."""
+        answer = self.answer(node)
+        if answer.means == "host":
+            return HOST_KERNEL
+        return self.target.kernels.get(answer.kernel) if answer.means == "native" and answer.kernel else None
+
+    def policy_of(self, op: Op) -> str:
+        """The policy for an op: its own override, then that of its plugin; `force-native` wins over `force-common`."""
+        if matches(op, self.config.force_native):
+            return "force-native"
+        if matches(op, self.config.force_common):
+            return "force-common"
+        return self.config.policy
+
+    def wants_kernel(self, op: Op) -> bool:
+        """Whether force-native is about this op: it was named, or the target claims it."""
+        return matches(op, self.config.force_native) or bool(self.target.kernels.candidates(type(op)))
+
+
+def is_view(node: Node) -> bool:
+    """Whether the result is nothing but its dense operand read again, so that no kernel is needed."""
+    op = node.op
+    if op.view is None or not node.operands or node.operands[0] is None or not node.operands[0].type.is_static:
+        return False
+    found = op.view(node.operands[0].type, dense_strides(node.operands[0].type), 0)
+    if found is None:
+        return False
+    places = (found,) if len(node.types) == 1 else found
+    return all(is_dense(t, tuple(strides)) for t, (_, strides) in zip(node.types, places, strict=True))
+
+
+def probe(op: Op, types: Iterable[TensorType | None]) -> Node:
+    """A node of `op` on operands of `types`, in a graph of its own; for asking about an op before it is in a program."""
+    builder = Builder("probe")
+    operands = [None if t is None else builder.input(f"x{i}", t) for i, t in enumerate(types)]
+    return builder.emit(op, operands)[0].node
+
+
+def supports(
+    target: Target, op: Op, types: Iterable[TensorType | None], config: DispatchConfig | None = None
+) -> Answer:
+    """How `target` would run `op` on operands of `types`; the same answer that a compilation gets."""
+    return Dispatcher(target, config or DispatchConfig()).answer(probe(op, types))
+
+
+# ---------------------------------------------------------------------------------------------- report
+
+
+@frozen
+class Dispatch:
+    """How one node of the user's program was dealt with; a decomposed node is followed by what it became."""
+
+    node: str
+    op: str
+    types: tuple[str, ...]
+    means: Means
+    kernel: str | None
+    plugin: str | None
+    reason: str
+    refusals: tuple[Refusal, ...]
+    source: str | None
+
+
+@frozen
+class DispatchReport:
+    """Every answer that legalisation gave.
+
+    Attributes:
+        target: Whose answers they are.
+        rows: One a node that was asked about, in program order, those that were replaced included.
+        rounds: Rounds of rewriting that were needed.
+        is_bounded: Whether rewriting stopped at the bound of rounds instead of at a fixed point.
+    """
+
+    target: str
+    rows: tuple[Dispatch, ...]
+    rounds: int = 0
+    is_bounded: bool = False
+
+    @property
+    def compile_ready(self) -> bool:
+        """Whether every node that is left has a way to run."""
+        return not any(r.means == "unsupported" for r in self.rows)
+
+    @property
+    def by_op(self) -> Mapping[str, Counter[str]]:
+        """Op → how many of its nodes got which answer."""
+        found: dict[str, Counter[str]] = {}
+        for row in self.rows:
+            found.setdefault(row.op, Counter())[row.means] += 1
+        return dict(sorted(found.items()))
+
+    @property
+    def host(self) -> tuple[Dispatch, ...]:
+        """Nodes that run on the host."""
+        return tuple(r for r in self.rows if r.means == "host")
+
+    def to_json(self) -> str:
+        """The whole report, with sorted keys."""
+        content = {
+            "target": self.target,
+            "compile_ready": self.compile_ready,
+            "rounds": self.rounds,
+            "is_bounded": self.is_bounded,
+            "ops": {op: dict(sorted(counts.items())) for op, counts in self.by_op.items()},
+            "nodes": [asdict(r) for r in self.rows],
+        }
+        return json.dumps(content, indent=2, sort_keys=True)
+
+    def __str__(self) -> str:
+        state = "ready" if self.compile_ready else "not ready"
+        bound = " (stopped at the bound)" if self.is_bounded else ""
+        lines = [f"dispatch on {self.target}: {state}, {self.rounds} rounds of rewriting{bound}"]
+        width = max([len(op) for op in self.by_op] + [4])
+        for op, counts in self.by_op.items():
+            kernels = sorted({r.kernel for r in self.rows if r.op == op and r.kernel and r.means == "native"})
+            answers = ", ".join(f"{n} {means}" for means, n in sorted(counts.items()))
+            lines.append(f"  {op:<{width}}  {answers}" + (f"  by {', '.join(kernels)}" if kernels else ""))
+            reasons = dict.fromkeys(r for row in self.rows if row.op == op for r in passed_over(row))
+            lines += [f"  {'':<{width}}    {reason}" for reason in reasons]
+        return "\n".join(lines)
+
+
+def passed_over(row: Dispatch) -> list[str]:
+    """Why a node did not get the first kernel of its op: rejected candidates, then the answer's own reason."""
+    said = [f"{r.kernel} {r.reason}" for r in row.refusals]
+    if row.reason and row.means != "native":
+        said.append(f"{row.means}: {row.reason}")
+    return said
+
+
+def row_of(node: Node, answer: Answer) -> Dispatch:
+    source = node.origin.source
+    return Dispatch(
+        node.label,
+        node.op.name,
+        tuple(map(str, node.types)),
+        answer.means,
+        answer.kernel,
+        answer.plugin,
+        answer.reason,
+        answer.refusals,
+        None if source is None else f"{source.file}:{source.line}",
+    )

@@ -1,0 +1,349 @@
+"""Kernel tables: which functions a target has for which ops, and what each accepts, as data.
+
+A row says in data what it accepts, so that selection, documentation and the refusal message come from the same line.
+Later rows are preferred over earlier ones only through `priority`; among equals the first registered wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypedDict, TypeVar, Unpack
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from rlx_core.errors import ConfigError, Fact, NoKernelError, nearest
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import DType, dtype
+from rlx_core.ir.graph import Node, as_results
+from rlx_core.ir.interpret import widened
+from rlx_core.ir.op import Op
+from rlx_core.plugins.faults import Fault, as_fact
+from rlx_core.system.locks import Lock
+
+__all__ = [
+    "Condition",
+    "Kernel",
+    "KernelTable",
+    "Refusal",
+    "Selection",
+    "Traits",
+    "condition",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@frozen
+class Condition:
+    """A named predicate on a node; the name is what a refusal prints ("needs a last axis divisible by 8").
+
+    Attributes:
+        explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
+    """
+
+    name: str
+    holds: Callable[[Node], bool] = field(eq=False)
+    explain: Callable[[Node], str | None] | None = field(default=None, eq=False)
+
+    def lacking(self, node: Node) -> str:
+        """What a node that it does not hold for would need."""
+        return (self.explain(node) if self.explain is not None else None) or self.name
+
+
+def condition(name: str) -> Callable[[Callable[[Node], bool]], Condition]:
+    """Name a predicate so that a kernel can be registered with it."""
+    return lambda holds: Condition(name, holds)
+
+
+def _accepted(dtypes: str | Iterable[DType] | None) -> frozenset[DType] | None:
+    listed = dtypes.split() if isinstance(dtypes, str) else dtypes
+    return None if listed is None else frozenset(dtype(d) for d in listed)
+
+
+def _conditions(when: Condition | Iterable[Condition]) -> tuple[Condition, ...]:
+    return (when,) if isinstance(when, Condition) else tuple(when)
+
+
+@frozen(eq=False, kw_only=True)
+class Traits:
+    """What a kernel accepts, needs and promises: what selection and memory planning read of it.
+
+    Attributes:
+        dtypes: What every floating or integer *operand* may be; `None` accepts every dtype.
+        when: Conditions on the node besides.
+        workspace: Scratch bytes it needs.
+        in_place: Operands whose buffer result 0 may take over, because each element is read before written.
+        is_each_in_place: Each result may, not result 0 alone.
+        accepts_strides: Operands may be strided views; otherwise the plan makes them dense.
+        writes_strides: Results may lie with gaps, between the rows of others; otherwise the plan keeps them dense.
+        priority: Which of several comes first.
+        runs_nested: It runs the op's nested graphs as programs of their own, so that each needs a plan.
+        is_generated: It is a loop nest made from what the op means, so that running several ops as one loses nothing. Each
+            of its results may take over an operand or lie with gaps.
+        tier: Which of the target's tiers it runs on; `None` is the last of them.
+    """
+
+    dtypes: frozenset[DType] | None = field(default=None, converter=_accepted)
+    when: tuple[Condition, ...] = field(default=(), converter=_conditions)
+    workspace: Callable[[Node], Dim] | None = None
+    in_place: tuple[int, ...] = ()
+    accepts_strides: bool = False
+    priority: int = 0
+    runs_nested: bool = False
+    is_generated: bool = False
+    is_each_in_place: bool = False
+    writes_strides: bool = False
+    tier: str | None = None
+
+
+class TraitWords(TypedDict, total=False):
+    """The fields of `Traits` as keywords of `register`, for type checkers."""
+
+    dtypes: str | Iterable[DType] | None
+    when: Condition | tuple[Condition, ...]
+    workspace: Callable[[Node], Dim] | None
+    in_place: tuple[int, ...]
+    accepts_strides: bool
+    priority: int
+    runs_nested: bool
+    is_generated: bool
+    is_each_in_place: bool
+    writes_strides: bool
+    tier: str | None
+
+
+@frozen(eq=False)
+class Kernel(Traits):
+    """One way to run one op.
+
+    The function is called as `run(op, *operands, out=..., workspace=...)` with the backend's own buffers; `out` is a tuple
+    when the op has several results, and destination passing is the rule: the plan owns all memory.
+
+    Attributes:
+        name: Unique in its table; printed in reports and kept in plans.
+        op: The op class it runs (and subclasses).
+        plugin: Who contributed it.
+    """
+
+    name: str
+    op: type[Op]
+    run: Callable[..., None]
+    plugin: str | None = None
+    doc: str = ""
+
+    @property
+    def stands_back(self) -> bool:
+        """Whether it serves only what nothing better does; a row that a plugin registers for its op as usual is meant."""
+        return self.priority < 0
+
+    def refusal(self, node: Node) -> str | None:
+        """Why it does not take this node, or `None` if it does."""
+        if self.dtypes is not None:
+            found = {v.dtype for v in node.present()} | {t.dtype for t in node.types if not node.operands}
+            refused = sorted(d.name for d in found - self.dtypes)
+            if refused:
+                return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
+        return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
+
+
+@frozen
+class Refusal:
+    """A kernel that did not take a node, and why."""
+
+    kernel: str
+    reason: str
+
+
+@frozen
+class Selection:
+    """What a table answers for a node: the kernel it chose, if any, and those it passed over."""
+
+    kernel: Kernel | None
+    refusals: tuple[Refusal, ...] = ()
+
+
+HOST: Final = "host"
+"""The kernel name of a node that runs on the host with its op's reference."""
+
+
+def run_reference(op: Any, *operands: np.ndarray | None, out: Any, workspace: Any) -> None:
+    """A primitive by its NumPy meaning: two-byte floats are widened to f32, computed and rounded once."""
+    results = as_results(op.reference(*(None if x is None else widened(x) for x in operands)))
+    for place, result in zip(as_results(out), results, strict=True):
+        np.copyto(place, np.asarray(result), casting="unsafe")
+
+
+HOST_KERNEL: Final = Kernel(HOST, Op, run_reference, accepts_strides=True, doc="The op's reference, on the host.")
+"""What runs there where the configuration allows it; it is in no table, because no target claims it."""
+
+
+def matches(op: Op, patterns: Iterable[str]) -> bool:
+    """Whether an op is meant: by its full name, a pattern, its plugin's bare name, or its own name without `rlx.`."""
+    domain, _, short = op.name.partition(".")
+    return any(
+        fnmatchcase(op.name, p) or p == domain or (domain == "rlx" and p == short) or p == f"{domain}.*"
+        for p in patterns
+    )
+
+
+class KernelTable:
+    """The kernels of one target, by op class.
+
+    Args:
+        target: What they run on.
+        plugin: Who contributes them.
+        fill: Adds the rows, when the first one is asked for: a program from a cache needs few of them, or none, and the
+            modules that define kernels are expensive to import.
+    """
+
+    def __init__(
+        self, target: str, *, plugin: str | None = None, fill: Callable[[KernelTable], None] | None = None
+    ) -> None:
+        self.target = target
+        self.plugin = plugin
+        self._rows: dict[type[Op], list[Kernel]] = {}
+        self._names: dict[str, Kernel] = {}
+        self._fill = fill
+        self._left_out: list[Fault] = []
+        self._lock = Lock(f"the table of kernels for {target}")
+
+    def register(self, *ops: type[Op], name: str | None = None, **traits: Unpack[TraitWords]) -> Callable[[_F], _F]:
+        """Register the decorated function as a kernel for each of `ops`.
+
+        Args:
+            name: What it is called; the function's own name by default.
+            traits: The fields of `Traits`; dtypes may be a text, and one condition stands for itself.
+
+        Raises:
+            ConfigError: The table already has a kernel of that name.
+        """
+        if traits.get("is_generated"):
+            traits["is_each_in_place"] = traits["writes_strides"] = True
+
+        def add(run: _F) -> _F:
+            for op in ops:
+                base = name or run.__name__
+                unique = base if len(ops) == 1 else f"{base}[{op.name}]"
+                doc = (run.__doc__ or "").strip().split("\n")[0]
+                self._add(Kernel(unique, op, run, self.plugin, doc, **traits))
+            return run
+
+        return add
+
+    def _add(self, kernel: Kernel) -> None:
+        if kernel.name in self._filled():
+            first = self._names[kernel.name]
+            raise ConfigError(
+                f"{self.target}: two kernels are called {kernel.name!r}",
+                Fact("first", first.run.__module__),
+                Fact("second", kernel.run.__module__),
+            )
+        self._names[kernel.name] = kernel
+        rows = self._rows.setdefault(kernel.op, [])
+        rows.append(kernel)
+        rows.sort(key=lambda k: -k.priority)  # stable: first registered wins among equals
+
+    def _filled(self) -> dict[str, Kernel]:
+        """The rows by name, all of them there."""
+        if self._fill is not None:
+            with self._lock:
+                fill = self._fill
+                if fill is not None:
+                    made = KernelTable(self.target, plugin=self.plugin)
+                    fill(made)
+                    self._left_out = made._left_out
+                    self._rows, self._names, self._fill = made._rows, made._names, None
+        return self._names
+
+    def load(self) -> None:
+        """Have all rows there now rather than when the first is asked for, and their modules imported."""
+        self._filled()
+
+    @property
+    def name(self) -> str:
+        """What tells it from the tables of others: `acme.cpu`."""
+        return f"{self.plugin}.{self.target}" if self.plugin else self.target
+
+    def merge(self, other: Iterable[Kernel], *, plugin: str | None = None) -> None:
+        """Take over the rows of another table for the same target (a plugin's kernels for its own ops, say).
+
+        A row that is here already, because two plugins offer one table, is not taken again. One that is called like a row of
+        another plugin gets its own plugin's name in front.
+
+        Args:
+            other: Whose rows to take.
+            plugin: Who contributed those that do not say it themselves.
+
+        Raises:
+            ConfigError: Two rows of one plugin have one name; then none is taken.
+        """
+        names, rows = dict(self._filled()), {op: list(row) for op, row in self._rows.items()}
+        try:
+            for kernel in other:
+                self._take(kernel, kernel.plugin or plugin)
+        except ConfigError:
+            self._names, self._rows = names, rows
+            raise
+
+    def _take(self, kernel: Kernel, owner: str | None) -> None:
+        first = self._names.get(kernel.name)
+        if first is not None and (first.op, first.run) == (kernel.op, kernel.run):
+            return
+        is_taken = first is not None and owner is not None and owner != first.plugin
+        self._add(evolve(kernel, plugin=owner, name=f"{owner}.{kernel.name}" if is_taken else kernel.name))
+
+    def leave_out(self, fault: Fault) -> None:
+        """Remember that there are further rows, which cannot be used, for the error about a node that no row takes."""
+        self._left_out.append(fault)
+
+    @property
+    def left_out(self) -> Sequence[Fault]:
+        """Tables of others that cannot be used."""
+        self._filled()
+        return self._left_out
+
+    def candidates(self, op: type[Op]) -> list[Kernel]:
+        """The rows for an op, most preferred first; rows of its base classes come after its own."""
+        self._filled()
+        return [k for c in op.__mro__ if isinstance(c, type) and issubclass(c, Op) for k in self._rows.get(c, ())]
+
+    def choose(self, node: Node) -> Selection:
+        """The first kernel that takes the node, and why the ones before it did not."""
+        refusals: list[Refusal] = []
+        for kernel in self.candidates(type(node.op)):
+            reason = kernel.refusal(node)
+            if reason is None:
+                return Selection(kernel, tuple(refusals))
+            refusals.append(Refusal(kernel.name, reason))
+        return Selection(None, tuple(refusals))
+
+    def accepts(self, node: Node) -> bool:
+        return self.choose(node).kernel is not None
+
+    def get(self, name: str) -> Kernel:
+        """The row of a name.
+
+        Raises:
+            NoKernelError: There is none: it was there when the plan was made that names it.
+        """
+        found = self._filled().get(name) or (HOST_KERNEL if name == HOST else None)
+        if found is None:
+            raise NoKernelError(
+                f"{self.target}: the plan has the kernel {name}, and there is none of this name",
+                *map(as_fact, self._left_out),
+                hint=next((fault.mend for fault in self._left_out if fault.mend), None) or nearest(name, self._names),
+            )
+        return found
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """The names of the ops that have a kernel of their own; read off the table, so it is never out of date."""
+        return frozenset(kernel.op.name for kernel in self if kernel.op.name)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self._filled().values())
+
+    def __len__(self) -> int:
+        return len(self._filled())

@@ -1,0 +1,109 @@
+"""Which steps of a plan run on which tier of a target, and why some fall back to the last.
+
+The reasons are those of the rows of the target's kernel table, asked again about the nodes as they are planned: the passes
+after legalisation may have made other nodes than the dispatch report knows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import HOST
+
+__all__ = ["Fallback", "Tiers", "tiers_of", "why_not_best"]
+
+
+@frozen
+class Fallback:
+    """Steps of one op that run on the last tier for one reason."""
+
+    op: str
+    kernel: str
+    tier: str
+    reason: str
+    steps: tuple[int, ...]
+
+
+@frozen
+class Tiers:
+    """How many steps run where, best tier first, and why some fall back to the last.
+
+    Attributes:
+        counts: Tier → number of steps, for every tier of the target.
+        fallbacks: Most steps first.
+        note: Why the target has no better tier here, if it says so.
+    """
+
+    counts: dict[str, int]
+    fallbacks: tuple[Fallback, ...]
+    note: str = ""
+
+    @property
+    def summary(self) -> str:
+        """`177 of 190 steps native, 13 numpy`"""
+        (best, count), *others = self.counts.items()
+        total = sum(self.counts.values())
+        said = f"{count} of {total} steps {best}" + "".join(f", {n} {tier}" for tier, n in others if n)
+        return f"{said} ({self.note})" if self.note else said
+
+    def lines(self) -> Iterator[str]:
+        """One line a reason: `12 pad: no native kernel for it`."""
+        for each in self.fallbacks:
+            yield f"{len(each.steps)} {each.op.removeprefix('rlx.')}: {each.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same with stable keys."""
+        return {
+            "steps": self.counts,
+            "note": self.note,
+            "fallbacks": [
+                {"op": f.op, "kernel": f.kernel, "tier": f.tier, "reason": f.reason, "steps": list(f.steps)}
+                for f in self.fallbacks
+            ],
+        }
+
+
+def tiers_of(lir: Lir, target: Target) -> Tiers | None:
+    """Where the steps of a plan run; `None` for a target that has no tiers."""
+    if not target.tiers:
+        return None
+    counts: Counter[str] = Counter()
+    reasons: dict[tuple[str, str, str, str], list[int]] = {}
+    for number, step in enumerate(lir.steps):
+        tier = tier_of_step(step, target)
+        counts[tier] += 1
+        if target.falls_back(tier):
+            reason = why_step(step, target)
+            reasons.setdefault((step.node.op.name, step.kernel, tier, reason), []).append(number)
+    fallbacks = [Fallback(*key, tuple(numbers)) for key, numbers in reasons.items()]
+    fallbacks.sort(key=lambda f: (-len(f.steps), f.steps))
+    note = target.properties.get("why", "") if len(target.tiers) == 1 else ""
+    return Tiers({tier: counts[tier] for tier in target.tiers}, tuple(fallbacks), note)
+
+
+def tier_of_step(step: Step, target: Target) -> str:
+    """Where a step runs. A kernel that runs nested graphs calls programs, which no tier but the last does."""
+    last = target.tiers[-1]
+    return last if step.nested or step.kernel == HOST else target.tier(target.kernels.get(step.kernel)) or last
+
+
+def why_step(step: Step, target: Target) -> str:
+    """Why a step falls back to the last tier."""
+    return "it runs nested graphs" if step.nested else why_not_best(step.node, step.kernel, target)
+
+
+def why_not_best(node: Node, kernel: str, target: Target) -> str:
+    """Why a node that `kernel` runs is run by no kernel of the best tier, in the words of those kernels' own rows."""
+    best = target.tiers[0]
+    rows = [row for row in target.kernels.candidates(type(node.op)) if target.tier(row) == best]
+    said = [f"{row.name} {reason}" for row in rows if (reason := row.refusal(node)) is not None]
+    if not rows:
+        return f"no {best} kernel for it"
+    return "; ".join(said) if len(said) == len(rows) else f"{kernel} comes before the {best} kernels"

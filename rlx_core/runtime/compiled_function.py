@@ -1,0 +1,299 @@
+"""`compile`: a Python function compiled ahead of time with its parameters bound, and what comes of it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from rlx_core.errors import ConfigError, Fact, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors.lacks import typed_lacks
+from rlx_core.ir.bundle import Bundle, Bundled
+from rlx_core.ir.graph import Graph, Literal
+from rlx_core.ir.module import Module
+from rlx_core.ir.op import exact
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.compile import Config, compile_graph
+from rlx_core.pipeline.forward import transforming_for
+from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.select.backend import Outputs
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.cache import default_cache
+from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.program import compile_program
+from rlx_core.runtime.references import expect_default_host
+from rlx_core.runtime.signature import Signature
+from rlx_core.runtime.straight import StraightCall
+from rlx_core.system.floating import in_standard_modes
+from rlx_core.system.locks import forks_wait
+from rlx_core.transforms.trace import is_static_leaf, trace
+from rlx_core.trees.flatten import bind_arguments, flatten_arguments, same_structure
+
+__all__ = ["CompiledFunction", "compile", "compile_bundle", "compile_function"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class CompiledFunction(Bundled, Generic[P, R_co]):
+    """A function compiled ahead of time, its parameters bound; call it with its inputs. See `rlx.compile`.
+
+    `rlx.save` writes it to a file, with its weights; pickles hold the same. A copy has programs and state of its own, and a
+    deep one weights of its own too.
+
+    Args:
+        executable: What was compiled.
+        graph: The program that it was compiled from.
+        signature: How it is called.
+        options: Of the compilation: target, config, host.
+    """
+
+    def __init__(self, executable: Executable, graph: Graph, signature: Signature, options: Mapping[str, Any]) -> None:
+        self.executable = executable
+        self._graph = graph
+        self._signature = signature
+        self._options = options
+        self._arguments = signature.bound
+        self._free = signature.free
+        self._wanted = signature.wanted
+        self._leaves = signature.leaves
+        self._results = signature.results
+        self._straight = StraightCall.of(executable.door, self._wanted, self._leaves, self._results)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        if not kwargs:
+            found: R_co = self._straight(args)
+            if found is not NotImplemented:
+                return found
+        return self._checked(args, kwargs)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        leaves, tree = flatten_arguments(self._named(args, kwargs))
+        same_structure(self._graph.name, self._wanted, tree)
+        arrays = []
+        for leaf, given in zip(self._leaves, leaves, strict=True):
+            if leaf.role == "input":
+                arrays.append(given)
+            elif not is_static_leaf(given) or exact(given) != exact(leaf.static):
+                raise ConfigError(
+                    f"{self._graph.name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
+                    hint="compile again, or declare it with rlx.spec and pass an array",
+                )
+        return self._results.unflatten(self.executable.run_slots(arrays))
+
+    @property
+    def report(self) -> Report:
+        """What was compiled; after a run, for the sizes of the latest run."""
+        return self.executable.report
+
+    def emit(self, level: str, step: int | str | None = None) -> str:
+        """What was compiled, as text at a level: `mir`, `lir`, `loops`, then the target's own; see `Executable.emit`."""
+        return self.executable.emit(level, step)
+
+    def bundle(self) -> Bundle:
+        """The program with the weights of now, as files hold it: for any target, because it is compiled where it is read.
+
+        Raises:
+            FormatError: A container among arguments or results is of a kind that a file cannot hold.
+        """
+        weights = self.executable.weights
+        return Bundle(self._graph, {name: Literal(array) for name, array in weights.items()}, self._signature.form())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import rlx_core  # whose function is the public one: pickles name it
+
+        expect_default_host(self._graph.name, self._options["host"])
+        given = {name: self._options[name] for name in ("target", "config") if self._options[name] is not None}
+        if self._signature.classes:
+            given["classes"] = self._signature.classes
+        read = functools.partial(rlx_core.from_bytes, **given) if given else rlx_core.from_bytes
+        return read, (rlx_core.to_bytes(self),)
+
+    def __copy__(self) -> CompiledFunction[P, R_co]:
+        return CompiledFunction(copy.copy(self.executable), self._graph, self._signature, self._options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction[P, R_co]:
+        return CompiledFunction(copy.deepcopy(self.executable, memo), self._graph, self._signature, self._options)
+
+    def rebind(self, **parameters: Any) -> None:
+        """Bind other arrays to the function's parameters, argument by argument, with the same structure and types.
+
+        Raises:
+            UnknownNameError: The function has no such parameter.
+            ShapeError, DtypeError: The structure, or an array's type, is another; then nothing was bound.
+        """
+        name = self._graph.name
+        for argument in parameters:
+            if argument not in self._arguments:
+                problem = "is an input" if argument in self._free else "is unknown"
+                raise UnknownNameError(
+                    f"{name}: {argument} {problem}; its parameters are {', '.join(self._arguments) or 'none'}",
+                    hint=nearest(argument, self._arguments),
+                )
+        arrays: dict[str, Any] = {}
+        for argument, value in parameters.items():
+            leaves, tree = flatten_arguments({argument: value})
+            same_structure(name, self._arguments[argument], tree)
+            arrays |= dict(zip(tree.names, leaves, strict=True))
+        self.executable.set_params(arrays)
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs by name, in order.
+
+        Raises:
+            WrongInputCountError: One is missing, unknown or given twice.
+        """
+        twice = [n for n in self._free[: len(args)] if n in kwargs]
+        named = dict(zip(self._free, args, strict=False)) | dict(kwargs)
+        if twice or len(args) > len(self._free) or set(named) != set(self._free):
+            missing = [n for n in self._free if n not in named]
+            unknown = [n for n in kwargs if n not in self._free]
+            found = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self._arguments)}
+            raise WrongInputCountError(
+                f"{self._graph.name}: takes ({', '.join(self._free)}), not {len(args) + len(kwargs)} arguments",
+                *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
+            )
+        return {n: named[n] for n in self._free}
+
+    def _repr_html_(self) -> str:
+        return self.executable.page(self._results.names)
+
+    def _repr_svg_(self) -> str:
+        from rlx_core.draw.pages import program_svg  # here, because programs are run more often than looked at
+
+        return program_svg(self.executable.lir.graph, self._results.names)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._graph.name}({', '.join(self._free)}): {self.executable!r}>"
+
+
+# Which arguments stay is known to a type checker where specs are written as such: all of them, or all after the parameters.
+@overload
+def compile_function(
+    function: Callable[P, R],
+    spec: TensorType,
+    /,
+    *specs: TensorType,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> CompiledFunction[P, R]: ...
+@overload
+def compile_function(
+    function: Callable[Concatenate[Any, P], R],
+    params: object,
+    spec: TensorType,
+    /,
+    *specs: TensorType,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> CompiledFunction[P, R]: ...
+@overload
+def compile_function(
+    function: Graph | Module,
+    /,
+    *,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> Executable: ...
+@overload
+def compile_function(
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> CompiledFunction[..., R]: ...
+@typed_lacks("compile")
+@in_standard_modes
+@forks_wait
+def compile_function(
+    function: Callable[..., Any] | Graph | Module,
+    /,
+    *args: Any,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> CompiledFunction[..., Any] | Executable:
+    """Compile a function ahead of time: arrays among the arguments are bound as parameters, `rlx.spec`s are its inputs.
+
+    An argument is either all arrays (a pytree of weights) or all specs; Python scalars in either are constants. Names in the
+    specs' dims are symbols: the program is optimised once and specialised for each combination of sizes that it meets.
+
+    Args:
+        function: The Python function; or a graph or module, which becomes an `Executable`.
+        args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s. A graph or module takes none.
+        target: The device; by default what the configuration says, else the preferred one that is available.
+        config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
+        host: The plugins to use; everything installed by default.
+        outputs: Where results lie: on the "host" or the "device"; by default on the device if an input lies there.
+
+    Raises:
+        ConfigError: One argument mixes arrays and specs.
+    """
+    if isinstance(function, Graph | Module):
+        return compile_program(function, args, target=target, config=config, host=host, outputs=outputs)
+    named = bind_arguments(function, args, {})
+    free = [name for name, argument in named.items() if _is_input(name, argument)]
+    with transforming_for(config, host):
+        traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
+    compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
+    leaves, tree = flatten_arguments(named)
+    executable = Executable(compiled, outputs=outputs)
+    params = executable.params
+    executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in params})
+    signature = Signature.of(named, free, traced)
+    return CompiledFunction(executable, traced.graph, signature, {"target": target, "config": config, "host": host})
+
+
+def compile_bundle(
+    bundle: Bundle,
+    *,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    classes: Iterable[type[Any]] = (),
+) -> CompiledFunction[..., Any]:
+    """The compiled function that was made a bundle, on this target.
+
+    Args:
+        bundle: The program with its weights; these are used where they lie.
+        target, config, host: As for `rlx.compile`.
+        classes: The named tuples among its arguments and results.
+
+    Raises:
+        FormatError: It cannot be called as it says, or has a named tuple that is not among `classes`.
+    """
+    signature = Signature.read(bundle.call, bundle.graph, classes)
+    compiled = compile_graph(bundle.graph, target=target, config=config, host=host, cache=default_cache)
+    executable = Executable(compiled)
+    executable.set_params({name: each.array for name, each in bundle.params.items()})
+    return CompiledFunction(executable, bundle.graph, signature, {"target": target, "config": config, "host": host})
+
+
+def _is_input(name: str, argument: Any) -> bool:
+    """Whether an argument is fed on every call; ConfigError if only a part of it is."""
+    leaves, _ = flatten_arguments({name: argument})
+    kinds = {isinstance(leaf, TensorType) for leaf in leaves if not is_static_leaf(leaf)}
+    if len(kinds) == 2:
+        raise ConfigError(
+            f"compile: argument {name} mixes arrays and specs",
+            Fact("arrays", "are bound as parameters"),
+            Fact("specs", "are inputs of each call"),
+            hint="split it into two arguments",
+        )
+    return True in kinds
+
+
+compile = compile_function
+"""The public name, `rlx.compile`."""

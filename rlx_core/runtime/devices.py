@@ -1,0 +1,99 @@
+"""The devices there are, and arrays on them, as users ask for them by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.errors import DeviceError, Fact, RlxError, nearest
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.placed import Placed
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.compile import set_up
+from rlx_core.pipeline.targets import find_target, numbered, opened
+from rlx_core.plugins import PluginHost, default_host
+
+__all__ = ["DeviceName", "device_put", "devices"]
+
+
+@frozen(repr=False)
+class DeviceName:
+    """A device that programs can be compiled for.
+
+    Attributes:
+        target: What to write as `target=`: `rocm:1`.
+        name: What its maker calls it.
+    """
+
+    target: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.target
+
+    def __repr__(self) -> str:
+        return f"<{self.target}: {self.name}>"
+
+
+def devices(target: str | None = None, *, host: PluginHost | None = None) -> list[DeviceName]:
+    """The devices of a target, or of all targets that can be used here, in the order of their names.
+
+    Raises:
+        DeviceError, DeviceUnavailableError: No plugin has the target that is asked for, or it cannot be used here.
+
+    >>> [device.target for device in devices("cpu")]
+    ['cpu:0']
+    """
+    plugins = host or default_host()
+    if target is not None:
+        name, number = numbered(target)
+        found = _of(name, plugins)
+        return found if number is None else [found[_expected(number, found, name)]]
+    found = []
+    for name in sorted(plugins.activate_all().backends):
+        try:
+            found += _of(name, plugins)
+        except RlxError:  # `rlx doctor` and asking for it by name say what is missing
+            continue
+    return found
+
+
+def device_put(x: Any, target: str, *, host: PluginHost | None = None) -> Any:
+    """A copy of an array on a device: `rlx.device_put(x, "rocm:1")`.
+
+    On a target in the host's memory it is a NumPy array, the same one if `x` is one already; an array that lies on the device
+    is given back as it is, and one on another device goes there by the host.
+
+    Raises:
+        DeviceError, DeviceUnavailableError: There is no such device, or it cannot be used here.
+        DtypeError, OutOfMemoryError: It lacks the dtype, or the room.
+    """
+    plugins, configuration = set_up(None, host)
+    _, backend, _ = find_target(plugins, target)
+    device = backend.target_for(configuration.options).device
+    if device is None:
+        return as_array(x)
+    if isinstance(x, Placed) and x.place == device.name:
+        return x
+    placed = device.adopt(x)
+    if placed is not None:
+        return placed
+    array = as_array(x)
+    device.expect_dtype(TensorType(dtype(array.dtype), array.shape), "an array")
+    return device.put(array)
+
+
+def _of(name: str, host: PluginHost) -> list[DeviceName]:
+    return [DeviceName(f"{name}:{i}", each) for i, each in enumerate(opened(host, name).devices())]
+
+
+def _expected(number: int, found: list[DeviceName], name: str) -> int:
+    if number < len(found):
+        return number
+    raise DeviceError(
+        f"{name}:{number}: there {'is' if len(found) == 1 else 'are'} {len(found)}, counted from 0",
+        *(Fact(each.target, each.name) for each in found),
+        hint=nearest(f"{name}:{number}", [each.target for each in found]),
+    )

@@ -1,0 +1,304 @@
+"""`jit`: a Python function compiled for the types it meets, on its first call with each combination of them."""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, nearest
+from rlx_core.errors.lacks import typed_lacks
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.graph import ambient_builder
+from rlx_core.ir.op import exact
+from rlx_core.ir.placed import placed_type
+from rlx_core.pipeline.compile import Config, compile_graph
+from rlx_core.pipeline.forward import transforming_for
+from rlx_core.pipeline.report import Report
+from rlx_core.pipeline.select.backend import Outputs
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.cache import default_cache
+from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.references import made_again
+from rlx_core.runtime.straight import StraightCall
+from rlx_core.system.collecting import collecting_seldom
+from rlx_core.system.floating import in_standard_modes
+from rlx_core.system.locks import Lock
+from rlx_core.transforms.trace import Trace, is_static_leaf, not_an_array, trace
+from rlx_core.trees.flatten import bind_arguments, expect_function, flatten_arguments, function_name
+
+__all__ = ["Jitted", "jit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Rest = ParamSpec("Rest")
+Owner = TypeVar("Owner")
+
+_MANY_VARIANTS = 32
+"""Compiled variants of one function after which a warning says why there are so many."""
+
+
+_STRAIGHT_VARIANTS = 4
+"""Variants that a plain call is offered to, the one that was last checked first, before its types are looked up."""
+
+
+@frozen(eq=False)
+class Variant:
+    """One compiled variant of a function: how its arguments and results are put together."""
+
+    executable: Executable
+    traced: Trace
+    inputs: tuple[int, ...]
+    straight: StraightCall
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        results = self.executable.run_slots([leaves[i] for i in self.inputs])
+        return self.traced.results.unflatten(results)
+
+
+class Jitted(Generic[P, R_co]):
+    """A function that is compiled on its first call with each combination of types; see `rlx.jit`.
+
+    Args:
+        function: What is traced.
+        options: Of the compilation.
+        donate: Names of donated arguments.
+        made: How to make it again, for pickles; nothing for what no user gets hold of.
+        outputs: Where results lie.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R_co],
+        options: Mapping[str, Any],
+        donate: Sequence[str],
+        made: functools.partial[Any] | None = None,
+        outputs: Outputs | None = None,
+    ) -> None:
+        expect_function("jit", function)
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._donate = _donated_names(donate)
+        self._made = made
+        self._outputs = outputs
+        self._variants: dict[Any, Variant] = {}
+        self._lock = Lock(f"the compiling of {function_name(function)}")
+        self._straight: tuple[StraightCall, ...] = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        if ambient_builder() is not None:
+            return self._function(*args, **kwargs)
+        if not kwargs:
+            for straight in self._straight:
+                found: R_co = straight(args)
+                if found is not NotImplemented:
+                    return found
+        return self._checked(args, kwargs)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        leaves, tree = flatten_arguments(bind_arguments(self._function, args, kwargs))
+        key = (tree, *map(_leaf_key, tree.names, leaves))
+        variant = self._variants.get(key)
+        if variant is None:
+            with self._lock:
+                variant = self._variants.get(key) or self._compile(key, args, kwargs)
+        results = variant(leaves)
+        if not kwargs:
+            # Names and positions are one only where all arguments are by position.
+            others = (s for s in self._straight if s is not variant.straight)
+            self._straight = (variant.straight, *others)[:_STRAIGHT_VARIANTS]
+        return results
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Jitted[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Jitted[Concatenate[Owner, Rest], R_co], instance: Owner, owner: Any = None
+    ) -> Callable[Rest, R_co]: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A compiled function in a class is a method, like any function."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return made_again(self, self._made)
+
+    def __copy__(self) -> Jitted[P, R_co]:
+        """The same function made again, with nothing compiled yet."""
+        return self if self._made is None else self._made()
+
+    def __deepcopy__(self, memo: object) -> Jitted[P, R_co]:
+        return self.__copy__()
+
+    @property
+    def executables(self) -> list[Executable]:
+        """Every variant compiled so far, in the order of compilation."""
+        return [v.executable for v in list(self._variants.values())]
+
+    @property
+    def report(self) -> Report:
+        """What the latest variant was compiled to.
+
+        Raises:
+            ConfigError: The function was not called yet, so nothing was compiled.
+        """
+        if not self._variants:
+            raise ConfigError(f"jit: {function_name(self._function)} was not called yet, so it is not compiled")
+        return self.executables[-1].report
+
+    def __repr__(self) -> str:
+        count = len(self._variants)
+        return f"<jit {function_name(self._function)}: {count} compiled {'variant' if count == 1 else 'variants'}>"
+
+    def _repr_html_(self) -> str:
+        from rlx_core.draw.pages import page  # here, because functions are called more often than looked at
+
+        latest = list(self._variants.values())[-1:]
+        return "".join(v.executable.page(v.traced.results.names, repr(self)) for v in latest) or page(repr(self))
+
+    @typed_lacks("compile")
+    @in_standard_modes
+    def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
+        with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
+            traced = trace(self._function, args, kwargs)
+        if self._donate:
+            self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
+        donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
+        donations = next_values(donated, traced)
+        executable = Executable(
+            compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options}),
+            outputs=self._outputs,
+        )
+        inputs = tuple(i for i, leaf in enumerate(traced.leaves) if leaf.role == "input")
+        tree, *_ = key
+        straight = StraightCall.of(executable.door, tree, traced.leaves, traced.results)
+        variant = self._variants[key] = Variant(executable, traced, inputs, straight)
+        if len(self._variants) == _MANY_VARIANTS:
+            scalars = [leaf.name for leaf in traced.leaves if leaf.role == "static"]
+            reason = f"; {', '.join(scalars)} is a Python scalar, each value of which is compiled" if scalars else ""
+            warnings.warn(
+                f"jit: {function_name(self._function)} has {_MANY_VARIANTS} compiled variants{reason}. Pass NumPy scalars for "
+                "values that vary, or compile with symbolic sizes",
+                RuntimeWarning,
+                stacklevel=6,
+            )
+        return variant
+
+    def _expect_donated(self, arguments: Mapping[str, Any], traced: Trace) -> None:
+        for name in self._donate:
+            if name not in arguments and not any(_is_under(leaf.name, [name]) for leaf in traced.leaves):
+                raise UnknownNameError(
+                    f"jit: {function_name(self._function)} has no argument {name!r} to donate",
+                    Fact("arguments", ", ".join(arguments)),
+                    hint=nearest(name, [*arguments, *(leaf.name for leaf in traced.leaves)]),
+                )
+
+
+def _donated_names(donate: str | Sequence[str]) -> tuple[str, ...]:
+    named = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
+    for each in named:
+        if not isinstance(each, str):
+            raise ConfigError(f"jit: donate takes names of arguments, not {each!r}", hint='@rlx.jit(donate="params")')
+    return named
+
+
+def _leaf_key(name: str, leaf: Any) -> Any:
+    if is_static_leaf(leaf):
+        return type(leaf), exact(leaf)  # 0.0 and -0.0 are different programs, and NaN is the same one again
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype, leaf.shape
+    placed = placed_type(leaf)
+    if placed is not None:
+        return placed.dtype.numpy, placed.shape
+    try:
+        array = as_array(leaf)
+    except TraceError as error:
+        raise not_an_array(name, leaf, error) from None
+    return array.dtype, array.shape
+
+
+def _is_under(name: str, roots: Sequence[str]) -> bool:
+    return any(name == root or name.startswith(root + ".") for root in roots)
+
+
+def next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]:
+    """Donated input → the output that is its next value: of the same type, and best of the same name.
+
+    `params.w1` is continued by `result.0.w1` rather than by another matrix that happens to have its type.
+    """
+    outputs = list(zip(traced.results.names, traced.graph.outputs, strict=True))
+    taken: set[int] = set()
+    found: dict[str, int | None] = {}
+    for name in donated:
+        wanted = traced.graph.input_types[name]
+        fitting = [i for i, (_, v) in enumerate(outputs) if v.type == wanted and i not in taken]
+        tail = name.rpartition(".")[2]
+        best = min(fitting, key=lambda i: outputs[i][0].rpartition(".")[2] != tail, default=None)
+        found[name] = best
+        taken |= {best} if best is not None else set()
+    return found
+
+
+class JitDecorator(Protocol):
+    """What `rlx.jit(donate=…)` returns: it takes the function."""
+
+    def __call__(self, function: Callable[P, R], /) -> Jitted[P, R]: ...
+
+
+@overload
+def jit(
+    function: Callable[P, R],
+    /,
+    *,
+    donate: str | Sequence[str] = (),
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    *,
+    donate: str | Sequence[str] = (),
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> JitDecorator: ...
+def jit(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    donate: str | Sequence[str] = (),
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> Any:
+    """Compile a function for the types it is called with, once for each combination.
+
+    Arguments and results are pytrees of arrays: NumPy, or anything with DLPack or a buffer. Python scalars among the
+    arguments are constants of the program (each value is compiled); pass NumPy scalars for values that vary. Inside
+    another traced function the call is traced in place.
+
+    Args:
+        function: What to compile; without it, a decorator is returned.
+        donate: Names of arguments (or of leaves of them, `params.w1`) whose arrays the program may overwrite and return.
+            An array that cannot be overwritten, because it is read-only, strided or passed twice, is copied instead.
+        target, config, host, outputs: As for `rlx.compile`.
+
+    >>> double = jit(lambda x: x + x)
+    >>> double(np.float32([1, 2]))
+    array([2., 4.], dtype=float32)
+    """
+    options = {"target": target, "config": config, "host": host}
+    again = functools.partial(jit, donate=donate, outputs=outputs, **options)
+    if function is None:
+        return again
+    return Jitted(function, options, donate, functools.partial(again, function), outputs)

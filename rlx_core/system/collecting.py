@@ -1,0 +1,42 @@
+"""Python's collector of cycles, while a program is compiled.
+
+Compiling makes hundreds of thousands of small objects that stay until it is done, and by default the collector looks through the
+young ones after every 700: for nothing, and for a tenth to a sixth of the time. The threshold is the interpreter's, so the first
+that comes here raises it and the last that leaves sets it back.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rlx_core.system.locks import Lock
+
+__all__ = ["collecting_seldom"]
+
+YOUNG: Final = 50_000
+"""Objects that are made between two collections of the young ones."""
+
+_lock = Lock("the collector's threshold")
+_inside = 0
+_before = (0, 0, 0)
+
+
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Inside, cycles are looked for when many objects have been made."""
+    global _inside, _before
+    with _lock:
+        if _inside == 0:
+            _before = gc.get_threshold()
+            gc.set_threshold(_before[0] and max(_before[0], YOUNG), *_before[1:])  # 0 is never
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                gc.set_threshold(*_before)

@@ -1,0 +1,218 @@
+"""The compile cache's files: one an entry, each complete or absent, in a directory that is its owner's alone.
+
+An entry is a magic number, its key, its length, a checksum and the payload. It is written to a temporary file, synced and
+renamed, so that a process killed at any moment leaves either the old entry, the new one, or a temporary file that nobody
+reads. Reading trusts nothing: a file that differs in any bit from what was written is no entry. There are no locks; writers
+of one key write the same bytes, and renaming decides which copy stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field
+
+from rlx_core.errors import CacheError
+from rlx_core.system.private import cache_directory, is_abandoned, is_temporary, own_directory, read_own, write_own
+
+__all__ = ["DiskCache", "DiskCounts"]
+
+MAGIC: Final = b"RLXCACH1"
+_HEADER: Final = struct.Struct("<8s32sQ32s")  # magic, key, payload bytes, checksum of the three and the payload
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+_SUFFIX: Final = ".rlx"
+_FAULTS_KEPT: Final = 32
+_UNLISTED: Final = 16
+"""The share of its limit, as one part in so many, that is written before the directory is listed again."""
+
+
+@define
+class DiskCounts:
+    """What the files did so far, and the last faults in words."""
+
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+    evicted: int = 0
+    rejected: int = 0
+    faults: list[str] = field(factory=list)
+
+    def fault(self, what: str) -> None:
+        self.faults.append(what)
+        del self.faults[:-_FAULTS_KEPT]
+
+
+class DiskCache:
+    """Bytes by hex digest, in files; at most `max_nbytes` in all, those included that are being written;
+    the ones unused for longest go first.
+
+    To list the files takes longer the more there are, so it is done for the first entry, before the limit is exceeded as far
+    as this object knows, and after each `_UNLISTED`-th of the limit: what other processes write meanwhile may exceed it by
+    that much for each of them.
+
+    Neither `get` nor `put` raises for anything that the file system does: what cannot be read is a miss, what cannot be
+    written is not kept, and `counts` has the reason.
+
+    Raises:
+        CacheError: The directory cannot be made, belongs to another user, or is open to others.
+    """
+
+    def __init__(self, directory: Path | str | None = None, *, max_nbytes: int = 1 << 30) -> None:
+        self.directory = Path(cache_directory() if directory is None else directory)
+        self.max_nbytes = max_nbytes
+        self.counts = DiskCounts()
+        self._listed: int | None = None  # bytes that entries took when they were listed last
+        self._written = 0  # bytes since then
+        own_directory(self.directory)
+
+    def get(self, key: str) -> bytes | None:
+        """The payload stored under `key`, or `None`; a damaged entry is removed."""
+        path = self._path(key)
+        try:
+            data = read_own(path, self.max_nbytes)
+        except FileNotFoundError:
+            self.counts.misses += 1
+            return None
+        except OSError as error:
+            self.counts.misses += 1
+            self.counts.fault(f"read {path.name}: {error}")
+            return None
+        payload, reason = _payload(key, data)
+        if payload is None:
+            self.counts.misses += 1
+            self.drop(key, reason)
+            return None
+        self.counts.hits += 1
+        with contextlib.suppress(OSError):  # a read-only directory keeps no record of use
+            os.utime(path)
+        return payload
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Store `payload` under `key`; whether that worked."""
+        path = self._path(key)
+        if _HEADER.size + len(payload) > self.max_nbytes:
+            self.counts.fault(f"write {path.name}: {len(payload)} bytes are more than the cache may hold")
+            return False
+        try:
+            write_own(path, _header(key, payload), payload)
+        except OSError as error:
+            self.counts.fault(f"write {path.name}: {error}")
+            return False
+        self.counts.stored += 1
+        self._written += _HEADER.size + len(payload)
+        if self._is_to_be_listed():
+            self._evict(keep=path)
+        return True
+
+    def drop(self, key: str, reason: str) -> None:
+        """Remove an entry that proved useless."""
+        self.counts.rejected += 1
+        self.counts.fault(f"entry {key[:16]}: {reason}")
+        self._remove(self._path(key))  # if it stays, it is refused again
+
+    def keys(self) -> list[str]:
+        """The keys of the entries there are, sorted."""
+        return sorted(path.name.removesuffix(_SUFFIX) for path, _ in self._entries())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that entries take."""
+        return sum(found.st_size for _, found in self._entries())
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for path, _ in self._entries():
+            self._remove(path)
+
+    # --------------------------------------------------------------------------------------- details
+
+    def _path(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise CacheError(f"cache: a key is 64 hex digits, not {key!r}")
+        return self.directory / f"{key}{_SUFFIX}"
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Entries, and what will be one or was to be."""
+        try:
+            with os.scandir(self.directory) as found:
+                names = [each.path for each in found if each.name.endswith(_SUFFIX) or is_temporary(each.name)]
+        except OSError as error:
+            self.counts.fault(f"list {self.directory}: {error}")
+            return
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # another process evicts too
+                yield Path(name), os.lstat(name)
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        return (each for each in self._files() if not is_temporary(each[0].name))
+
+    def _remove(self, path: Path) -> bool:
+        """Remove a file; whether it is gone."""
+        try:
+            path.unlink(missing_ok=True)  # another process evicts too
+        except OSError as error:
+            self.counts.fault(f"remove {path.name}: {error}")
+            return False
+        return True
+
+    def _is_to_be_listed(self) -> bool:
+        return (
+            self._listed is None
+            or self._written > self.max_nbytes // _UNLISTED
+            or self._listed + self._written > self.max_nbytes
+        )
+
+    def _evict(self, keep: Path) -> None:
+        """Remove what writers that were killed have left, then the entries unused for longest that are too many."""
+        # Before listing: what another thread writes meanwhile may be counted twice, and is not forgotten.
+        self._written = 0
+        entries, total = [], 0
+        for path, found in self._files():
+            if is_temporary(path.name):
+                if is_abandoned(path.name, found) and self._remove(path):
+                    continue
+            else:
+                entries.append((path, found))
+            total += found.st_size
+        for path, found in sorted(entries, key=lambda e: (e[1].st_mtime_ns, e[0].name)):
+            if total <= self.max_nbytes:
+                break
+            if path == keep:
+                continue
+            if self._remove(path):
+                self.counts.evicted += 1
+                total -= found.st_size
+        self._listed = total
+
+
+def _checksum(key: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(MAGIC + key + struct.pack("<Q", len(payload)) + payload).digest()
+
+
+def _header(key: str, payload: bytes) -> bytes:
+    raw = bytes.fromhex(key)
+    return _HEADER.pack(MAGIC, raw, len(payload), _checksum(raw, payload))
+
+
+def _payload(key: str, data: bytes) -> tuple[bytes | None, str]:
+    """The payload of a file's bytes, or `None` and what is wrong with them."""
+    if len(data) < _HEADER.size:
+        return None, f"it has {len(data)} bytes, a header has {_HEADER.size}"
+    magic, raw, length, checksum = _HEADER.unpack_from(data)
+    payload = data[_HEADER.size :]
+    if magic != MAGIC:
+        return None, "it is not an entry of this format"
+    if raw != bytes.fromhex(key):
+        return None, f"it was stored under {raw.hex()[:16]}"
+    if length != len(payload):
+        return None, f"its payload has {len(payload)} bytes, the header says {length}"
+    if checksum != _checksum(raw, payload):
+        return None, "its checksum differs"
+    return payload, ""

@@ -1,0 +1,307 @@
+"""Locks that neither a signal handler nor a fork can turn into a wait without end.
+
+A signal handler runs between any two instructions of the main thread, and may call what it interrupted; a fork copies what
+other threads hold, and not the threads that would give it back. So whatever is shared in rlx is behind a `Lock`:
+
+* It is re-entrant: a handler gets what its own thread holds. What is done under a lock must bear that (each step leaves
+  what is guarded whole), and long work under it may be done twice.
+* Threads that wait for each other in a circle, which only a handler can close, are told so.
+* A fork waits until no other thread holds one, or is in a `forks_wait`; those that hold nothing wait for the fork before
+  they begin. Where that would take too long or for ever, the child gets new locks for those it could never acquire.
+
+Whatever a fork has to do in the core is here, and `rlx_core.public` registers it; others add what they have to forget in a
+child by `in_child`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator, contextmanager, nullcontext
+from functools import cached_property
+from threading import get_ident
+from typing import Final, Protocol, TypeVar
+from weakref import WeakSet
+
+from rlx_core.errors import DeadlockError, Fact
+
+__all__ = [
+    "LOOK_AGAIN",
+    "Lock",
+    "Waited",
+    "after_fork",
+    "after_fork_in_child",
+    "before_fork",
+    "forks_wait",
+    "in_child",
+    "lazy",
+    "waiting",
+    "waits_for_itself",
+]
+
+T = TypeVar("T")
+
+LOOK_AGAIN: Final = 0.05
+"""Seconds after which a thread that waits looks whether it waits for itself."""
+
+_PATIENCE: Final = 30.0
+"""Seconds that a fork waits for other threads to come out of rlx."""
+
+_held: dict[int, int] = {}
+"""Thread → how many locks and sections it is inside of; each thread changes its own."""
+
+_waits: dict[int, Waited] = {}
+"""Thread → what it waits for."""
+
+_forking: dict[int, int] = {}
+"""Threads that are about to fork, and how often: a signal handler may fork while its own thread does."""
+
+_locks: WeakSet[Lock] = WeakSet()
+
+_forgetting: list[Callable[[], object]] = []
+
+
+class Waited(Protocol):
+    """What threads wait for, and which thread it is that will let it go, if that is known."""
+
+    @property
+    def owner(self) -> int | None: ...
+
+
+class Lock:
+    """A re-entrant lock, for `with`.
+
+    Args:
+        what: What is behind it, for the error.
+
+    Raises:
+        DeadlockError: Whoever has it waits for something that this thread has (on entering).
+    """
+
+    __slots__ = ("__weakref__", "_depth", "_lock", "owner", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.owner: int | None = None
+        self._depth = 0
+        self._lock = threading.RLock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        me = get_ident()
+        depth = _held.get(me, 0)  # `_begin`, written out because locks are taken often
+        _held[me] = depth + 1
+        if depth == 0 and _forking:
+            _let_fork(me)
+        if not self._lock.acquire(blocking=False):
+            try:
+                self._wait(me)
+            except BaseException:
+                _end(me)
+                raise
+        self.owner = me
+        self._depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.owner = None
+        self._lock.release()
+        _end(get_ident())
+
+    def _wait(self, me: int) -> None:
+        with waiting(self):
+            while not self._lock.acquire(timeout=LOOK_AGAIN):
+                if _is_deadlock(me) and _gives_way(me):
+                    raise DeadlockError(
+                        f"deadlock: {self.what} is another thread's, which waits for what this thread holds",
+                        Fact("asked from", "a signal handler, most likely: it interrupted what it waits for"),
+                        hint="let the handler set a flag, and call when it has returned",
+                    )
+
+    def renew(self) -> None:
+        """In a forked child: be free, if whoever had it is not in this process."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock, self.owner, self._depth = threading.RLock(), None, 0
+
+
+class _Section(ContextDecorator):
+    """What a fork waits for; nothing else is kept out of it. For `with`, or as a decorator."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _begin(get_ident())
+
+    def __exit__(self, *raised: object) -> None:
+        _end(get_ident())
+
+
+forks_wait: Final = _Section()
+"""Inside, this thread does what a fork would leave half done: it imports, or is in a library that has locks of its own."""
+
+
+class lazy(cached_property[T]):
+    """A property that is worked out when it is first asked for: `functools.cached_property` without the lock of Python 3.11.
+
+    That lock is one for all objects of a class, and in a child forked meanwhile nobody gives it back. Without it, two
+    threads that ask at once both work it out, as from Python 3.12 on.
+    """
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        super().__init__(function)
+        self.lock = nullcontext()
+
+
+def in_child(forget: Callable[[], object]) -> None:
+    """Call `forget` in every child that is forked from now on."""
+    _forgetting.append(forget)
+
+
+def _begin(me: int) -> None:
+    depth = _held.get(me, 0)
+    _held[me] = depth + 1  # before looking who forks, who looks the other way round: one of the two sees the other
+    if depth == 0 and _forking:
+        _let_fork(me)
+
+
+def _let_fork(me: int) -> None:
+    """Wait for whoever is about to fork before this thread begins anything, unless the fork waits for it in the end."""
+    while _forking and me not in _forking and not _is_awaited(me):
+        _held.pop(me, None)
+        time.sleep(0.001)
+        _held[me] = 1
+
+
+def _end(me: int) -> None:
+    depth = _held.get(me, 1) - 1
+    if depth:
+        _held[me] = depth
+    else:
+        _held.pop(me, None)
+
+
+def _waits_for(thread: int) -> int | None:
+    """The thread that has what a thread waits for."""
+    lock = _waits.get(thread)
+    return None if lock is None else lock.owner
+
+
+@contextmanager
+def waiting(what: Waited) -> Iterator[None]:
+    """Inside, this thread waits, and the others know for what."""
+    me = get_ident()
+    before = _waits.get(me)  # a handler may run while its thread waits
+    _waits[me] = what
+    try:
+        yield
+    finally:
+        if before is None:
+            _waits.pop(me, None)
+        else:
+            _waits[me] = before
+
+
+def waits_for_itself() -> bool:
+    """Whether what this thread waits for is its own to let go, in the end: it is a signal handler's, or one waits for it."""
+    return bool(_circle(get_ident()))
+
+
+def _circle(me: int) -> list[Waited]:
+    """What a thread waits for, what the thread that has this waits for, and so on to what the first has; else nothing."""
+    seen: set[int] = set()
+    links: list[Waited] = []
+    thread: int | None = me
+    while thread is not None and thread not in seen:
+        seen.add(thread)
+        waited = _waits.get(thread)
+        if waited is None:
+            return []
+        links.append(waited)
+        thread = waited.owner
+        if thread == me:
+            return links
+    return []
+
+
+def _is_deadlock(me: int) -> bool:
+    """Whether a thread waits for itself, and nobody helps: who waits for something else than a lock does without."""
+    links = _circle(me)
+    return bool(links) and all(isinstance(each, Lock) for each in links)
+
+
+def _gives_way(me: int) -> bool:
+    """Whether a thread in a circle is the one to be told: handlers run in the main thread, so it closed the circle."""
+    main = threading.main_thread().ident
+    return me == main or main is None or not _circle(main)
+
+
+def _is_awaited(me: int) -> bool:
+    """Whether a thread that is inside of something waits for this one."""
+    for thread in list(_held):
+        seen: set[int | None] = {thread}
+        waits = _waits_for(thread)
+        while waits is not None and waits not in seen:
+            if waits == me:
+                return True
+            seen.add(waits)
+            waits = _waits_for(waits)
+    return False
+
+
+def _is_inside(thread: int, forker: int) -> bool:
+    """Whether a fork has to wait for a thread, which it must not if that waits for the one who forks."""
+    if thread == forker or thread in _forking:
+        return False
+    seen = {thread}
+    waits = _waits_for(thread)
+    while waits is not None and waits not in seen:
+        if waits == forker:
+            return False
+        seen.add(waits)
+        waits = _waits_for(waits)
+    return thread in _held
+
+
+def before_fork() -> None:
+    """Wait until no other thread is inside of anything that a child would find half done."""
+    me = get_ident()
+    _forking[me] = _forking.get(me, 0) + 1
+    end = time.monotonic() + _PATIENCE
+    while any(_is_inside(thread, me) for thread in list(_held)):
+        if time.monotonic() > end:
+            warnings.warn(
+                f"fork: another thread has been compiling for {_PATIENCE:.0f} seconds; in the child, what it was in the "
+                "middle of (an import, say) stays half done",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return
+        time.sleep(0.001)
+
+
+def after_fork() -> None:
+    """Let the others go on."""
+    me = get_ident()
+    left = _forking.get(me, 1) - 1
+    if left:
+        _forking[me] = left
+    else:
+        _forking.pop(me, None)
+
+
+def after_fork_in_child() -> None:
+    """Forget the threads that are not in this process, and what they held."""
+    me = get_ident()
+    for table in (_held, _waits, _forking):
+        for thread in [each for each in table if each != me]:
+            del table[thread]
+    for lock in list(_locks):
+        lock.renew()
+    for forget in _forgetting:
+        forget()
+    after_fork()

@@ -1,0 +1,95 @@
+"""A small cache of the values used last, safe to share between threads.
+
+A value that is missing is made once even if several threads ask for it at the same time; different keys are made in
+parallel. A failed attempt leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from attrs import define
+
+from rlx_core.errors import ConfigError
+from rlx_core.system.locks import Lock
+
+__all__ = ["CacheCounts", "LruCache"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@define
+class CacheCounts:
+    """What a cache has done so far."""
+
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+
+
+class LruCache(Generic[K, V]):
+    """At most `capacity` values; the one unused for longest goes first.
+
+    Raises:
+        ConfigError: The capacity is not positive.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ConfigError(f"cache: capacity must be at least 1, not {capacity}")
+        self.capacity = capacity
+        self.counts = CacheCounts()
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._making: dict[K, Lock] = {}
+        self._lock = Lock("a cache's order")
+
+    def get(self, key: K) -> V | None:
+        """The value for `key`, which is now the one used last, or `None`."""
+        # Without the lock: each step is one for the interpreter, and a value that goes meanwhile was there when it was asked for.
+        found = self._values.get(key)
+        if found is None:
+            self.counts.misses += 1
+            return None
+        self.counts.hits += 1
+        with suppress(KeyError):
+            self._values.move_to_end(key)
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self.capacity:
+                self._values.popitem(last=False)
+                self.counts.evictions += 1
+
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The value for `key`, made by `make` if it is not there; whatever `make` raises is raised here."""
+        with self._lock:
+            gate = self._making.setdefault(key, Lock("what is being compiled"))
+        with gate:
+            try:
+                found = self.get(key)
+                if found is None:
+                    found = make()
+                    self.put(key, found)
+                return found
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+
+    def keys(self) -> list[K]:
+        """The keys, the one unused for longest first."""
+        with self._lock:
+            return list(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            return key in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)

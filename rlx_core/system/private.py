@@ -1,0 +1,187 @@
+"""Files that nobody else can have written: what rlx keeps for itself and believes, and code that it is told to run.
+
+One rule for all of them: they belong to this user (or to root), nobody else may write to them or to the directory that
+names them, and a name is not followed to somewhere else. Where the system has no owners and modes, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rlx_core.errors import CacheError, Fact
+
+__all__ = [
+    "cache_directory",
+    "is_abandoned",
+    "is_foreign",
+    "is_temporary",
+    "own_directory",
+    "read_own",
+    "reason_against",
+    "write_own",
+]
+
+_HAS_OWNERS: Final = os.name == "posix"
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_TEMPORARY: Final = ".tmp"
+_WRITER: Final = re.compile(r"\.(\d+)\.[0-9a-f]{16}\.tmp$")
+_GRACE: Final = 5.0
+"""Seconds for which a temporary file is left alone though its writer cannot be seen: it may be in another container."""
+_ABANDONED_AFTER: Final = 3600.0
+"""Seconds after which a temporary file is a killed writer's, even if some process has its number."""
+
+
+def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where rlx keeps what it can make again: `RLX_CACHE_DIR`, else `rlx` in the platform's cache directory."""
+    env = os.environ if environment is None else environment
+    if chosen := env.get("RLX_CACHE_DIR"):
+        return Path(chosen).expanduser()
+    base = Path(env.get("XDG_CACHE_HOME") or "")
+    if base.is_absolute():  # the XDG specification tells programs to ignore a relative path there
+        return base / "rlx"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "rlx"
+    if sys.platform == "win32":
+        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rlx" / "cache"
+    return Path.home() / ".cache" / "rlx"
+
+
+def is_foreign(found: os.stat_result) -> bool:
+    """Whether something is neither this user's nor root's."""
+    return _HAS_OWNERS and found.st_uid not in (os.geteuid(), 0)
+
+
+def reason_against(found: os.stat_result) -> str | None:
+    """Why what is there cannot be trusted, as the end of a sentence about it, or `None`."""
+    if not _HAS_OWNERS:
+        return None
+    if is_foreign(found):
+        return f"belongs to user {found.st_uid}, not to {os.geteuid()}"
+    if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
+        return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None
+
+
+def own_directory(directory: Path) -> None:
+    """Make a directory that is this user's alone, below one that nobody else can exchange it in.
+
+    Raises:
+        CacheError: It cannot be made, belongs to another user, is open to others, or is a link; or the one above is not safe.
+    """
+    try:
+        # One after the other, because `parents` gives those it makes the default mode.
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found, above = os.lstat(directory), os.stat(directory.parent)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CacheError(f"cache: {directory} cannot be used ({reason})", Fact("directory", directory)) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise CacheError(f"cache: {directory} is {'a link' if stat.S_ISLNK(found.st_mode) else 'no directory'}")
+    if not _HAS_OWNERS:
+        return
+    if found.st_uid != os.geteuid():
+        raise CacheError(f"cache: {directory} belongs to user {found.st_uid}, not to {os.getuid()}")
+    if found.st_mode & 0o077:
+        raise CacheError(
+            f"cache: {directory} is open to others (mode {stat.S_IMODE(found.st_mode):o}, not 700)",
+            hint=f"chmod 700 {directory}",
+        )
+    reason = reason_against(above)
+    if reason is not None:
+        raise CacheError(
+            f"cache: {directory.parent} {reason}", hint=f"chmod go-w {directory.parent}, or set RLX_CACHE_DIR"
+        )
+
+
+def read_own(path: Path, max_nbytes: int) -> bytes:
+    """The bytes of a file that this user wrote.
+
+    Raises:
+        FileNotFoundError: There is none.
+        OSError: It is no plain file, may be another's, or has more bytes than that.
+    """
+    # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is not a plain file")
+        if _HAS_OWNERS and found.st_uid != os.geteuid():
+            raise OSError(f"it belongs to user {found.st_uid}")
+        reason = reason_against(found)
+        if reason is not None:
+            raise OSError(f"it {reason}")
+        if found.st_size > max_nbytes:
+            raise OSError(f"it has {found.st_size} bytes, more than may be there ({max_nbytes})")
+        return file.read()
+
+
+def write_own(path: Path, *chunks: bytes) -> None:
+    """Write a file for this user alone, so that it is there as a whole or as it was before.
+
+    Raises:
+        OSError: The system refuses; then nothing is left of it.
+    """
+    temporary = path.with_name(f".{path.name[:16]}.{os.getpid()}.{os.urandom(8).hex()}{_TEMPORARY}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW", "O_BINARY")
+    try:
+        with open(os.open(temporary, flags, 0o600), "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file is one that its writer has not given its name yet."""
+    return name.startswith(".") and name.endswith(_TEMPORARY)
+
+
+def is_abandoned(name: str, found: os.stat_result) -> bool:
+    """Whether the writer of a temporary file was killed."""
+    age = time.time() - found.st_mtime
+    return age > _ABANDONED_AFTER or (age > _GRACE and not _is_running(name))
+
+
+def _is_running(name: str) -> bool:
+    """Whether the process whose number is in a temporary file's name may still be writing it."""
+    writer = _WRITER.search(name)
+    if writer is None or os.name != "posix":
+        return True
+    if int(writer[1]) == os.getpid():
+        return True
+    try:
+        os.kill(int(writer[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's, so no writer of ours
+        return False
+    return True
+
+
+def _flags(*names: str) -> int:
+    """The flags of `os.open` that this platform has."""
+    return sum(vars(os).get(name, 0) for name in names)
+
+
+def _sync_directory(directory: Path) -> None:
+    if os.name != "posix":
+        return  # elsewhere directories cannot be opened, and renaming is durable by itself or not at all
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

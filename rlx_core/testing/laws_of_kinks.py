@@ -1,0 +1,165 @@
+"""The laws of derivatives at points where there is none, and at NaN: what is taken there is declared, or NaN.
+
+Two judges: the numbers that an op declares, in every dtype that it takes and in both modes; and one-sided differences, which
+say whether these numbers are what the declared word means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rlx_core.errors import RlxError
+from rlx_core.ir.dtypes import COMPLEXES, FLOATS, DType
+from rlx_core.ir.graph import Graph, Value
+from rlx_core.ir.interpret import stored
+from rlx_core.ir.kinks import Kink
+from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.samples import Case, Sample
+from rlx_core.testing.about import about, differentiable
+from rlx_core.testing.cases import Program, typed, wide
+from rlx_core.testing.judges import differentiable_outputs, near, widened
+from rlx_core.testing.yardstick import precision
+from rlx_core.transforms.jvp import jvp_graph
+from rlx_core.transforms.vjp import vjp_graph
+
+__all__ = ["Kinks", "programs_at"]
+
+STEP, AGREES = 1e-5, 1e-3
+"""One-sided differences extrapolated from `STEP` and `STEP / 2` are right to about STEP²·f''' + 1e-16 / STEP."""
+
+
+class Kinks:
+    """An op says what its derivative is where there is none, and NaN has no derivative but NaN."""
+
+    def test_derivatives_at_kinks_are_the_declared_ones(self, op: type[Op]) -> None:
+        for kink in op.kinks:
+            tried = list(programs_at(op, kink))
+            assert tried, f"{op.name} takes no operands of the kink {kink}"
+            for program in tried:
+                gives_what_it_declares(program, kink)
+
+    def test_what_is_taken_at_a_kink_lies_between_the_sides(self, op: type[Op]) -> None:
+        for kink in op.kinks:
+            lies_between_the_sides(next(programs_at(op, kink)), kink)
+
+    @about(lambda program: differentiable(program) and is_one_function(program), rules=["vjp", "jvp", "decompose"])
+    def test_derivative_at_nan_is_nan(self, program: Program) -> None:
+        arrays = program.draw()
+        for place, name in enumerate(program.graph.input_types):
+            if name in program.differentiable and arrays[place].size:
+                at = [np.full_like(a, np.nan) if i == place else a for i, a in enumerate(arrays)]
+                (y,) = wide(program.graph, at)
+                if y.size and np.isnan(y).all():  # a result that is a number does not depend on this operand
+                    nan_has_no_number(program, name, at)
+
+
+def is_one_function(program: Program) -> bool:
+    """Element-wise ops with one result: what only moves elements passes the derivatives of NaN as those of numbers."""
+    return program.op.category == "elementwise" and len(program.graph.outputs) == 1
+
+
+def programs_at(op: type[Op], kink: Kink) -> Iterator[Program]:
+    """The op at a kink, the widest dtype first, for every dtype that it takes."""
+    is_complex = any(np.iscomplexobj(a) for a in kink.at)
+    for d in reversed(COMPLEXES if is_complex else FLOATS):
+        program = Program(Case(op, sample_of(kink, d)))
+        try:
+            assert program.graph
+        except RlxError:
+            continue
+        yield program
+
+
+def sample_of(kink: Kink, dtype: DType) -> Sample:
+    types = [TensorType(dtype, a.shape) for a in kink.at]
+    return Sample(*types, make=lambda rng: kink.at, is_smooth=False, **kink.attributes)
+
+
+def gives_what_it_declares(program: Program, kink: Kink) -> None:
+    """Require the declared cotangents of the VJP, and of the JVP what they say of a change of each element alone."""
+    graph, arrays = program.graph, program.draw()
+    tolerance = 4 * max(precision(a.dtype) for a in program.graph.inputs)
+    where = f"{program!r} at {[a.tolist() for a in kink.at]}"
+    seeds = [
+        np.ones(v.static_shape, v.dtype.numpy) for v in (o.type for o in graph.outputs) if v.dtype.is_differentiable
+    ]
+    names = list(graph.input_types)
+    cotangents = typed(vjp_graph(graph, names), [*arrays, *seeds])[len(graph.outputs) :]
+    for name, found, gives in zip(names, cotangents, kink.gives, strict=True):
+        near(widened(found), widened(gives), tolerance, tolerance, f"{where}: the vjp rule in {name}")
+    for name, array, gives in zip(names, arrays, kink.gives, strict=True):
+        forward = jvp_graph(graph, [name])
+        for place in np.ndindex(array.shape):
+            tangent = np.zeros_like(array)
+            tangent[place] = 1
+            pushed = typed(forward, [*arrays, tangent])[len(graph.outputs) :]
+            kinds = [t for t, v in zip(pushed, graph.outputs, strict=True) if v.dtype.is_differentiable]
+            found = np.asarray(sum(np.sum(widened(t)) for t in kinds))
+            near(found, widened(gives[place]), tolerance, tolerance, f"{where}: the jvp rule in {name}{list(place)}")
+
+
+def lies_between_the_sides(program: Program, kink: Kink) -> None:
+    """Require of each element that its derivative is what the kink's word makes of those from below and from above."""
+    for operand, (array, gives) in enumerate(zip(kink.at, kink.gives, strict=True)):
+        for place in np.ndindex(array.shape):
+            below, above = (one_sided(program.graph, kink, operand, place, side) for side in (-1, 1))
+            found = float(gives[place].real)
+            says = f"{program!r}: {found} is declared where the derivative is {below:.6g} below and {above:.6g} above"
+            if kink.takes == "lower":
+                assert abs(found - below) <= AGREES, f"{says}, which is not the lower one"
+            elif kink.takes == "mean":
+                assert abs(found - (below + above) / 2) <= AGREES, f"{says}, which is not their mean"
+            elif kink.takes == "zero":
+                assert found == 0 or abs(below - above) <= AGREES >= abs(found - below), f"{says}, and not 0"
+            else:
+                low, high = sorted((below, above))
+                assert low - AGREES <= found <= high + AGREES, f"{says}, which is outside of both"
+
+
+def one_sided(graph: Graph, kink: Kink, operand: int, place: tuple[int, ...], side: int) -> float:
+    """The derivative of the sum of the results when one element moves to one side, by extrapolated differences."""
+
+    def total(step: float) -> float:
+        moved = [np.array(a, stored(v.dtype, "wide").numpy) for a, v in zip(kink.at, graph.inputs, strict=True)]
+        moved[operand][place] += side * step
+        with np.errstate(all="ignore"):
+            return float(sum(np.sum(y) for y in differentiable_outputs(graph, moved)))
+
+    with np.errstate(all="ignore"):
+        coarse, fine = (side * (total(h) - total(0.0)) / h for h in (STEP, STEP / 2))
+        return 2 * fine - coarse
+
+
+def nan_has_no_number(program: Program, name: str, at: list[np.ndarray]) -> None:
+    """Require that where `name` is NaN no derivative that depends on it is a number, in either mode."""
+    graph, engine = program.graph, program.engine
+    for wrt in program.differentiable:
+        place = list(graph.input_types).index(wrt)
+        for mode, derived, like in (
+            ("vjp", vjp_graph(graph, [wrt], engine=engine), wide(graph, at)[0]),
+            ("jvp", jvp_graph(graph, [wrt], engine=engine), at[place]),
+        ):
+            if not depends(derived.outputs[1], derived.find(name)):
+                continue  # a constant: the derivative of a sum, or one that is 0 by definition
+            found = wide(derived, [*at, np.ones_like(like)])[1]
+            assert np.isnan(found).all(), (
+                f"where {name} is NaN the {mode} rule in {wrt} gives {found[~np.isnan(found)].flat[0]}: NaN fails every"
+                " comparison, so let it reach a branch that keeps it, or declare the derivative constant (a number, or ZERO)"
+            )
+
+
+def depends(value: Value, source: Value) -> bool:
+    """Whether a value is computed from another one."""
+    seen: set[Value] = set()
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if found is source:
+            return True
+        if found not in seen:
+            seen.add(found)
+            waiting += found.node.present()
+    return False

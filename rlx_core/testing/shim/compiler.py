@@ -1,0 +1,109 @@
+"""The C++ compiler that there is: g++ or clang++ of the system, else the one that `ziglang` brings by pip."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+
+__all__ = ["Compiler", "compiler"]
+
+HEADERS: Final = Path(__file__).parent
+
+NAMES: Final = ("g++", "clang++", *(f"{name}-{n}" for n in range(22, 11, -1) for name in ("g++", "clang++")))
+
+OPTIONS: Final = (
+    *("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"),
+    *("-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fsigned-char", "-fno-sanitize=undefined"),
+)
+"""What numbers and pointers mean on a GPU: nothing is contracted, memory has no types, whole numbers wrap around."""
+
+INSTALL: Final = "install a C++ compiler: apt-get install g++, or python -m pip install ziglang"
+
+
+@frozen
+class Compiler:
+    """A C++ compiler.
+
+    Attributes:
+        command: How it is started.
+        identity: It, its version and our headers: with a source, all that decides what it makes.
+    """
+
+    command: tuple[str, ...]
+    identity: str
+
+    def shared_object(self, source: str) -> bytes:
+        """What a source becomes.
+
+        Raises:
+            KernelBuildError: It does not compile.
+        """
+        with tempfile.TemporaryDirectory(prefix="rlx-shim-") as folder:
+            made = Path(folder, "kernels.so")
+            files = ["-I", str(HEADERS), "-x", "c++", "-", "-o", str(made), "-lm"]
+            done = subprocess.run(
+                [*self.command, *OPTIONS, *files], input=source, capture_output=True, text=True, check=False
+            )
+            if done.returncode or not made.exists():
+                raise KernelBuildError(
+                    "the stand-in's C++ compiler refuses the source",
+                    Fact("compiler", done.stderr.strip()[:2000]),
+                    Fact("command", shlex.join(self.command)),
+                )
+            return made.read_bytes()
+
+
+@cache
+def compiler() -> Compiler:
+    """The compiler that `CXX` names, else the first that there is.
+
+    Raises:
+        DeviceUnavailableError: There is none, or the stacks of threads are not known for this machine.
+    """
+    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+        raise DeviceUnavailableError(
+            f"a stand-in for a GPU needs Linux on x86-64, and this is {sys.platform} on {platform.machine()}"
+        )
+    command = _command()
+    if command is None:
+        raise DeviceUnavailableError("there is no C++ compiler, which a stand-in for a GPU needs", hint=INSTALL)
+    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise DeviceUnavailableError(
+            f"`{shlex.join(command)} --version` ends with status {said.returncode}",
+            Fact("said", said.stderr.strip()[:500]),
+            hint=INSTALL,
+        )
+    digest = hashlib.sha256(" ".join(OPTIONS).encode())
+    for path in sorted(HEADERS.iterdir()):
+        if path.suffix == ".h" or path.name == "metal_stdlib":
+            digest.update(path.read_bytes())
+    return Compiler(command, f"{said.stdout.splitlines()[0]}, headers {digest.hexdigest()[:12]}")
+
+
+def _command() -> tuple[str, ...] | None:
+    if named := os.environ.get("CXX"):
+        return tuple(shlex.split(named))
+    for name in NAMES:
+        if (path := shutil.which(name)) is not None:
+            return (path,)
+    for n in range(22, 11, -1):  # Debian's clang comes without the name for C++
+        if (path := shutil.which(f"clang-{n}")) is not None:
+            return (path,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return sys.executable, "-m", "ziglang", "cc"  # as `c++` it would build a standard library first
+    return None

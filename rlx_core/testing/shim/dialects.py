@@ -1,0 +1,76 @@
+"""What stands for a GPU language in C++: a header, and those few functions of its prelude that are written in assembly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from attrs import evolve, field, frozen
+
+from rlx_core.codegen.gpu.c_family import F16_OF_F32, F32_OF_F16
+from rlx_core.codegen.gpu.cuda import CUDA, HIP
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.metal import METAL
+
+__all__ = ["CUDA_DIALECT", "DIALECTS", "HIP_DIALECT", "METAL_DIALECT", "Dialect"]
+
+_HALVES = {
+    name: text.replace("rlx_f32_of_u32", "shim::f32_of_u32").replace("rlx_u32_of_f32", "shim::u32_of_f32")
+    for name, text in (("rlx_f32_of_f16", F32_OF_F16), ("rlx_f16_of_f32", F16_OF_F32))
+}
+"""Halves by their bits."""
+
+
+@frozen
+class Dialect:
+    """A language as C++.
+
+    Attributes:
+        language: What sources are written in.
+        header: What a source is compiled with, beside this file; empty where sources include it themselves.
+        head: The start of a kernel, up to its name, which is the only group.
+        replaced: Functions of the language's prelude by name → what stands for them here.
+        shared_nbytes: Memory that a group shares.
+    """
+
+    language: Language
+    header: str
+    head: re.Pattern[str]
+    replaced: Mapping[str, str] = field(factory=dict, eq=False)
+    shared_nbytes: int = 32 << 10
+
+    def as_cpp(self, source: str) -> tuple[str, tuple[str, ...]]:
+        """A source as C++, and the names of its kernels."""
+        for name, text in self.replaced.items():
+            source = source.replace(self.language.fragments[name].strip(), text.strip())
+        names: list[str] = []
+
+        def begin(found: re.Match[str]) -> str:
+            names.append(found[1])
+            return f'#undef RLX_SHIM_SECTION\n#define RLX_SHIM_SECTION "rlx_shared_{len(names) - 1}"\n{found[0]}'
+
+        body = self.head.sub(begin, source)
+        include = f'#include "{self.header}"\n' if self.header else ""
+        entries = "".join(f"RLX_SHIM_ENTRY({name}, {number})\n" for number, name in enumerate(names))
+        return f"{include}{body}\n{entries}", tuple(names)
+
+
+CUDA_DIALECT = Dialect(
+    CUDA,
+    "cuda.h",
+    re.compile(r'^extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(', re.M),
+    _HALVES,
+    shared_nbytes=48 << 10,
+)
+
+HIP_DIALECT = evolve(CUDA_DIALECT, language=HIP, shared_nbytes=64 << 10)
+
+METAL_DIALECT = Dialect(
+    METAL,
+    "",
+    re.compile(r"^(?:\[\[max_total_threads_per_threadgroup\(\d+\)\]\] )?kernel void (\w+)\(", re.M),
+    _HALVES,
+)
+
+DIALECTS: Mapping[str, Dialect] = {d.language.name: d for d in (CUDA_DIALECT, HIP_DIALECT, METAL_DIALECT)}
+"""By the language's name."""

@@ -1,0 +1,257 @@
+// Runs the groups of a launch on one thread of the processor. Every thread of a group is a fiber: it runs until it waits for the
+// others, or is done. Which goes first is drawn anew after every wait, so that what depends on the order shows as other bits; a
+// wait that not all reach is a fault and no hang. Shared memory is full of ones when a group starts: NaN in every float.
+//
+// No header of the standard library: reading those would take longer than compiling a kernel.
+#pragma once
+
+#if !defined(__x86_64__) || !defined(__ELF__)
+#error "the stand-in runs on x86-64 with ELF files"
+#endif
+
+// Saves what a call leaves alone, changes stacks, and restores it: the System V calling convention.
+extern "C" void rlx_shim_switch(void** from, void* to);
+asm(R"(
+.text
+.hidden rlx_shim_switch
+.globl rlx_shim_switch
+rlx_shim_switch:
+  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
+  ret
+)");
+
+namespace shim {
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+constexpr u32 MOST_THREADS = 1024;
+constexpr u32 SUBGROUP = 32;
+constexpr u32 SLOT_NBYTES = 64;
+constexpr u64 UNUSED_NBYTES = 16 << 10;
+constexpr u64 CANARY = 0x7a3f5c91e0d2b486ull;
+
+enum State : unsigned char { READY, AT_GROUP, AT_SUBGROUP, DONE };
+enum Fault : u32 { NONE, GROUP_DIVERGES, SUBGROUP_DIVERGES, NO_SUCH_LANE, STACK_OVERFLOWS, MISALIGNED };
+
+// What the driver hands over, and what it is told; `LaunchRecord` in driver.py has the same fields.
+struct Launch {
+  void** cells;  // the arguments, each in memory of its own; after them, room for two more
+  char* stacks;
+  u64 stack_nbytes;
+  u32 arguments, groups, group_size, seed;
+  u32 fault, fault_group, fault_thread, shared_nbytes;
+};
+
+struct Dim { u32 x, y, z; };
+
+static Dim thread_place, group_place, group_sizes, grid_sizes;
+static Launch* launch;
+static void (*body)(void**);
+static void* scheduler;
+static void* stack_tops[MOST_THREADS];
+static State states[MOST_THREADS];
+static u32 order[MOST_THREADS];
+static u32 current;
+static u32 random_state;
+static unsigned char turns[MOST_THREADS];
+alignas(16) static char slots[2][MOST_THREADS][SLOT_NBYTES];
+
+static inline u32 random() {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 17;
+  random_state ^= random_state << 5;
+  return random_state;
+}
+
+static void note(Fault fault) {
+  launch->fault = fault;
+  launch->fault_group = group_place.x;
+  launch->fault_thread = current;
+}
+
+static void wait(State state) {
+  states[current] = state;
+  rlx_shim_switch(&stack_tops[current], scheduler);
+}
+
+// Ends the launch: nobody goes on.
+static void fail(Fault fault) {
+  note(fault);
+  wait(DONE);
+}
+
+static void thread_main() {
+  body(launch->cells);
+  wait(DONE);
+  __builtin_trap();
+}
+
+// Words of several bytes are read and written where a GPU can do so at once. The address goes through `asm`, so that the
+// compiler does not take its alignment from the type.
+static inline void expect_aligned(const void* address, u64 nbytes) {
+  asm volatile("" : "+r"(address));
+  if ((u64)address % nbytes) fail(MISALIGNED);
+}
+
+// What another lane of the subgroup has. Two slots in turn: nobody writes to one again before all have read it.
+template <class T> static inline T exchange(T mine, u32 lane) {
+  static_assert(sizeof(T) <= SLOT_NBYTES, "a slot holds what is exchanged");
+  const u32 first = current / SUBGROUP * SUBGROUP;
+  const u32 turn = turns[current] ^= 1;
+  if (lane >= SUBGROUP || first + lane >= launch->group_size) fail(NO_SUCH_LANE);
+  __builtin_memcpy(slots[turn][current], &mine, sizeof(T));
+  wait(AT_SUBGROUP);
+  T found;
+  __builtin_memcpy(&found, slots[turn][first + lane], sizeof(T));
+  return found;
+}
+
+static inline u32 lane() { return current % SUBGROUP; }
+
+static void start_threads(u32 count) {
+  for (u32 i = 0; i < count; ++i) {
+    char* const end = launch->stacks + (i + 1) * launch->stack_nbytes;
+    void** top = (void**)((u64)end & ~(u64)15);
+    *--top = nullptr;
+    *--top = (void*)thread_main;
+    for (u32 saved = 0; saved < 6; ++saved) *--top = nullptr;
+    stack_tops[i] = top;
+    states[i] = READY;
+    turns[i] = 0;
+    order[i] = i;
+  }
+}
+
+static void run_ready(u32 count) {
+  for (u32 i = count; i-- > 1;) {
+    const u32 j = random() % (i + 1), held = order[i];
+    order[i] = order[j];
+    order[j] = held;
+  }
+  for (u32 i = 0; i < count && !launch->fault; ++i) {
+    if (states[order[i]] != READY) continue;
+    current = order[i];
+    thread_place.x = current;
+    rlx_shim_switch(&scheduler, stack_tops[current]);
+  }
+}
+
+static bool all_are(State state, u32 begin, u32 end) {
+  for (u32 i = begin; i < end; ++i) if (states[i] != state) return false;
+  return true;
+}
+
+static void release(u32 begin, u32 end) {
+  for (u32 i = begin; i < end; ++i) states[i] = READY;
+}
+
+// Whether somebody may go on who waited; if not, who waits does so in vain.
+static bool released(u32 count) {
+  bool any = all_are(AT_GROUP, 0, count);
+  if (any) release(0, count);
+  for (u32 begin = 0; begin < count; begin += SUBGROUP) {
+    const u32 end = begin + SUBGROUP < count ? begin + SUBGROUP : count;
+    if (!all_are(AT_SUBGROUP, begin, end)) continue;
+    release(begin, end);
+    any = true;
+  }
+  return any;
+}
+
+static void run_group(u32 count) {
+  start_threads(count);
+  for (;;) {
+    run_ready(count);
+    if (launch->fault || all_are(DONE, 0, count)) return;
+    if (released(count)) continue;
+    for (current = 0; states[current] == DONE; ++current) {}
+    for (u32 i = 0; i < count; ++i) if (states[i] == AT_SUBGROUP) current = i;
+    note(states[current] == AT_SUBGROUP ? SUBGROUP_DIVERGES : GROUP_DIVERGES);
+    return;
+  }
+}
+
+static u32 common_divisor(u32 a, u32 b) { return b ? common_divisor(b, a % b) : a; }
+
+// What lies below it belongs to nobody, so that a stack which is a little too small is noticed.
+static u64* canary(u32 thread) { return (u64*)(launch->stacks + thread * launch->stack_nbytes + UNUSED_NBYTES); }
+
+// All groups, in an order that is drawn: from some group on in steps that reach every one.
+static void run(Launch* wanted, void (*entry)(void**), char* shared, char* shared_end) {
+  launch = wanted;
+  body = entry;
+  launch->cells[launch->arguments] = &thread_place.x;
+  launch->cells[launch->arguments + 1] = &group_place.x;
+  launch->shared_nbytes = (u32)(shared_end - shared);
+  random_state = launch->seed * 2654435761u | 1u;
+  const u32 groups = launch->groups, count = launch->group_size;
+  thread_place = group_place = Dim{0, 0, 0};
+  group_sizes = Dim{count, 1, 1};
+  grid_sizes = Dim{groups, 1, 1};
+  for (u32 i = 0; i < count; ++i) *canary(i) = CANARY;
+  u32 step = random() % groups + 1;
+  while (common_divisor(step, groups) != 1) step = step % groups + 1;
+  u32 number = random() % groups;
+  for (u32 i = 0; i < groups && !launch->fault; ++i) {
+    group_place.x = number;
+    if (shared != shared_end) __builtin_memset(shared, 0xff, shared_end - shared);
+    run_group(count);
+    number = (u32)(((u64)number + step) % groups);
+  }
+  for (current = 0; current < count && !launch->fault; ++current) if (*canary(current) != CANARY) note(STACK_OVERFLOWS);
+}
+
+// A kernel called with its arguments, each of which is read from its cell as what the kernel declares it to be.
+template <class T> struct Cell { static T of(void* cell) { return *(T*)cell; } };
+template <class T> struct Cell<T&> { static T& of(void* cell) { return *(T*)cell; } };
+template <u32... I> struct Places {};
+template <u32 N, u32... I> struct Count : Count<N - 1, N - 1, I...> {};
+template <u32... I> struct Count<0, I...> { typedef Places<I...> places; };
+template <class... A, u32... I> static inline void call(void (*kernel)(A...), void** cells, Places<I...>) {
+  kernel(Cell<A>::of(cells[I])...);
+}
+template <class... A> static inline void call(void (*kernel)(A...), void** cells) {
+  call(kernel, cells, typename Count<sizeof...(A)>::places());
+}
+
+}  // namespace shim
+
+// Words that are moved at once.
+struct alignas(8) uint2 {
+  shim::u32 x, y;
+  uint2() {}
+  uint2(shim::u32 x, shim::u32 y) : x(x), y(y) {}
+  uint2(const uint2& other) { *this = other; }
+  uint2& operator=(const uint2& other) {
+    shim::expect_aligned(this, 8), shim::expect_aligned(&other, 8);
+    x = other.x, y = other.y;
+    return *this;
+  }
+};
+struct alignas(16) uint4 {
+  shim::u32 x, y, z, w;
+  uint4() {}
+  uint4(shim::u32 x, shim::u32 y, shim::u32 z, shim::u32 w) : x(x), y(y), z(z), w(w) {}
+  uint4(const uint4& other) { *this = other; }
+  uint4& operator=(const uint4& other) {
+    shim::expect_aligned(this, 16), shim::expect_aligned(&other, 16);
+    x = other.x, y = other.y, z = other.z, w = other.w;
+    return *this;
+  }
+};
+
+// What the driver writes in front of each kernel is `RLX_SHIM_SECTION`: all shared memory of one kernel lies together.
+#define RLX_SHIM_SHARED static __attribute__((section(RLX_SHIM_SECTION)))
+
+// What the driver writes behind all kernels, for each: how it is run from outside.
+#define RLX_SHIM_ENTRY(NAME, NUMBER)                                                                         \
+  extern char __start_rlx_shared_##NUMBER[] __attribute__((weak, visibility("hidden")));                     \
+  extern char __stop_rlx_shared_##NUMBER[] __attribute__((weak, visibility("hidden")));                      \
+  static void rlx_call_##NAME(void** cells) { shim::call(NAME, cells); }                                     \
+  extern "C" __attribute__((visibility("default"))) void rlx_run_##NAME(shim::Launch* launch) {              \
+    shim::run(launch, rlx_call_##NAME, __start_rlx_shared_##NUMBER, __stop_rlx_shared_##NUMBER);             \
+  }

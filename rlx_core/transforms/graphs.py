@@ -1,0 +1,146 @@
+"""What every sweep over a graph has in common: which nodes matter, names and values in it, zeros, and copies of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rlx_core.errors import DtypeError, Fact, UnknownNameError
+from rlx_core.ir.graph import Argument, Builder, Constant, Graph, Node, Value, building, literal
+from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.structural import expand
+
+__all__ = [
+    "dependents",
+    "differentiable",
+    "find_value",
+    "fresh_name",
+    "live_nodes",
+    "ones",
+    "operand_name",
+    "padded",
+    "placeholder",
+    "pruned",
+    "zeros",
+]
+
+
+def padded(node_op: Op, operands: Sequence[Value | None]) -> tuple[Value | None, ...]:
+    """The operands with absent trailing ones spelt out, so that a rule sees as many as the op declares."""
+    if any(o.is_variadic for o in node_op.operands):
+        return tuple(operands)
+    return (*operands, *[None] * (len(node_op.operands) - len(operands)))
+
+
+def operand_name(node: Node, index: int) -> str:
+    return operand_names(node.op, len(node.operands))[index]
+
+
+def zeros(builder: Builder, type: TensorType) -> Value:
+    """A materialised zero, in the dtype and dims of what it stands for."""
+    with building(builder):
+        scalar = builder.constant(0, type.dtype)
+        return expand(scalar, type.shape) if type.rank else scalar
+
+
+def ones(builder: Builder, type: TensorType) -> Value:
+    with building(builder):
+        scalar = builder.constant(1, type.dtype)
+        return expand(scalar, type.shape) if type.rank else scalar
+
+
+def placeholder(builder: Builder, type: TensorType) -> Value:
+    """A zero that is shared with nobody, to stand for the argument of a linear map while it is recorded."""
+    with building(builder):
+        (scalar,) = builder.emit(Constant(literal(0, type.dtype)), ())
+        return expand(scalar, type.shape) if type.rank else scalar
+
+
+def dependents(nodes: Iterable[Node], sources: Iterable[Value]) -> set[Value]:
+    """`sources` and every differentiable value that is computed from one of them through differentiable values."""
+    found = set(sources)
+    for node in nodes:
+        if any(v in found for v in node.present()):
+            found.update(r for r in node.results if r.dtype.is_differentiable)
+    return found
+
+
+def live_nodes(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
+    """The nodes that `outputs` depend on, in order: what nobody reads is not worth differentiating."""
+    needed = set(outputs)
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if any(r in needed for r in node.results):
+            needed.update(node.present())
+            kept.append(node)
+    return kept[::-1]
+
+
+def find_value(graph: Graph, handle: str | Value) -> Value:
+    """The value that a name or a handle means in `graph`.
+
+    Raises:
+        UnknownNameError: The graph has no such name, or the handle is a value of another graph.
+    """
+    if isinstance(handle, str):
+        return graph.find(handle)
+    node = handle.node
+    if node.index < len(graph.nodes) and graph.nodes[node.index] is node:
+        return handle
+    raise UnknownNameError(
+        f"graph {graph.name}: {handle!r} is a value of graph {node.owner.name}",
+        Fact("value", handle.type, node.origin.source),
+        hint="carry it through the value map of the pass that made this graph, or use its name",
+    )
+
+
+def differentiable(graph: Graph, handle: str | Value, transformation: str, derivative: str) -> Value:
+    """The value that a handle names, which must have derivatives.
+
+    Args:
+        transformation: Who asks (`grad`), and `derivative`, what for (`gradient`): for the error.
+
+    Raises:
+        DtypeError: It holds integers or booleans. And see `find_value`.
+    """
+    value = find_value(graph, handle)
+    if not value.dtype.is_differentiable:
+        name = handle if isinstance(handle, str) else repr(handle)
+        raise DtypeError(
+            f"{transformation}: {name} is {value.type}; {value.dtype} has no {derivative}",
+            Fact("value", value.type, value.node.origin.source),
+        )
+    return value
+
+
+def fresh_name(taken: Iterable[str], name: str) -> str:
+    """`name`, or `name` with the first number that makes it new."""
+    known = set(taken)
+    count, candidate = 1, name
+    while candidate in known:
+        count += 1
+        candidate = f"{name}__{count}"
+    return candidate
+
+
+def pruned(graph: Graph, outputs: Sequence[Value], *, name: str | None = None, without: Iterable[str] = ()) -> Graph:
+    """The graph with these outputs, and of its nodes only what they need and the leaves that are fed.
+
+    Args:
+        graph: What to copy.
+        outputs: Values of it.
+        name: Another name for the copy.
+        without: Inputs to leave out although they are fed; nothing the outputs need may read them.
+    """
+    builder = Builder(name or graph.name)
+    builder.add_guards(graph.guards)
+    live = {n.index for n in live_nodes(graph.nodes, outputs)}
+    dropped = set(without)
+    values: dict[Value, Value] = {}
+    for node in graph.nodes:
+        is_fed = isinstance(node.op, Argument) and node.op.label not in dropped
+        if node.index in live or is_fed:
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    return builder.finish(values[v] for v in outputs)

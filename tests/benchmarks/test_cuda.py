@@ -1,0 +1,51 @@
+"""The program that times an NVIDIA GPU: it refuses where there is none, and its cases run on the stand-in."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlx_core.errors import DeviceUnavailableError
+from rlx_core.testing.shim.compiler import compiler
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))  # the benchmarks are programs of the checkout, not an installed package
+
+from benchmarks import cuda  # noqa: E402
+
+
+def test_without_a_device_nothing_is_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def devices(target: str) -> None:
+        raise DeviceUnavailableError("cuda: there is no driver of NVIDIA's")
+
+    monkeypatch.setattr("rlx_core.devices", devices)
+    assert cuda.main([]) == 2
+    assert "nothing was timed" in capsys.readouterr().out
+
+
+def test_every_kind_of_case_is_there_with_its_goal() -> None:
+    cases = cuda.cases(1)
+    assert {c.name.split()[0] for c in cases} == {"chain", "softmax", "layer", "RMS", "product", "attention"}
+    assert len({c.name for c in cases}) == len(cases)
+    assert all(bool(c.nbytes) != bool(c.flops) for c in cases)
+
+
+@pytest.mark.slow
+def test_cases_run_on_the_stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if importlib.util.find_spec("rlx_cuda") is None:
+        pytest.skip("needs rlx-cuda: python -m pip install --no-deps -e plugins/rlx_cuda")
+    try:
+        compiler()
+    except DeviceUnavailableError as error:
+        pytest.skip(f"{error.message}: {error.hint}")
+    monkeypatch.setenv("RLX_CUDA_STAND_IN", "1")
+    names = ["chain", "of 512", "product bf16 1024", "head 64, 1024"]
+    command = [sys.executable, "-m", "benchmarks.cuda", "--scale", "512", "--json", str(tmp_path / "rows.json"), *names]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "this is the stand-in" in done.stdout
+    assert (tmp_path / "rows.json").read_text().count('"name"') == 7

@@ -1,0 +1,83 @@
+"""`rlx ops --targets`: how each op runs on each target."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+HOW = {"generated", "structured", "library", "host", "view", "decomposed", "absent"}
+
+
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("rlx_cpu", "llvmlite")),
+    reason="it asks for native kernels: rlx-cpu or llvmlite is not installed",
+)
+def test_every_op_has_a_way_or_a_reason_on_every_target(acme) -> None:
+    found = acme("--plugin", "cpu=rlx_cpu.plugin", "ops", "--targets", "--json").json
+    assert found["targets"] == {"cpu": "cpu", "toy": "toy"}
+    assert len(found["ops"]) > 100
+    for op, cells in found["ops"].items():
+        assert set(cells) == set(found["targets"]), op
+        for target, cell in cells.items():
+            assert cell["how"] in HOW
+            assert cell["how"] != "absent" or cell["reason"], (op, target)
+    ops = found["ops"]
+    assert ops["rlx.exp"]["cpu"]["how"] == "generated"
+    assert ops["rlx.matmul"]["cpu"]["how"] == "structured"
+    assert ops["rlx.dense_solve"]["cpu"]["how"] in ("library", "host")
+    assert ops["rlx.angle"]["cpu"]["how"] == "host"
+    assert ops["rlx.batch_norm"]["cpu"]["how"] == "decomposed"
+
+
+def test_the_table_has_a_letter_for_each_and_says_why_there_is_none(acme) -> None:
+    """The toy target has kernels for two ops, the first of which takes only one of its samples."""
+    said = acme("ops", "--targets", "acme").out
+    assert next(line for line in said.splitlines() if line.startswith("acme.double")).split() == ["acme.double", "S"]
+    found = acme("ops", "--targets", "--json").json["ops"]
+    assert found["acme.double"]["toy"] == {"how": "structured", "kernel": "double_eight", "reason": ""}
+    assert found["rlx.exp"]["toy"]["how"] == "absent"
+    assert found["rlx.exp"]["toy"]["reason"]
+
+
+GPU = """
+    @hookimpl
+    def rlx_availability(): return "no driver"
+
+    @hookimpl
+    def rlx_backends(): return [BackendSpec("gpu", "gpu_things:Gpu")]
+"""
+GPU_THINGS = """
+from rlx_core.codegen.gpu.opencl import OPENCL
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_core.errors import DeviceUnavailableError
+from rlx_core.pipeline.select.backend import Level
+
+class Gpu(GpuBackend):
+    name = "gpu"
+    dialect = OPENCL
+    level = Level("opencl", "OpenCL C", comment="//")
+    usual = DeviceFacts("a GPU", "none", 1 << 30, 1 << 30)
+
+    def found(self, options):
+        raise DeviceUnavailableError("gpu: no driver")
+"""
+
+
+def test_a_target_that_is_not_here_is_asked_without_its_device(rlx) -> None:
+    """Its code is printed on any machine, so what it has kernels for is known on any."""
+    (rlx.place / "gpu_things.py").write_text(GPU_THINGS)
+    rlx.install("gpu", GPU)
+    found = rlx("ops", "softmax", "--targets", "--json").json
+
+    assert found["targets"] == {"gpu": "gpu:absent"}
+    assert found["ops"]["rlx.softmax"]["gpu"]["how"] == "generated"
+    assert "gpu is not here: asked as gpu:absent" in rlx("ops", "softmax", "--targets").out
+
+
+def test_a_target_that_cannot_be_asked_at_all_has_its_reason_in_every_cell(broken) -> None:
+    found = broken("ops", "acme", "--targets", "--json").json
+    cell = found["ops"]["acme.double"]["nodriver"]
+    assert cell["how"] == "absent"
+    assert "no driver" in cell["reason"]

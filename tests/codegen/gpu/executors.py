@@ -1,0 +1,72 @@
+"""Where printed functions run in the tests: OpenCL C on PoCL, WGSL on lavapipe, CUDA C, HIP and MSL as C++ on the processor.
+
+Each has a module with a class `Programs`: the functions of many kernels, built together, with `run(printed, buffers)`. What is
+not installed skips the test that asks for it, with the command that would end the skip.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+
+from rlx_core.codegen.gpu.cuda import CUDA, HIP
+from rlx_core.codegen.gpu.faults import Report
+from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.metal import METAL
+from rlx_core.codegen.gpu.opencl import OPENCL
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.codegen.gpu.wgsl import WGSL
+
+__all__ = ["EXECUTORS", "ON_CUDA", "ON_HIP", "ON_LAVAPIPE", "ON_METAL", "ON_POCL", "Executor", "slow"]
+
+SUBGROUP = 32
+
+
+class Programs(Protocol):
+    """Built functions."""
+
+    def run(self, printed: Printed, buffers: Sequence[np.ndarray | None]) -> list[Report | None]:
+        """Run a kernel on bytes; results are written in place. What was reported, by site."""
+
+
+@frozen(repr=False)
+class Executor:
+    """A language and where it runs."""
+
+    language: Language
+    module: str
+
+    def programs(self, printed: Iterable[Printed]) -> Programs:
+        """Functions, ready to run; skips where nothing runs them."""
+        pytest.importorskip(self.module, exc_type=ImportError)
+        return importlib.import_module(self.module).programs(printed, self.language)
+
+    def machine(self, machine: Machine) -> Machine:
+        """A machine as this language has it: its threads exchange registers if they can, and if there are enough."""
+        exchanges = self.language.exchanged_dtypes and machine.group >= SUBGROUP
+        return evolve(machine, subgroup=SUBGROUP) if exchanges else machine
+
+    def __repr__(self) -> str:
+        return self.language.name
+
+
+ON_POCL = Executor(OPENCL, "tests.codegen.gpu.pocl")
+ON_LAVAPIPE = Executor(WGSL, "tests.codegen.gpu.lavapipe")
+ON_CUDA = Executor(CUDA, "tests.codegen.gpu.processor")
+ON_HIP = Executor(HIP, "tests.codegen.gpu.processor")
+ON_METAL = Executor(METAL, "tests.codegen.gpu.processor")
+
+
+def slow(*executors: Executor) -> list[object]:
+    """Executors that `make test` leaves to `make test-all`."""
+    return [pytest.param(e, marks=pytest.mark.slow) for e in executors]
+
+
+EXECUTORS = [ON_POCL, ON_CUDA, *slow(ON_METAL)]
+"""For tests that are asked of every language of the C family: HIP is CUDA C but for four functions."""

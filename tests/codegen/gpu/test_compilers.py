@@ -1,0 +1,81 @@
+"""Printed functions of every template compile for devices that are not here: by NVRTC for NVIDIA's, by clang for AMD's."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from rlx_core.codegen.gpu.cuda import CUDA
+from rlx_core.codegen.gpu.functions import Function
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.opencl import OPENCL
+from rlx_core.codegen.gpu.products import print_product
+from rlx_core.codegen.gpu.scalars import scalars_of
+from rlx_core.codegen.gpu.scatter import print_scatter
+from rlx_core.codegen.gpu.sources import source_of
+from tests.codegen.gpu import problems
+from tests.codegen.gpu.cases import MACHINES, kernels, printed
+from tests.codegen.gpu.structured import functions_of as structured_functions
+from tests.codegen.gpu.structured_cases import ATTENTIONS, BACKWARDS_SMALL, ORDERS_SMALL, SCANS_SMALL
+
+
+def functions_of(language: Language, step: int) -> list[Function]:
+    """Every `step`-th sample in all walks, and all templates."""
+    machines = [evolve(m, subgroup=32) if language.exchanged_dtypes else m for m in MACHINES.values()]
+    found = [f for m in machines for k in kernels(language)[::step] for f in printed(k, language, m).functions]
+    scalars, usual = scalars_of(language), machines[0]
+    found += [print_product(p, language, usual, scalars) for p in problems.PRODUCTS]
+    found += structured_functions([*ORDERS_SMALL, *SCANS_SMALL, *ATTENTIONS, *BACKWARDS_SMALL], language)
+    return found + [print_scatter(p, language, usual, scalars) for p in problems.SCATTERS]
+
+
+def nvrtc() -> ctypes.CDLL:
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("needs NVRTC: pip install nvidia-cuda-nvrtc")
+    library = next(f for f in files if f.name.startswith("libnvrtc.so"))
+    return ctypes.CDLL(str(Path(str(library.locate()))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("architecture", "step"), [("sm_80", 15), ("sm_90", 15), ("sm_90a", 90), ("sm_100", 90), ("sm_120", 15)]
+)
+def test_cuda_compiles_without_a_device_and_spills_no_registers(architecture: str, step: int) -> None:
+    library, program = nvrtc(), ctypes.c_void_p()
+    functions = functions_of(CUDA, step)
+    source = source_of(functions, CUDA).encode()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), source, b"rlx.cu", 0, None, None) == 0
+    said = (f"--gpu-architecture={architecture}", "-w", "--ptxas-options=-v", *CUDA.options)
+    options = [each.encode() for each in said]
+    status = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    size = ctypes.c_size_t()
+    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    library.nvrtcGetProgramLog(program, log)
+    assert status == 0, log.value.decode()[:2000]
+    spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log.value.decode())
+    assert len(spilled) >= len({f.launch.entry for f in functions})
+    assert set(spilled) == {("0", "0")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["gfx90a", "gfx942", "gfx1100"])
+def test_opencl_compiles_for_devices_of_amd(device: str, tmp_path: Path) -> None:
+    clang = next((found for name in ("clang", "clang-19", "clang-14") if (found := shutil.which(name))), None)
+    if clang is None:
+        pytest.skip("needs clang: apt-get install clang-19")
+    source = tmp_path / "rlx.cl"
+    source.write_text(source_of(functions_of(OPENCL, 15), OPENCL))
+    target = ["-target", "amdgcn-amd-amdhsa", f"-mcpu={device}", "-nogpulib", "-c", "-w", "-O1", "-emit-llvm"]
+    command = [clang, "-x", "cl", "-cl-std=CL1.2", *target, str(source), "-o", str(tmp_path / "rlx.bc")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]

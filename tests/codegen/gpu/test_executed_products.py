@@ -1,0 +1,58 @@
+"""Tiled products against NumPy in f64: sizes that no tile divides, transposed and batched operands, epilogues, narrow storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.products import print_product, tiles_of
+from rlx_core.codegen.gpu.scalars import scalars_of
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.ir.dtypes import bf16, f16, f32
+from tests.codegen.gpu.executors import EXECUTORS, Executor
+from tests.codegen.gpu.problems import PRODUCT_CASES as CASES
+from tests.codegen.gpu.problems import ProductCase as Case
+from tests.codegen.gpu.problems import product_of as problem_of
+
+
+@pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
+@pytest.mark.parametrize("cases", [CASES[2:3], pytest.param(CASES, marks=pytest.mark.slow)], ids=["one", "all"])
+def test_products_are_numpys(executor: Executor, cases: Sequence[Case]) -> None:
+    problems = [problem_of(case) for case in cases]
+    made = [
+        Printed((print_product(p, executor.language, executor.machine(c.machine), scalars_of(executor.language)),))
+        for p, c in zip(problems, cases, strict=True)
+    ]
+    programs = executor.programs(made)
+    rng = np.random.default_rng(0)
+    for case, functions in zip(cases, made, strict=True):
+        a = (4 * rng.standard_normal((*case.batch, case.m, case.k))).astype(case.dtype.numpy)
+        b = (4 * rng.standard_normal((*case.batch, case.k, case.n))).astype(case.dtype.numpy)
+        bias = rng.standard_normal(case.n).astype(np.float32)
+        y = np.zeros((*case.batch, case.m, case.n), case.dtype.numpy)
+        lhs = np.ascontiguousarray(a.swapaxes(-1, -2) if case.is_lhs_transposed else a)
+        rhs = np.ascontiguousarray(b.swapaxes(-1, -2) if case.is_rhs_transposed else b)
+        data = [x.reshape(-1).view(np.uint8) for x in (lhs, rhs, bias, y)]
+        programs.run(functions, data)
+        want = a.astype(np.float64) @ b.astype(np.float64)
+        if case.has_epilogue:
+            want = np.tanh(want + bias)
+        # k products of size 16 and one rounding to what is stored.
+        tolerance = 1e-5 if case.dtype is f32 else {f16: 2e-3, bf16: 2e-2}.get(case.dtype, 0.0)
+        np.testing.assert_allclose(
+            data[3].view(case.dtype.numpy).reshape(y.shape).astype(np.float64),
+            want,
+            rtol=tolerance,
+            atol=10 * tolerance,
+        )
+
+
+def test_tiles_shrink_with_the_result_and_the_group() -> None:
+    tiny = tiles_of(problem_of(Case(f32, (), 3, 500, 8)), Machine())
+    assert (tiny.rows, tiny.columns) == (8, 64)
+    for group in (32, 64, 128, 256):
+        down, across = tiles_of(problem_of(CASES[0]), Machine(group=group)).threads
+        assert down * across <= group

@@ -1,0 +1,88 @@
+"""Names from elsewhere: what is said about them is right, and the page shows the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import rlx_core as rlx
+from rlx_core import nn, ops
+from rlx_core.errors import AbsentNameError
+from rlx_core.hints.expected import ELSEWHERE, RENAMED, hint_for
+from rlx_core.public import CORE, FUNCTIONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "names.md"
+MODULES = {"rlx": rlx, "nn": nn}
+PUBLIC = {*CORE, *FUNCTIONS}
+
+
+def rows() -> str:
+    """The tables of the page."""
+    renamed = [f"| {' '.join(f'`{n}`' for n in names.split())} | `{here}` |" for here, names in RENAMED.items()]
+    elsewhere = [f"| `{name}` | {instead} |" for name, instead in ELSEWHERE.items()]
+    head = "| elsewhere | here |\n|---|---|\n"
+    return "\n\n".join(head + "\n".join(rows) for rows in (renamed, elsewhere))
+
+
+def test_what_is_named_instead_exists() -> None:
+    said = [*RENAMED, *ELSEWHERE.values()]
+    named = {match for text in said for match in re.findall(r"\b(rlx|nn)\.(\w+)", text)}
+    assert len(named) > 80
+    assert [f"{m}.{n}" for m, n in sorted(named) if not hasattr(MODULES[m], n)] == []
+
+
+def test_no_name_that_rlx_has_is_said_to_be_elsewhere() -> None:
+    others = [*ELSEWHERE, *(name for names in RENAMED.values() for name in names.split())]
+    assert len(others) == len(set(others))
+    assert set(others) & PUBLIC == set()
+
+
+def test_every_op_that_is_listed_is_found_in_python_or_said_where() -> None:
+    names = [op.name.removeprefix("rlx.") for op in ops.standard_ops()]
+    assert [n for n in names if n not in PUBLIC and hint_for(n, ()) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "says"),
+    [
+        (rlx, "cumsum", "rlx calls it rlx.cumulative_sum"),
+        (rlx, "transpose", "rlx calls it rlx.permute_dims"),
+        (rlx, "scan", "rlx.linear_recurrence"),
+        (rlx, "random", "numpy.random"),
+        (rlx, "sofmax", "did you mean `softmax`?"),
+        (rlx, "fused_swiglu", "the compiler makes this op"),
+        (nn, "Linear", "rlx calls it nn.linear"),
+        (nn, "sofmax", "did you mean `softmax`?"),
+        (nn, "grad", "it is rlx.grad"),
+        (ops, "jit", "it is rlx.jit"),
+        (ops, "concatenate", "rlx calls it rlx.concat"),
+    ],
+)
+def test_an_absent_name_says_what_there_is_instead(module: object, name: str, says: str) -> None:
+    with pytest.raises(AbsentNameError) as caught:
+        getattr(module, name)
+    assert says in str(caught.value.hint)
+    assert not hasattr(module, name)
+
+
+def test_a_name_like_nothing_else_has_no_hint() -> None:
+    with pytest.raises(AbsentNameError) as caught:
+        rlx.zzzz  # type: ignore[attr-defined]
+    assert caught.value.hint is None
+
+
+def test_probes_of_python_are_answered_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlx_core.hints.expected.hint_for", lambda *_: pytest.fail("searched"))
+    assert not hasattr(rlx, "__wrapped__")
+    assert not hasattr(nn, "__wrapped__")
+
+
+def test_the_page_has_the_tables(pytestconfig: pytest.Config) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    before = text[: text.index("| elsewhere")]
+    if pytestconfig.getoption("--update"):
+        PAGE.write_text(f"{before}{rows()}\n", encoding="utf-8")
+        return
+    assert text == f"{before}{rows()}\n"
