@@ -57,9 +57,9 @@ def _zero_start(starts: Sequence[Value]) -> Value:
 def _first(start: Value, most: Dim) -> Value:
     """A start held in 0..most, as i64."""
     last = dim_value(size=most)
-    if start.dtype is u64:  # what would be negative as an i64 is beyond every size
-        return where(start > np.uint64(np.iinfo(np.int64).max), last, _first(cast(start, to=i64), most))
-    return minimum(maximum(cast(start, to=i64), 0), last)
+    inside = minimum(maximum(cast(start, to=i64), 0), last)
+    # What is negative as an i64 only is beyond every size.
+    return where(start > np.uint64(np.iinfo(np.int64).max), last, inside) if start.dtype is u64 else inside
 
 
 def _window_indices(shape: Shape, sizes: Shape, starts: Sequence[Value], batch: Dim) -> Value:
