@@ -117,6 +117,8 @@ CORE = _table(
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.transforms.custom_jvp": "custom_jvp",
+        "rlx_core.transforms.custom_vjp": "custom_vjp",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",
