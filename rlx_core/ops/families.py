@@ -38,6 +38,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "counting": "count_nonzero any all arg_max arg_min",
     "creation": "dim_value iota full eye one_hot linspace",
     "cumulative": "cumsum linear_recurrence cumprod cummax cummin cum_log_sum_exp",
+    "derivatives.checkpoint": "later checkpoint checkpoint_name",
     "derivatives.custom_fn": "custom_fn",
     "dynamic": "dynamic_slice dynamic_update_slice",
     "einsum": "einsum",
