@@ -74,6 +74,11 @@ from rlx_core.runtime.jit import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
+from rlx_core.transforms import checkpoint_policies as checkpoint_policies
+from rlx_core.transforms.checkpoint import checkpoint as checkpoint
+from rlx_core.transforms.checkpoint import checkpoint_name as checkpoint_name
+from rlx_core.transforms.custom_jvp import custom_jvp as custom_jvp
+from rlx_core.transforms.custom_vjp import custom_vjp as custom_vjp
 from rlx_core.typing import Array as Array
 from rlx_core.typing import ArrayLike as ArrayLike
 from rlx_core.typing import DTypeLike as DTypeLike

@@ -117,6 +117,9 @@ CORE = _table(
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.transforms.checkpoint": "checkpoint checkpoint_name",
+        "rlx_core.transforms.custom_jvp": "custom_jvp",
+        "rlx_core.transforms.custom_vjp": "custom_vjp",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",
@@ -130,6 +133,7 @@ CORE = _table(
     }
 ) | {
     "bool_": "rlx_core.ir.dtypes",
+    "checkpoint_policies": "rlx_core.transforms.checkpoint_policies:",
     "linalg": "rlx_core.linalg:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",

@@ -24,6 +24,7 @@ from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
 from rlx_core.ops.arithmetic import divide
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.creation import DimValue, Full, Iota
+from rlx_core.ops.derivatives.checkpoint import Later
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.reduction import Max, Mean, Min, Prod
@@ -306,7 +307,7 @@ class _Walk:
     def _through(self, node: Node, place: Place) -> Place:
         """The place in a view's operand that an element of the view is."""
         op, source = node.op, _operand(node)
-        if isinstance(op, StopGradient | StraightThrough):
+        if isinstance(op, StopGradient | StraightThrough | Later):
             return place
         if isinstance(op, Full):
             return ()

@@ -108,6 +108,10 @@ class CustomDerivative:
 
     __slots__ = ()
 
+    def why_unstated(self) -> tuple[str, str] | None:
+        """What to say where its rule gives no derivative, and what to do about it; `None` for the usual words."""
+        return None
+
 
 class NestedTransforms(Protocol):
     """The transformations of whole graphs, as rules of ops with nested graphs see them."""

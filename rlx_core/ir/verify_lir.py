@@ -98,7 +98,8 @@ def _needed(graph: Graph) -> list[Node]:
 
 def _is_view(node: Node, lir: Lir) -> bool:
     """Whether a node without a step may have none: its result lies where its operands are, or they lie inside it."""
-    roots = {id(lir.root_of(v)) for v in node.present() if v.type.nbytes}
+    inside = node.operands[:1] if node.op.view is not None else node.operands  # a view is one of its first operand
+    roots = {id(lir.root_of(v)) for v in inside if v is not None and v.type.nbytes}
     return all(not v.type.nbytes or roots == {id(lir.root_of(v))} for v in node.results)
 
 

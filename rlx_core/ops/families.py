@@ -31,13 +31,15 @@ FAMILIES: Final[Mapping[str, str]] = {
         "linear_block linear_fused_block shared_linear_pair_block swiglu_block residual_rms_norm_block "
         "llama_decoder_block"
     ),
-    "call": "call custom_fn",
+    "call": "call",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
     "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
     "conversion": "cast conjugate real",
     "counting": "count_nonzero any all arg_max arg_min",
     "creation": "dim_value iota full eye one_hot linspace",
     "cumulative": "cumsum linear_recurrence cumprod cummax cummin cum_log_sum_exp",
+    "derivatives.checkpoint": "later checkpoint checkpoint_name",
+    "derivatives.custom_fn": "custom_fn",
     "dynamic": "dynamic_slice dynamic_update_slice",
     "einsum": "einsum",
     "floating": "copy_sign next_on_grid next_after",
@@ -77,8 +79,9 @@ def found_families() -> dict[str, str]:
     """The same table, read off the modules; this imports all of them."""
     package = importlib.import_module("rlx_core.ops")
     found: dict[str, str] = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        ops = vars(importlib.import_module(f"rlx_core.ops.{module}")).get("OPS", ())
+    prefix = f"{package.__name__}."
+    for module in sorted(m.name.removeprefix(prefix) for m in pkgutil.walk_packages(package.__path__, prefix)):
+        ops = vars(importlib.import_module(f"{prefix}{module}")).get("OPS", ())
         if ops:
             found[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
     return found

@@ -1,4 +1,4 @@
-"""Inlining: a call of a nested graph becomes the graph's nodes, in place."""
+"""Inlining: a call of a nested graph becomes the graph's nodes, in place; so does a function with a derivative of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ir.rewrite import rebuild
-from rlx_core.ops.call import Call
+from rlx_core.ops.call import Inlined
 from rlx_core.passes.engine.base import INLINED, Context, Pass, Result, define_pass, each_graph
 from rlx_core.passes.engine.splice import draft
 
@@ -26,16 +26,16 @@ class InlineCalls(Pass):
 
 def inline_calls(graph: Graph) -> Result:
     """`graph` with the calls in it replaced; nested graphs are left alone."""
-    calls = sum(isinstance(n.op, Call) for n in graph.nodes)
+    calls = sum(isinstance(n.op, Inlined) for n in graph.nodes)
     if not calls:
         return Result.unchanged(graph)
 
     def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
         op = node.op
-        if not isinstance(op, Call):
+        if not isinstance(op, Inlined):
             return None
         given = [v for v in operands if v is not None]
-        made = draft(lambda: op.decompose(*given), op.body.name)
+        made = draft(lambda: op.decompose(*given), op.title)
         assert made is not None, "a call's decomposition is its body"
         return made.place(node)
 

@@ -27,7 +27,7 @@ from rlx_core.ir.graph import (
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.registered import Registered
-from rlx_core.ir.rules import Kind, Rules, transforming
+from rlx_core.ir.rules import CustomDerivative, Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
 from rlx_core.plugins.faults import Fault, as_fact
 
@@ -118,6 +118,9 @@ def missing_rule(op: Op, kind: Kind, operand: str | None, *facts: Fact, lost: Se
     Args:
         lost: Contributed rules for the op that cannot be used; where there are some, mending them is the advice.
     """
+    unstated = op.why_unstated() if isinstance(op, CustomDerivative) else None
+    if unstated is not None:
+        return MissingRuleError(unstated[0], *facts, hint=unstated[1])
     names = ", ".join(("*" if o.is_variadic else "") + o.name for o in op.operands) or "*x"
     about = f" for operand {operand}" if operand else ""
     error = MissingRuleError(

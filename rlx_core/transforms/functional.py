@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError, TraceError
-from rlx_core.ir.apply import as_array
+from rlx_core.errors import AxisError, DtypeError, Fact, ShapeError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
@@ -23,6 +22,7 @@ from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.jvp import jvp_graph
+from rlx_core.transforms.lifting import as_value, current_builder, of_type
 from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
@@ -131,9 +131,7 @@ def differentiable_arguments(args: Sequence[Any], argnums: int | Sequence[int]) 
 
 def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """Trace `function` on the arguments of a call inside a trace; a `TensorType` stands for an argument to come."""
-    builder = ambient_builder()
-    if builder is None:
-        raise TraceError(f"{what}: there is no program being traced", hint=f"call rlx.{what}, which starts one")
+    builder = current_builder(what)
     traced = trace(function, args, kwargs, capturing=True)
     named = bind_arguments(function, args, kwargs)
     flat, _ = flatten_arguments(named)
@@ -144,28 +142,6 @@ def enter(what: str, function: Function, args: Sequence[Any], kwargs: Mapping[st
     }
     subtrees = {name: flatten_arguments({name: value}) for name, value in named.items()}
     return Call(builder, traced, values, {n: Tree(single(t), t.names) for n, (_, t) in subtrees.items()})
-
-
-def as_value(builder: Builder, data: Any) -> Value:
-    """Anything array-like as a value of `builder`; a Python number has the dtype that it has by itself."""
-    if is_static_leaf(data) and not isinstance(data, str):
-        return builder.constant(data, weak_dtype(data))
-    return builder._own(data) if isinstance(data, Value) else builder.constant(as_array(data))
-
-
-def of_type(builder: Builder, name: str, data: Any, wanted: TensorType) -> Value:
-    """Anything array-like as a value of exactly this type: a tangent that broadcast would be another direction.
-
-    Raises:
-        ShapeError, DtypeError: It has another.
-    """
-    value = (
-        builder.constant(data, wanted.dtype) if type(data) is float and not wanted.shape else as_value(builder, data)
-    )
-    if value.type != wanted:
-        error = ShapeError if value.dtype is wanted.dtype else DtypeError
-        raise error(f"{name} must be {wanted}, as what it belongs to, not {value.type}")
-    return value
 
 
 def value_and_grad(
@@ -287,9 +263,7 @@ def hessian(function: Function) -> Function:
 
 
 def _single_array(what: str, x: Any) -> Value:
-    builder = ambient_builder()
-    if builder is None:
-        raise TraceError(f"{what}: there is no program being traced", hint=f"call rlx.{what}, which starts one")
+    builder = current_builder(what)
     leaves, _ = flatten(x)
     if len(leaves) != 1:
         raise ShapeError(f"{what}: takes one array, not a pytree of {len(leaves)}", hint="use vjp or jvp and vmap")

@@ -10,7 +10,8 @@ from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import multiply
-from rlx_core.ops.call import Call, custom_jvp, custom_vjp, traced
+from rlx_core.ops.call import Call, traced
+from rlx_core.ops.derivatives.custom_fn import custom_jvp, custom_vjp
 from rlx_core.ops.structural import sum_axes
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.engine import Engine

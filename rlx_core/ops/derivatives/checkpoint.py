@@ -1,0 +1,190 @@
+"""Rematerialisation: a part of a program that its reverse derivative computes again instead of keeping what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import field
+from attrs.validators import ge
+
+from rlx_core.errors import ConfigError, WrongInputCountError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Param, Value, as_results, building, leaf_name
+from rlx_core.ir.interpret import evaluate_nested
+from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
+from rlx_core.ir.rewrite import copy_node, rebuild
+from rlx_core.ir.rules import nested
+from rlx_core.ir.strides import Strides
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.activation import exp, tanh
+from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.call import Inlined, closed_body, expect_operands, results_of, traced, with_batched_outputs
+from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.selection import StraightThrough
+from rlx_core.ops.structural import all_batched
+
+__all__ = ["OPS", "Checkpoint", "CheckpointName", "Later", "checkpoint", "later"]
+
+
+@define_op
+class Later(Op):
+    """`x`, and what reads it is computed after everything in `after`, and never merged with what reads `x` itself.
+
+    Shapes:
+        x: t[...]    after: any    ->    y: like x
+    """
+
+    category: ClassVar[Category] = "movement"
+    is_barrier: ClassVar[bool] = True
+
+    def infer(self, x: TensorType, *after: TensorType) -> TensorType:
+        return x
+
+    def reference(self, x: np.ndarray, *after: np.ndarray) -> np.ndarray:
+        return x
+
+    def vjp(self, g: Value, x: Value, *after: Value, y: Value) -> tuple[Value | Zero, ...]:
+        return g, *[ZERO] * len(after)
+
+    def jvp(self, t: Sequence[Value | Zero], x: Value, *after: Value, y: Value) -> Any:
+        return t[0] if isinstance(t[0], Zero) else later(t[0], *after)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        first = x[0] if is_batched[0] else all_batched(size, x[:1], [False])[0]
+        return later(first, *x[1:])
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        return offset, strides
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3]")
+        yield Sample("f32[3]", "i64[2, 2]", "f32[3]")
+        yield Sample("f16[2, 2]", "f32[]")
+        yield Rejected(error=WrongInputCountError, says="x")
+
+
+later = op_function(Later)
+
+
+@define_op
+class Checkpoint(Inlined, Op):
+    """A graph applied to operands, of which the reverse derivative computes again what it needs of the values inside.
+
+    Shapes:
+        operands: the inputs of `body`    ->    results: its outputs
+
+    Attributes:
+        body: The graph.
+        saved: How many of its outputs, counted from the last, are values that are kept for the derivative.
+    """
+
+    category: ClassVar[Category] = "boundary"
+    body: Graph = field(validator=closed_body)
+    saved: int = field(default=0, validator=ge(0))
+
+    def __attrs_post_init__(self) -> None:
+        if self.saved > len(self.body.outputs):
+            raise ConfigError(
+                f"{self.title}: saved is {self.saved}, and {self.body.name} has {len(self.body.outputs)} outputs"
+            )
+
+    def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
+        expect_operands(self.body, operands)
+        return self.body.output_types
+
+    def reference(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        return evaluate_nested(self.body, arrays)
+
+    def decompose(self, *operands: Value) -> tuple[Value, ...]:
+        return results_of(self.body, operands)
+
+    def vjp(self, g: Any, *x: Value, y: Any) -> tuple[Value | Zero, ...]:
+        wrt = [name for name, type in self.body.input_types.items() if type.dtype.is_differentiable]
+        cotangents = [c for c in as_results(g) if not isinstance(c, Zero)]
+        kept = as_results(y)[len(self.body.outputs) - self.saved :]
+        pull = with_values_given(nested().vjp_of(with_values_marked(self.body, self.saved), wrt))
+        again = [v if isinstance(v.node.op, Param | Constant) else later(v, *cotangents) for v in x]
+        found = iter(results_of(pull, (*again, *kept, *cotangents)))
+        return tuple(next(found) if v.dtype.is_differentiable else ZERO for v in x)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+        body, flags = nested().batch_of(self.body, size, tuple(is_batched))
+        return as_results(Checkpoint(with_batched_outputs(body, size, flags), self.saved)(*x))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        def layer(x: Any, w: Any) -> Any:
+            product = multiply(x, w)
+            return tanh(exp(product)), product
+
+        body = traced("layer", layer, "f32[3, 2] f32[2]")
+        yield Sample("f32[3, 2]", "f32[2]", body=body, low=-1, high=1)
+        yield Sample("f32[3, 2]", "f32[2]", body=body, saved=1, low=-1, high=1)
+        yield Rejected("f32[3, 2]", body=body, error=WrongInputCountError, says="takes 2 operands")
+        yield Rejected("f32[3, 2]", "f32[2]", body=body, saved=3, error=ConfigError, says="has 2 outputs")
+
+
+checkpoint = op_function(Checkpoint)
+
+_MARK = "saved "
+"""What the names of inputs start with that give a value of a body; no argument's leaf is called so."""
+
+
+def with_values_marked(body: Graph, saved: int) -> Graph:
+    """The body with an input more for each saved value, which stands for it wherever it is read and has its derivative."""
+    if not saved:
+        return body
+    builder = Builder(body.name)
+    values = {v: builder.input(leaf_name(v), v.type) for v in body.inputs}
+    given = {v: builder.input(f"{_MARK}{k}", v.type) for k, v in enumerate(body.outputs[len(body.outputs) - saved :])}
+    with building(builder):
+        for node in body.nodes:
+            if isinstance(node.op, Input):
+                continue
+            operands = [None if v is None else values[v] for v in node.operands]
+            for old, new in zip(node.results, copy_node(builder, node, operands), strict=True):
+                values[old] = standing_for(given[old], new) if old in given else new
+    return builder.finish(values[v] for v in body.outputs)
+
+
+def standing_for(given: Value, computed: Value) -> Any:
+    """A given value in place of a computed one, with the derivatives of that."""
+    return StraightThrough()(given, computed) if computed.dtype.is_differentiable else given
+
+
+def with_values_given(pull: Graph) -> Graph:
+    """The derivative of such a body, which reads the inputs in place of the values that it would compute again."""
+
+    def given(node: Node, operands: tuple[Value | None, ...]) -> Value | None:
+        source = operands[0] if isinstance(node.op, StraightThrough) else None
+        is_marked = source is not None and isinstance(source.node.op, Input) and source.node.op.label.startswith(_MARK)
+        return source if is_marked else None
+
+    return rebuild(pull, given)[0]
+
+
+@define_op
+class CheckpointName(Inlined, Op):
+    """`x`, under a name by which a policy of `rlx.checkpoint` may ask to keep it.
+
+    Shapes:
+        x: t[...]    ->    y: like x
+    """
+
+    category: ClassVar[Category] = "movement"
+    label: str
+
+    def decompose(self, x: Value) -> Value:
+        return x
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield Sample("f32[3]", label="hidden")
+        yield Sample("i64[]", label="count")
+
+
+OPS = (Later, Checkpoint, CheckpointName)

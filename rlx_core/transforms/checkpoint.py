@@ -1,0 +1,94 @@
+"""`checkpoint`: a function whose reverse derivative computes its values again instead of keeping them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from rlx_core.errors import ConfigError
+from rlx_core.ir.graph import Graph, Value, ambient_builder, as_results
+from rlx_core.ops.derivatives.checkpoint import Checkpoint, CheckpointName
+from rlx_core.transforms.checkpoint_policies import Policy, everything_saveable, nothing_saveable
+from rlx_core.transforms.graphs import pruned
+from rlx_core.transforms.lifting import Arguments, closed, current_builder, traced
+from rlx_core.trees.flatten import bind_arguments, expect_function, function_name
+
+__all__ = ["checkpoint", "checkpoint_name"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callable[P, R]:
+    """`function`, whose reverse derivative keeps the arguments and computes again what else it needs.
+
+    That costs a second evaluation, and the memory in between is free for others. It is the same mathematics; where a policy
+    keeps values, other operations may be fused, which rounds otherwise.
+
+    Args:
+        function: Any function of pytrees of arrays.
+        policy: What is kept besides: one of `rlx.checkpoint_policies`, or a function of a node; by default nothing.
+
+    Raises:
+        TraceError: It is not a function.
+        ConfigError: The policy is not one.
+
+    >>> f = rlx.checkpoint(lambda x: rlx.sin(rlx.exp(x)))
+    >>> rlx.grad(f)(np.float32(0))
+    array(0.5403023, dtype=float32)
+    """
+    expect_function("checkpoint", function)
+    chosen = nothing_saveable if policy is None else policy
+    if not callable(chosen):
+        raise ConfigError(
+            f"checkpoint: policy is {policy!r}, not a function of a node", hint="rlx.checkpoint_policies.dots_saveable"
+        )
+
+    @functools.wraps(function)
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
+        if ambient_builder() is None or chosen is everything_saveable:
+            return function(*args, **kwargs)
+        named = bind_arguments(function, args, kwargs)
+        arguments = Arguments.of(current_builder("checkpoint"), named)
+
+        def call(leaves: list[Any]) -> Any:
+            values = arguments.unflatten(leaves)
+            by_name = {k: values.pop(k) for k in named if k in kwargs}
+            return function(*values.values(), **by_name)
+
+        own = traced(function_name(function), arguments.leaves, call)
+        captured = list(dict.fromkeys(own.captures.values()))
+        body = closed(own, arguments.leaves, captured)
+        kept = saved_values(body, chosen)
+        body = pruned(body, [*body.outputs, *kept])
+        results = as_results(Checkpoint(body, len(kept))(*arguments.operands, *captured))
+        returned: R = own.results.unflatten(results[: len(results) - len(kept)])
+        return returned
+
+    return checkpointed
+
+
+def saved_values(body: Graph, policy: Policy) -> list[Value]:
+    """The values of a body that a policy keeps; of one that has a name it keeps the value that was given the name."""
+    chosen = (v for node in body.nodes if not node.is_leaf and policy(node) for v in node.results)
+    return [v for v in dict.fromkeys(map(unnamed, chosen)) if not v.node.is_leaf]
+
+
+def unnamed(value: Value) -> Value:
+    """The value behind its names: the derivative of what computed it reads that one."""
+    while isinstance(value.node.op, CheckpointName):
+        (value,) = value.node.present()
+    return value
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x`, under a name by which `rlx.checkpoint_policies.save_only_these_names` asks to keep it.
+
+    >>> def layer(x):
+    ...     return rlx.sin(rlx.checkpoint_name(rlx.exp(x), "hidden"))
+    >>> f = rlx.checkpoint(layer, rlx.checkpoint_policies.save_only_these_names("hidden"))
+    >>> rlx.grad(f)(np.float32(0))
+    array(0.5403023, dtype=float32)
+    """
+    return CheckpointName(name)(x)

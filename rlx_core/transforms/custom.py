@@ -1,0 +1,275 @@
+"""Functions of pytrees with derivatives of their own: what `custom_vjp` and `custom_jvp` have in common.
+
+A call inside of a trace becomes one `CustomFn`, whose graphs are the function and its rule, traced on the same arguments. What
+they use of enclosing traces becomes operands that no derivative is stated by, so differentiating by it is an error.
+
+A rule may call the function itself. On its own arguments that is the result of the call that is differentiated, whose derivative
+is this rule again, to any order. On other arguments it is another call, of which `MOST_ORDERS` are recorded inside one another.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+from attrs import frozen
+
+from rlx_core.errors import AxisError, Fact, MissingRuleError, RlxError, ShapeError, TraceError, WrongInputCountError
+from rlx_core.ir.graph import Value, ambient_builder, as_results
+from rlx_core.ir.provenance import Source
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.derivatives.custom_fn import CustomFn
+from rlx_core.transforms.lifting import Arguments, Traced, closed, current_builder, of_type, traced
+from rlx_core.transforms.trace import Leaf
+from rlx_core.trees.flatten import Tree, bind_arguments, expect_function, flatten, function_name
+
+__all__ = [
+    "MOST_ORDERS",
+    "Call",
+    "CustomFunction",
+    "counted",
+    "expect_rules",
+    "is_moving",
+    "leaves_like",
+    "line_of",
+    "tracing_rule",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST_ORDERS: Final = 3
+"""How many calls of a function on other arguments, inside its own rule, are recorded inside one another."""
+
+
+@frozen(eq=False)
+class Call:
+    """One call of a function inside of a trace.
+
+    Attributes:
+        fixed: The arguments that are not differentiated, by position: any Python objects.
+        arguments: The others.
+        own: The function, traced on them.
+    """
+
+    fixed: Mapping[int, Any]
+    arguments: Arguments
+    own: Traced
+
+    @property
+    def result_leaves(self) -> tuple[Leaf, ...]:
+        """What stands for the results where the rule is traced."""
+        pairs = zip(self.own.results.names, self.own.graph.outputs, strict=True)
+        return tuple(Leaf(f"own_{name}", "input", value.type) for name, value in pairs)
+
+    def given(self, leaves: Sequence[Any]) -> list[Any]:
+        """The arguments that are differentiated, with these leaves."""
+        return list(self.arguments.unflatten(leaves).values())
+
+    def everything(self, leaves: Sequence[Any]) -> list[Any]:
+        """All arguments in their order, with these leaves for those that are differentiated."""
+        return merged(self.fixed, self.given(leaves))
+
+
+def merged(fixed: Mapping[int, Any], given: Sequence[Any]) -> list[Any]:
+    """All arguments in their order."""
+    others = iter(given)
+    return [fixed[i] if i in fixed else next(others) for i in range(len(fixed) + len(given))]
+
+
+@frozen(eq=False)
+class Active:
+    """A rule that is being traced: whose it is, and what stands for arguments and results of the call."""
+
+    function: object
+    leaves: Sequence[Any]
+    results: Any
+
+
+_active: ContextVar[tuple[Active, ...]] = ContextVar("rules being traced", default=())
+
+
+@contextmanager
+def tracing_rule(function: object, leaves: Sequence[Any], results: Any) -> Iterator[None]:
+    """A rule of `function` is traced inside the block: on these leaves, the function has these results."""
+    token = _active.set((*_active.get(), Active(function, leaves, results)))
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+class CustomFunction(ABC, Generic[P, R]):
+    """A function whose derivative its author states."""
+
+    title: str
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ) -> None:
+        expect_function(self.title, function)
+        self.function = function
+        self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        self.nondiff_argnames = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else tuple(nondiff_argnames)
+        functools.update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        return function_name(self.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not self.has_rule:
+            raise MissingRuleError(f"{self.title}: {self.name} was given no derivative", hint=self.advice)
+        if ambient_builder() is None:
+            return self.function(*args, **kwargs)
+        given, names = self._positional(args, kwargs)
+        without = self._fixed(names)
+        fixed = {i: given[i] for i in without}
+        arguments = {name: given[i] for i, name in enumerate(names) if i not in without}
+        active = [each for each in _active.get() if each.function is self]
+        leaves, _ = flatten(tuple(arguments.values()))
+        own = next((each.results for each in active if _are_same(each.leaves, leaves)), None)
+        found: R = self._emitted(fixed, arguments, len(active)) if own is None else own
+        return found
+
+    def _positional(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
+        """All arguments of a call by position, defaults among them, and the names of their parameters.
+
+        Raises:
+            WrongInputCountError: The call does not fit the signature, or an argument has no position.
+        """
+        bind_arguments(self.function, args, kwargs)
+        whole = list(args)
+        if kwargs:
+            bound = inspect.signature(self.function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            whole = list(bound.args)
+            if bound.kwargs:
+                raise WrongInputCountError(
+                    f"{self.title}: {self.name} takes {', '.join(bound.kwargs)} by keyword only, which a rule does not",
+                    hint="make it an argument by position, named in nondiff_argnums where it is no array",
+                )
+        return whole, list(bind_arguments(self.function, whole, {}))
+
+    def _fixed(self, names: Sequence[str]) -> list[int]:
+        """The positions of the arguments that are not differentiated.
+
+        Raises:
+            AxisError: There are no such arguments.
+        """
+        count = len(names)
+        wrong: list[object] = [n for n in self.nondiff_argnums if not -count <= n < count]
+        wrong += [n for n in self.nondiff_argnames if n not in names]
+        if wrong:
+            raise AxisError(
+                f"{self.title}: argument {wrong[0]!r} of a call of {self.name} with {count} arguments",
+                Fact("arguments", ", ".join(f"{i} {name}" for i, name in enumerate(names))),
+            )
+        return sorted({n % count for n in self.nondiff_argnums} | {names.index(n) for n in self.nondiff_argnames})
+
+    def _emitted(self, fixed: Mapping[int, Any], named: Mapping[str, Any], depth: int) -> Any:
+        arguments = Arguments.of(current_builder(self.title), named)
+        own = traced(
+            self.name,
+            arguments.leaves,
+            lambda leaves: self.function(*merged(fixed, list(arguments.unflatten(leaves).values()))),  # type: ignore[call-arg]
+        )
+        call = Call(fixed, arguments, own)
+        op, captured = self.op_of(call) if depth < MOST_ORDERS else without_rule(call)
+        return own.results.unflatten(as_results(op(*arguments.operands, *captured)))
+
+    @property
+    @abstractmethod
+    def has_rule(self) -> bool:
+        """Whether the derivative was given."""
+
+    @property
+    @abstractmethod
+    def advice(self) -> str:
+        """How to give it."""
+
+    @abstractmethod
+    def op_of(self, call: Call) -> tuple[CustomFn, Sequence[Value]]:
+        """The op of a call, and the values of enclosing traces that are its operands after the arguments."""
+
+
+def without_rule(call: Call) -> tuple[CustomFn, Sequence[Value]]:
+    """The call of a function that lies too deep inside its own rule to be differentiated."""
+    captured = list(dict.fromkeys(call.own.captures.values()))
+    body = closed(call.own, call.arguments.leaves, captured)
+    return CustomFn(body, unstated=len(body.inputs)), captured
+
+
+def _are_same(known: Sequence[Any], found: Sequence[Any]) -> bool:
+    return len(known) == len(found) and all(
+        a is b if isinstance(a, Value) or isinstance(b, Value) else type(a) is type(b) and a == b
+        for a, b in zip(known, found, strict=True)
+    )
+
+
+def expect_rules(what: str, *rules: object) -> None:
+    """Require functions.
+
+    Raises:
+        TraceError: One of them is none.
+    """
+    for rule in rules:
+        if not callable(rule):
+            raise TraceError(f"{what} takes functions, not {type(rule).__name__}")
+
+
+def is_moving(type: TensorType | None) -> bool:
+    """Whether a leaf of this type has a tangent and a cotangent; a Python scalar has no type."""
+    return type is not None and type.dtype.is_differentiable
+
+
+def counted(returned: object) -> str:
+    """What a rule returned instead of a pair, for an error."""
+    return f"{len(returned)} of them" if isinstance(returned, tuple | list) else type(returned).__name__
+
+
+def line_of(function: Callable[..., Any]) -> str:
+    """The line where a function is written, for an error; its name where Python does not say."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return repr(function) if code is None else repr(Source(code.co_filename, code.co_firstlineno))
+
+
+def leaves_like(
+    what: str, found: Any, wanted: Tree, types: Sequence[TensorType | None], rule: Fact
+) -> list[Value | None]:
+    """The leaves of a pytree that a rule returned, as values; `None` for those of which there is no type.
+
+    Args:
+        what: The rule and what it returned: `fwd of f: its first result`.
+        found: What it returned.
+        wanted: The structure that it must have.
+        types: The type of each leaf; `None` where anything will do.
+        rule: Where the rule is written.
+
+    Raises:
+        ShapeError, DtypeError: It has another structure, or a leaf is of another type.
+    """
+    leaves, tree = flatten(found, "")
+    if tree.structure != wanted.structure:
+        raise ShapeError(
+            f"{what} has another structure",
+            Fact("wanted", wanted.structure),
+            Fact("found", tree.structure),
+            rule,
+        )
+    builder = current_builder(what)
+    try:
+        return [
+            None if type is None else of_type(builder, f"{what}{name}", leaf, type)
+            for leaf, name, type in zip(leaves, tree.names, types, strict=True)
+        ]
+    except RlxError as error:
+        raise error.with_fact(rule) from None

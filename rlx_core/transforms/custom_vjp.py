@@ -1,0 +1,149 @@
+"""`custom_vjp`: a function whose reverse derivative its author states, in two halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import optree
+
+from rlx_core.errors import Fact, ShapeError
+from rlx_core.ir.graph import Value
+from rlx_core.ops.creation import zeros_like
+from rlx_core.ops.derivatives.custom_fn import CustomFn
+from rlx_core.transforms.custom import (
+    Call,
+    CustomFunction,
+    counted,
+    expect_rules,
+    is_moving,
+    leaves_like,
+    line_of,
+    tracing_rule,
+)
+from rlx_core.transforms.lifting import closed, traced
+from rlx_core.transforms.trace import Leaf
+from rlx_core.trees.flatten import flatten, function_name
+
+__all__ = ["custom_vjp"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class custom_vjp(CustomFunction[P, R]):
+    """A function with a reverse derivative of its own, which `defvjp` gives.
+
+    Args:
+        function: Any function of pytrees of arrays.
+        nondiff_argnums, nondiff_argnames: Arguments that are no arrays and have no derivative: functions, settings.
+
+    >>> @rlx.custom_vjp
+    ... def log1pexp(x):
+    ...     return rlx.log(1 + rlx.exp(x))
+    >>> def forward(x):
+    ...     return log1pexp(x), x
+    >>> def backward(x, g):
+    ...     return (g * rlx.sigmoid(x),)
+    >>> log1pexp.defvjp(forward, backward)
+    >>> rlx.grad(log1pexp)(np.float32(100))
+    array(1., dtype=float32)
+    """
+
+    title = "custom_vjp"
+    advice = "f.defvjp(fwd, bwd) with fwd(*args) -> (result, residuals) and bwd(residuals, cotangent) -> cotangents"
+    _rule: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+
+    @property
+    def has_rule(self) -> bool:
+        return self._rule is not None
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """State the derivative.
+
+        Args:
+            fwd: Takes the arguments of the function; returns its result, and a pytree of what `bwd` needs.
+            bwd: Takes the arguments that are not differentiated, then what `fwd` saved, then the cotangent of the result;
+                returns a tuple with the cotangent of each other argument. `None` stands for zero.
+
+        Raises (on a call of the function):
+            ShapeError, DtypeError: `fwd` returns no pair, or another result than the function; `bwd` returns another number of
+                cotangents, or one of another structure or type than its argument.
+        """
+        expect_rules(f"{self.title}: {self.name}.defvjp", fwd, bwd)
+        self._rule = fwd, bwd
+
+    def op_of(self, call: Call) -> tuple[CustomFn, Sequence[Value]]:
+        held: list[int] = []
+        results, arguments = call.result_leaves, call.arguments.leaves
+        cotangents = tuple(
+            Leaf(f"cotangent_{leaf.name}", "input", leaf.type) for leaf in results if is_moving(leaf.type)
+        )
+        count = len(arguments)
+
+        def pulled(leaves: list[Any]) -> list[Value]:
+            x, y, g = leaves[:count], leaves[count : count + len(results)], iter(leaves[count + len(results) :])
+            # An integer result has no cotangent; what stands in its place has its structure, and says nothing.
+            full = [next(g) if v.dtype.is_differentiable else zeros_like(v) for v in y]
+            own = call.own.results
+            with tracing_rule(self, x, own.unflatten(y)):
+                found = self._pulled(call, x, own.unflatten(full))
+            held.extend(
+                i for i, (leaf, c) in enumerate(zip(inputs, found, strict=True)) if c is None and is_moving(leaf.type)
+            )
+            return [c for c in found if c is not None]
+
+        inputs = [leaf for leaf in arguments if leaf.role == "input"]
+        rule = traced(f"{self.name}_vjp", (*arguments, *results, *cotangents), pulled)
+        captured = list(dict.fromkeys([*call.own.captures.values(), *rule.captures.values()]))
+        fwd = closed(call.own, arguments, captured)
+        vjp = closed(rule, arguments, captured, (*results, *cotangents))
+        return CustomFn(fwd, vjp, held=tuple(held), unstated=len(captured)), captured
+
+    def _pulled(self, call: Call, x: Sequence[Any], g: Any) -> list[Value | None]:
+        """The cotangent of each argument's leaf that is an input; `None` where it is zero, or no number."""
+        assert self._rule is not None, "the rule is there before it is traced"
+        fwd, bwd = self._rule
+        residuals = self._saved(call, fwd(*call.everything(x)))
+        fixed = [value for _, value in sorted(call.fixed.items())]
+        returned = bwd(*fixed, residuals, g)
+        rule = Fact("bwd", line_of(bwd))
+        names = call.arguments.names
+        what = f"{self.title}: {function_name(bwd)} of {self.name}"
+        if not isinstance(returned, tuple | list) or len(returned) != len(names):
+            wanted = f"a tuple of {len(names)} ({', '.join(names)})"
+            raise ShapeError(f"{what} must return the cotangents as {wanted}, not {counted(returned)}", rule)
+        found: list[Value | None] = []
+        for name, argument, cotangent in zip(names, call.given(x), returned, strict=True):
+            found += self._cotangents(f"{what}: the cotangent of {name}", argument, cotangent, rule)
+        return found
+
+    def _saved(self, call: Call, returned: Any) -> Any:
+        """What `fwd` saved; its result must be that of the function."""
+        assert self._rule is not None
+        what = f"{self.title}: {function_name(self._rule[0])} of {self.name}"
+        rule = Fact("fwd", line_of(self._rule[0]))
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise ShapeError(f"{what} must return a pair, the result and what bwd needs, not {counted(returned)}", rule)
+        result, residuals = returned
+        leaves_like(f"{what}: its result", result, call.own.results, [v.type for v in call.own.graph.outputs], rule)
+        return residuals
+
+    @staticmethod
+    def _cotangents(what: str, argument: Any, cotangent: Any, rule: Fact) -> list[Value | None]:
+        """The cotangents of one argument's inputs; `None` for all of it or inside of it stands for zero."""
+        leaves, tree = flatten(argument)
+        own, structure = optree.tree_flatten(argument, none_is_leaf=True)
+        given, found_structure = optree.tree_flatten(cotangent, none_is_leaf=True)
+        is_zero = [cotangent is None] * len(leaves)
+        if cotangent is None:
+            cotangent = argument
+        elif found_structure == structure:  # else another structure, which is refused below
+            is_zero = [new is None for new, old in zip(given, own, strict=True) if old is not None]
+            cotangent = structure.unflatten([old if new is None else new for new, old in zip(given, own, strict=True)])
+        types = [
+            leaf.type if isinstance(leaf, Value) and leaf.dtype.is_differentiable and not none else None
+            for leaf, none in zip(leaves, is_zero, strict=True)
+        ]
+        found = leaves_like(what, cotangent, tree, types, rule)
+        return [c for c, leaf in zip(found, leaves, strict=True) if isinstance(leaf, Value)]
