@@ -34,6 +34,9 @@ FAMILIES: Final[Mapping[str, str]] = {
     "call": "call custom_fn",
     "comparison": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not is_nan is_inf is_finite sign_bit",
     "complex": "complex_abs angle imag make_complex complex_norm_sq complex_norm_sq_backward",
+    "control.conditional": "if",
+    "control.loop": "while",
+    "control.scan": "scan",
     "conversion": "cast conjugate real",
     "counting": "count_nonzero any all arg_max arg_min",
     "creation": "dim_value iota full eye one_hot linspace",
@@ -77,8 +80,8 @@ def found_families() -> dict[str, str]:
     """The same table, read off the modules; this imports all of them."""
     package = importlib.import_module("rlx_core.ops")
     found: dict[str, str] = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        ops = vars(importlib.import_module(f"rlx_core.ops.{module}")).get("OPS", ())
+    for name in sorted(m.name for m in pkgutil.walk_packages(package.__path__, "rlx_core.ops.")):
+        module, ops = name.removeprefix("rlx_core.ops."), vars(importlib.import_module(name)).get("OPS", ())
         if ops:
             found[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
     return found
