@@ -117,6 +117,7 @@ CORE = _table(
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.runtime.control": "associative_scan cond fori_loop map scan switch while_loop",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",
