@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx_core.errors import Fact, RlxError, ShapeError, WrongInputCountError
 from rlx_core.ir.graph import Builder, Constant, Graph, Value, as_results, building
+from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import Op, Zero
 from rlx_core.ir.rewrite import copy_node
 from rlx_core.ir.types import TensorType, listed
@@ -14,9 +17,11 @@ from rlx_core.ops.call import expect_operands
 from rlx_core.ops.structural import Expand
 
 __all__ = [
+    "Run",
     "carry_flags",
     "cost_of",
     "differentiable",
+    "evaluate_attribute",
     "expect_inputs",
     "expect_same_types",
     "is_zero",
@@ -26,6 +31,15 @@ __all__ = [
     "reached",
     "read_inputs",
 ]
+
+
+Run = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
+"""Runs one of an op's graphs, by the name of its attribute."""
+
+
+def evaluate_attribute(op: Op, name: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The `Run` of the reference interpreter."""
+    return evaluate_nested(getattr(op, name), arrays)
 
 
 def names(body: Graph) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from rlx_core.errors import DtypeError, ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Graph, Value, as_results
-from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.rules import nested
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape
@@ -20,8 +20,10 @@ from rlx_core.ops.activation import exp, log
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outputs
 from rlx_core.ops.control.bodies import (
+    Run,
     cost_of,
     differentiable,
+    evaluate_attribute,
     expect_inputs,
     expect_same_types,
     is_zero,
@@ -60,8 +62,12 @@ class If(Op):
         expect_same_types("the result of otherwise", self.then.output_types, self.otherwise.output_types)
         return self.then.output_types
 
-    def reference(self, pred: np.ndarray, *x: np.ndarray) -> tuple[np.ndarray, ...]:
-        return evaluate_nested(self.then if pred else self.otherwise, x)
+    def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(self.driven(partial(evaluate_attribute, self), x))
+
+    def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The results, the chosen graph run by `run`."""
+        return run("then" if x[0] else "otherwise", x[1:])
 
     def cost(self, pred: TensorType, *x: TensorType) -> Any:
         """That of the dearer graph."""

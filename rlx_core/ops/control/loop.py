@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count as counting
 from typing import Any, ClassVar
 
@@ -13,7 +14,6 @@ from rlx_core.errors import ConfigError, DtypeError, MissingRuleError, ShapeErro
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import bool_
 from rlx_core.ir.graph import Graph, Value, as_results
-from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import ZERO, Op, Rule, Zero, define_op
 from rlx_core.ir.rules import nested
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape
@@ -22,9 +22,11 @@ from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outp
 from rlx_core.ops.comparison import less
 from rlx_core.ops.control import scan_derivatives
 from rlx_core.ops.control.bodies import (
+    Run,
     carry_flags,
     cost_of,
     differentiable,
+    evaluate_attribute,
     expect_inputs,
     expect_same_types,
     is_zero,
@@ -86,12 +88,16 @@ class While(Op):
         return self.body.output_types
 
     def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(self.driven(partial(evaluate_attribute, self), x))
+
+    def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The results, each graph run by `run`."""
         state, consts = x[: self.carries], x[self.carries :]
         for step in counting():
-            if step == self.max_steps or not evaluate_nested(self.cond, (*state, *consts))[0]:
+            if step == self.max_steps or not run("cond", (*state, *consts))[0]:
                 break
-            state = evaluate_nested(self.body, (*state, *consts))
-        return tuple(state)
+            state = run("body", (*state, *consts))
+        return state
 
     def cost(self, *x: TensorType) -> Any:
         """That of one round, or of all where there is a bound: nobody knows how many there will be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,6 @@ from attrs import field
 from rlx_core.errors import ConfigError, ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Graph, Value, as_results
-from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import Op, Zero, define_op
 from rlx_core.ir.rules import nested
 from rlx_core.ir.types import TensorType, as_dim, expect_rank, expect_shape
@@ -19,7 +19,14 @@ from rlx_core.ops.activation import tanh
 from rlx_core.ops.arithmetic import add, multiply
 from rlx_core.ops.call import closed_body, traced, with_cotangents_like
 from rlx_core.ops.control import scan_derivatives
-from rlx_core.ops.control.bodies import carry_flags, cost_of, expect_inputs, expect_same_types
+from rlx_core.ops.control.bodies import (
+    Run,
+    carry_flags,
+    cost_of,
+    evaluate_attribute,
+    expect_inputs,
+    expect_same_types,
+)
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes, transpose
 
@@ -95,13 +102,17 @@ class Scan(Op):
         return (*returned[: self.carries], *stacked)
 
     def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(self.driven(partial(evaluate_attribute, self), x))
+
+    def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The results, each step run by `run`."""
         state, consts, xs = self.split(x)
         assert isinstance(self.length, int), "sizes are known when programs run"
-        kept: list[tuple[np.ndarray, ...]] = []
+        kept: list[Sequence[np.ndarray]] = []
         steps = range(self.length)
         for t in reversed(steps) if self.reverse else steps:
-            found = evaluate_nested(self.body, (*state, *consts, *(each[t] for each in xs)))
-            state = found[: self.carries]
+            found = run("body", (*state, *consts, *(each[t, ...] for each in xs)))
+            state = tuple(found[: self.carries])
             kept.append(found[self.carries :])
         if self.reverse:
             kept.reverse()

@@ -168,8 +168,12 @@ class NativeProgram(Program):
             if is_native:
                 parts.append(self._run_of([self.compiled.steps[n] for n, _ in group]))
             else:
-                parts += [instruction(step, self._frames, self._kernels) for _, step in group]
+                parts += [instruction(step, self._frames, self._kernels, self._nested) for _, step in group]
         return parts
+
+    def _nested(self, plan: Lir) -> NativeProgram:
+        """A program of a plan inside a step."""
+        return NativeProgram(plan, self._kernels, self._table, self.compiled.settings)
 
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
         code = self.compiled.code
