@@ -16,6 +16,7 @@ from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import empty
 from rlx_cpu.frames import Frames, SharedParams
+from rlx_cpu.kernels.control import driven
 from rlx_cpu.poison import Guard
 from rlx_cpu.profile import active
 
@@ -47,9 +48,9 @@ def instruction(
     step: Step, frames: Frames, kernels: KernelTable, program: Callable[[Lir], Program]
 ) -> Instruction:
     """A step of a program as a call; `program` makes programs of the plans in it."""
-    run = kernels.get(step.kernel).run
+    run: Callable[..., None] = kernels.get(step.kernel).run
     if step.nested:
-        run = partial(run, programs={name: program(plan) for name, plan in step.nested.items()})
+        run = partial(driven, programs={name: program(plan) for name, plan in step.nested.items()})
     return Instruction(
         run,
         step,
