@@ -6,7 +6,6 @@ A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.famili
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Mapping
 from typing import Final
 
@@ -80,8 +79,8 @@ def found_families() -> dict[str, str]:
     """The same table, read off the modules; this imports all of them."""
     package = importlib.import_module("rlx_core.ops")
     found: dict[str, str] = {}
-    for name in sorted(m.name for m in pkgutil.walk_packages(package.__path__, "rlx_core.ops.")):
-        module, ops = name.removeprefix("rlx_core.ops."), vars(importlib.import_module(name)).get("OPS", ())
+    for module in package.family_names():
+        ops = vars(importlib.import_module(f"rlx_core.ops.{module}")).get("OPS", ())
         if ops:
             found[module] = " ".join(op.name.removeprefix("rlx.") for op in ops)
     return found

@@ -63,7 +63,7 @@ class If(Op):
         return self.then.output_types
 
     def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(self.driven(partial(evaluate_attribute, self), x))
+        return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """The results, the chosen graph run by `run`."""

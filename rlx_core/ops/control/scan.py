@@ -102,7 +102,7 @@ class Scan(Op):
         return (*returned[: self.carries], *stacked)
 
     def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(self.driven(partial(evaluate_attribute, self), x))
+        return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """The results, each step run by `run`."""
@@ -171,6 +171,8 @@ class Scan(Op):
             yield Sample("f32[3]", "f32[3]", "f32[4, 3]", body=one, carries=1, consts=1, length=4, reverse=reverse)
         yield Sample("f32[2]", "i64[]", "f32[3, 2]", body=two, carries=2, consts=0, length=3, low=-0.5, high=0.5)
         yield Sample("f32[3]", "f32[3]", "f32[0, 3]", body=one, carries=1, consts=1, length=0)
+        swap = traced("swap", lambda a, b, x: (b, add(a, x), a, multiply(b, x)), "f32[2] f32[2] f32[2]")
+        yield Sample("f32[2]", "f32[2]", "f32[3, 2]", body=swap, carries=2, consts=0, length=3)
         free = traced("free", lambda x: multiply(x, x), "f32[2]")
         yield Sample("f32[3, 2]", body=free, carries=0, consts=0, length=3)
         alone = traced("alone", lambda c: multiply(c, 1.5), "f32[2]")
