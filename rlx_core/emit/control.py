@@ -120,4 +120,3 @@ def element(array: DeviceArray, t: int) -> DeviceArray:
     type = array.type.with_shape(array.type.shape[1:])
     at = At(array.block.buffer, array.offset + t * type.static_nbytes)
     return array.device.dense(at, type, dense_strides(type))
-

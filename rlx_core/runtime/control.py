@@ -50,9 +50,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
     return found
 
 
-def while_loop(
-    cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max_steps: int | None = None
-) -> C:
+def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max_steps: int | None = None) -> C:
     """`init`, replaced by `body` of it as long as `cond` of it holds.
 
     Args:

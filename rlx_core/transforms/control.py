@@ -294,9 +294,14 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     numbers = [each for each in (lower, upper) if type(each) is not int]
     dtypes = {as_value(within("fori_loop"), each).dtype for each in numbers}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_integer:
-        raise DtypeError(f"fori_loop: bounds must be integers of one dtype, not {' and '.join(sorted(d.name for d in dtypes))}")
+        raise DtypeError(
+            f"fori_loop: bounds must be integers of one dtype, not {' and '.join(sorted(d.name for d in dtypes))}"
+        )
     (counter,) = dtypes
-    first, end = (within("fori_loop").constant(e, counter) if type(e) is int else as_value(within("fori_loop"), e) for e in (lower, upper))
+    first, end = (
+        within("fori_loop").constant(e, counter) if type(e) is int else as_value(within("fori_loop"), e)
+        for e in (lower, upper)
+    )
     for each in (first, end):
         _scalar("fori_loop", "a bound", each)
 
@@ -429,7 +434,9 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
         same_structure("associative_scan", tree, form)
         for name, before, after in zip(tree.names, a, found, strict=True):
             if after.type != before.type:
-                raise ShapeError(f"associative_scan: {name} is {before.type} and becomes {after.type} when two are combined")
+                raise ShapeError(
+                    f"associative_scan: {name} is {before.type} and becomes {after.type} when two are combined"
+                )
         return found
 
     def cut(parts: Sequence[Value], *bounds: int | None) -> list[Value]:

@@ -61,8 +61,11 @@ def backwards_unrolled(w: Any, c: Any, xs: Any) -> Any:
 
 def grown(w: Any, c: Any, xs: Any) -> Any:
     """A loop that ends by itself, with a bound."""
-    c, count = rlx.while_loop(
-        lambda s: (rlx.sum(s[0] * s[0]) < 40.0) & (s[1] < 9), lambda s: (s[0] * 1.5 + xs[0] @ w, s[1] + 1), (c, 0), max_steps=12
+    c, _ = rlx.while_loop(
+        lambda s: (rlx.sum(s[0] * s[0]) < 40.0) & (s[1] < 9),
+        lambda s: (s[0] * 1.5 + xs[0] @ w, s[1] + 1),
+        (c, 0),
+        max_steps=12,
     )
     return rlx.sum(c * c * c)
 
@@ -130,7 +133,9 @@ def test_gradients_are(function: Any, plain: Any) -> None:
 def test_gradients_agree_with_differences(function: Any, plain: Any) -> None:
     direction = [RNG.normal(size=a.shape) for a in ARGUMENTS]
     step = 1e-6
-    (high,), (low,) = (wide(function, *(a + s * d for a, d in zip(ARGUMENTS, direction, strict=True))) for s in (step, -step))
+    (high,), (low,) = (
+        wide(function, *(a + s * d for a, d in zip(ARGUMENTS, direction, strict=True))) for s in (step, -step)
+    )
     found = wide(rlx.grad(function, argnums=(0, 1, 2)), *ARGUMENTS)
     along = sum(float((g * d).sum()) for g, d in zip(found, direction, strict=True))
     assert along == pytest.approx((high - low) / (2 * step), rel=1e-6)
@@ -184,7 +189,9 @@ def test_a_body_is_not_run_after_the_end() -> None:
     """Its logarithm would be that of 0 there; the gradient is finite, and right."""
 
     def halved(x: Any) -> Any:
-        return rlx.while_loop(lambda s: s[0] > 1.0, lambda s: (s[0] - 1.0, s[1] + rlx.log(s[0])), (x, 0.0), max_steps=9)[1]
+        return rlx.while_loop(
+            lambda s: s[0] > 1.0, lambda s: (s[0] - 1.0, s[1] + rlx.log(s[0])), (x, 0.0), max_steps=9
+        )[1]
 
     value, slope = (wide(f, np.array(3.0))[0] for f in (halved, rlx.grad(halved)))
     assert value == pytest.approx(np.log(3) + np.log(2))
@@ -279,7 +286,7 @@ V = np.ones(3, f32)
     [
         (lambda x: rlx.scan(lambda c, y: ({"h": c["h"], "n": x}, None), {"h": x, "n": 0}, x), ShapeError,
          "the carry carry.n is f32[] before a step and f32[3] after it"),
-        (lambda x: rlx.scan(lambda c, y: (c.astype(rlx.f64), None), x, x), DtypeError, "is f32[3] before a step and f64[3] after"),
+        (lambda x: rlx.scan(lambda c, y: (c.astype(rlx.f64), None), x, x), DtypeError, "f32[3] before a step and f64[3] after"),
         (lambda x: rlx.scan(lambda c, y: ((c, c), None), x, x), ShapeError, "the carry after a step"),
         (lambda x: rlx.scan(lambda c, y: c, x, x), TraceError, "must return a pair"),
         (lambda x: rlx.scan(lambda c, y: (c, y), x, length=-1), ShapeError, "length must be at least 0, not -1"),

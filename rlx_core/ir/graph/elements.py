@@ -72,7 +72,9 @@ BUILTINS: Final = {
 
 _OUTSIDE: Final = "compute it outside the traced function, and pass it in"
 _WHERE: Final = "use rlx.where(condition, a, b), which chooses element by element"
-_COND: Final = "use rlx.cond(condition, f, g, x), which runs one of two functions, or rlx.where, which chooses element by element"
+_COND: Final = (
+    "use rlx.cond(condition, f, g, x), which runs one of two functions, or rlx.where, which chooses element by element"
+)
 _WHILE: Final = "use rlx.while_loop(condition, body, init), which goes on as long as the program says"
 
 

@@ -126,7 +126,9 @@ class If(Op):
         yield Rejected("bool[1]", "f32[3]", then=safe, otherwise=whole, error=ShapeError, says="pred must be []")
         yield Rejected("bool[]", then=safe, otherwise=whole, error=WrongInputCountError, says="takes 1 operands")
         other = traced("sum", lambda x: sum_axes(x, axes=(0,)), "f32[3]")
-        yield Rejected("bool[]", "f32[3]", then=safe, otherwise=other, error=ShapeError, says="is f32[], and must be f32[3]")
+        yield Rejected(
+            "bool[]", "f32[3]", then=safe, otherwise=other, error=ShapeError, says="is f32[], and must be f32[3]"
+        )
 
 
 OPS = (If,)

@@ -82,7 +82,9 @@ class While(Op):
         expect_inputs(self, "cond", self.cond, x)
         expect_same_types("carry", tuple(self.body.input_types.values())[: self.carries], self.body.output_types)
         if len(self.cond.outputs) != 1:
-            raise WrongInputCountError(f"{self.cond.name} returns {len(self.cond.outputs)} values, and must return one bool")
+            raise WrongInputCountError(
+                f"{self.cond.name} returns {len(self.cond.outputs)} values, and must return one bool"
+            )
         expect_dtype("the condition", self.cond.output_types[0], [bool_])
         expect_shape("the condition", self.cond.output_types[0], ())
         return self.body.output_types

@@ -96,7 +96,9 @@ class Scan(Op):
         expect_inputs(self, "body", self.body, (*carries, *consts, *elements))
         returned = self.body.output_types
         if len(returned) < self.carries:
-            raise WrongInputCountError(f"{self.body.name} returns {len(returned)} values, and has {self.carries} carries")
+            raise WrongInputCountError(
+                f"{self.body.name} returns {len(returned)} values, and has {self.carries} carries"
+            )
         expect_same_types("carry", tuple(self.body.input_types.values())[: self.carries], returned[: self.carries])
         stacked = (t.with_shape((self.length, *t.shape)) for t in returned[self.carries :])
         return (*returned[: self.carries], *stacked)
@@ -187,7 +189,13 @@ class Scan(Op):
         yield Rejected("f32[3]", body=one, carries=1, consts=1, length=4, error=WrongInputCountError, says="takes 3")
         grows = traced("grows", lambda c: add(c, np.ones((2, 3), np.float32)), "f32[3]")
         yield Rejected(
-            "f32[3]", body=grows, carries=1, consts=0, length=2, error=ShapeError, says="carry 0 is f32[2, 3], and must be"
+            "f32[3]",
+            body=grows,
+            carries=1,
+            consts=0,
+            length=2,
+            error=ShapeError,
+            says="carry 0 is f32[2, 3], and must be",
         )
 
 

@@ -59,7 +59,7 @@ def with_kept(op: Scan, x: Sequence[Value], y: Sequence[Value]) -> tuple[Scan, S
 def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
     """The cotangents of all operands by one Scan in the other direction: those of constants are summed in carries."""
     _, _, states = with_kept(op, x, y)
-    carries, consts, xs = op.split(x)
+    _, consts, xs = op.split(x)
     body, count = op.body, op.carries
     wrt = differentiable(x)
     of_carries = [i for i in wrt if i < count]
@@ -89,7 +89,7 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
 def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
     """The tangents of all results by one Scan in the same direction, linear in the tangents."""
     _, _, states = with_kept(op, x, y)
-    carries, consts, xs = op.split(x)
+    _, consts, xs = op.split(x)
     body, count = op.body, op.carries
     given = [not isinstance(c, Zero) for c in t]
     flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:]))[:count])

@@ -1,4 +1,4 @@
-"""Ops that can do without some of their results or operands: loops without what they carry for nobody, choices without unread results.
+"""Ops that can do without some of their results or operands: loops without what they carry for nobody, and choices likewise.
 
 A step of a loop reads carries that another step wrote, so what is needed is found by going round until nothing more is.
 """

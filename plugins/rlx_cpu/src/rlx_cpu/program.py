@@ -44,9 +44,7 @@ class Instruction:
             raise at_step(error, self.step) from None
 
 
-def instruction(
-    step: Step, frames: Frames, kernels: KernelTable, program: Callable[[Lir], Program]
-) -> Instruction:
+def instruction(step: Step, frames: Frames, kernels: KernelTable, program: Callable[[Lir], Program]) -> Instruction:
     """A step of a program as a call; `program` makes programs of the plans in it."""
     run: Callable[..., None] = kernels.get(step.kernel).run
     if step.nested:

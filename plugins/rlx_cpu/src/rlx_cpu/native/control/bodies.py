@@ -131,11 +131,14 @@ class Body:
         """Whether an output is nothing but an input as it is."""
         value, at = self.lir.graph.outputs[number], self.placed(number)
         root = self.lir.graph.inputs[source]
-        return at.root is root and value.type == root.type and at.byte_offset == 0 and at.strides == dense_strides(root.type)
+        return (
+            at.root is root
+            and value.type == root.type
+            and at.byte_offset == 0
+            and at.strides == dense_strides(root.type)
+        )
 
-    def _base(
-        self, b: ir.IRBuilder, at: Alias, room: Room, inputs: dict[Value, ir.Value]
-    ) -> ir.Value:
+    def _base(self, b: ir.IRBuilder, at: Alias, room: Room, inputs: dict[Value, ir.Value]) -> ir.Value:
         if at.root in inputs:
             return address(b, inputs[at.root], at.byte_offset)
         if at.root in self.constants:

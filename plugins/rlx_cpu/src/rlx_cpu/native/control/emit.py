@@ -39,6 +39,21 @@ class Frame:
     results: Sequence[ir.Value]
     room: Room
     aside: ir.Value
+    status: ir.Value | None
+
+    def run(self, body: Body) -> None:
+        """Run a body, and hand on its faults: the first one stays."""
+        body.run(self.b)
+        for _, words in body.statuses:
+            self._report(words)
+
+    def _report(self, words: ir.Value) -> None:
+        b, status = self.b, self.status
+        assert status is not None, "who holds a fault has one"
+        is_first = b.icmp_signed(">", b.load(words, typ=I64, align=8), b.load(status, typ=I64, align=8))
+        with b.if_then(is_first, likely=False):
+            b.store(b.load(address(b, words, 8), typ=I64, align=8), address(b, status, 8), align=8)
+            b.store(index(1), status, align=8)
 
 
 def emit_control(
@@ -71,7 +86,7 @@ def emit_control(
     has_arena = any(plan.arena_nbytes for plan in plans.values())
     arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
     room = Room(arena, address(b, shared, aside))
-    frame = Frame(b, isa, pointers[:count], pointers[count:], room, shared)
+    frame = Frame(b, isa, pointers[:count], pointers[count:], room, shared, status)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, made["then"], made["otherwise"])
@@ -79,8 +94,6 @@ def emit_control(
         _repeat(frame, op, made["cond"], made["body"])
     else:
         _step_through(frame, op, made["body"])
-    if status is not None:
-        _report(b, status, made.values())
     b.ret_void()
     fault = Fault(" or ".join(m.replace("{}", "{0}") for m in faults)) if faults else None
     return Emitted(name, shared_workspace=scratch, fault=fault, uses_threads=False)
@@ -95,7 +108,7 @@ def _choose(f: Frame, then: Body, otherwise: Body) -> None:
         for branch, body in zip(branches, (then, otherwise), strict=True):
             with branch:
                 body.begin(b, f.room, x)
-                body.run(b)
+                f.run(body)
                 for number, value in enumerate(body.lir.graph.outputs):
                     move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, x), f.results[number])
 
@@ -117,13 +130,13 @@ def _repeat(f: Frame, op: While, cond: Body, body: Body) -> None:
     else:
         b.cbranch(b.icmp_signed("<", turn, index(op.max_steps)), test, done)
     b.position_at_end(test)
-    cond.run(b)
+    f.run(cond)
     goes = _holds(b, cond.output(b, 0, f.room, given))
     for _, words in (*cond.statuses, *body.statuses):  # what follows a fault may never end
         goes = b.and_(goes, b.icmp_signed("==", b.load(words, typ=I64, align=8), index(0)))
     b.cbranch(goes, go, done)
     b.position_at_end(go)
-    body.run(b)
+    f.run(body)
     _carry(f, op.carries, body, given)
     turn.add_incoming(b.add(turn, index(1)), b.block)
     b.branch(head)
@@ -141,7 +154,7 @@ def _step_through(f: Frame, op: Scan, body: Body) -> None:
         for number, value in enumerate(body.lir.graph.inputs[first:], first):
             given[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))
             body.place(b, number, given[number])
-        body.run(b)
+        f.run(body)
         for number, value in enumerate(body.lir.graph.outputs[op.carries :], op.carries):
             to = address(b, f.results[number], b.mul(t, index(value.type.static_nbytes)))
             move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, given), to)
@@ -195,16 +208,6 @@ def _aside_nbytes(op: Any, bodies: Mapping[str, Body]) -> int:
 
 def _holds(b: ir.IRBuilder, place: ir.Value) -> ir.Value:
     return b.icmp_signed("!=", b.load(place, typ=I8, align=1), ir.Constant(I8, 0))
-
-
-def _report(b: ir.IRBuilder, status: ir.Value, bodies: Any) -> None:
-    """Hand on the first fault of a body."""
-    for body in bodies:
-        for _, words in body.statuses:
-            is_set = b.icmp_signed("!=", b.load(words, typ=I64, align=8), index(0))
-            with b.if_then(is_set, likely=False):
-                b.store(b.load(address(b, words, 8), typ=I64, align=8), address(b, status, 8), align=8)
-                b.store(index(1), status, align=8)
 
 
 @native.register(If, While, Scan, accepts_strides=False, runs_nested=True, name="control")
