@@ -225,7 +225,11 @@ def _branches(
     leaves, tree = flatten(tuple(operands), "x")
     values = [as_value(builder, leaf) for leaf in leaves]
     inputs = list(zip(tree.names, (v.type for v in values), strict=True))
-    bodies = [traced(f, inputs, lambda given, f=f: _numbers_typed(f(*tree.unflatten(given)))) for f in functions]
+
+    def traced_branch(function: Function) -> Body:
+        return traced(function, inputs, lambda given: _numbers_typed(function(*tree.unflatten(given))))
+
+    bodies = [traced_branch(function) for function in functions]
     first, name = bodies[0], function_name(functions[0])
     for body, function in zip(bodies[1:], functions[1:], strict=True):
         other = function_name(function)
@@ -426,8 +430,8 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
     axes = [normalize_axis(axis, v.ndim) for v in values]
     sizes = {v.shape[a] for v, a in zip(values, axes, strict=True)}
     if len(sizes) != 1 or not isinstance(next(iter(sizes)), int):
-        found = ", ".join(map(str, sizes)) or "nothing"
-        raise ShapeError(f"associative_scan: all arrays must have one known size along the axis, not {found}")
+        given = ", ".join(map(str, sizes)) or "nothing"
+        raise ShapeError(f"associative_scan: all arrays must have one known size along the axis, not {given}")
 
     def combined(a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
         found, form = flatten(function(tree.unflatten(a), tree.unflatten(b)), "x")
@@ -448,6 +452,7 @@ def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool =
 
     def running(parts: list[Value]) -> list[Value]:
         count = parts[0].shape[axes[0]]
+        assert isinstance(count, int), "sizes along the axis are known"
         if count < 2:
             return parts
         # Neighbours together, then what is before each pair: half as many, twice as long.

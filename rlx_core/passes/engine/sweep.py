@@ -35,8 +35,8 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
     values: dict[Value, Value] = {}
     for node in graph.nodes:
         if node in pruned:
-            op, operands, places = pruned[node]
-            made = builder.emit(op, [values[v] for v in operands], name=node.name, origin=node.origin)
+            op, read, places = pruned[node]
+            made = builder.emit(op, [values[v] for v in read], name=node.name, origin=node.origin)
             values.update((node.results[place], result) for place, result in zip(places, made, strict=True))
         elif node in needed:
             operands = [None if v is None else values[v] for v in node.operands]

@@ -198,7 +198,9 @@ class Bodies:
         key = (step.kernel, step.node.op, layout)
         if key not in self._known:
             title = step.node.op.name.rpartition(".")[2]
-            self._known[key] = self._emit(f"{self._name}_{len(self._known)}_{title}", step, layout)
+            emitted = self._known[key] = self._emit(f"{self._name}_{len(self._known)}_{title}", step, layout)
+            for name in filter(None, (emitted.function, emitted.prologue)):
+                self._module.globals[name].linkage = "internal"  # so that LLVM may put it where it is called
         return self._known[key]
 
     def _constant(self, data: bytes) -> ir.Value:
