@@ -90,6 +90,8 @@ class Op(Travels):
         batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first
         saving(self, *x) -> results                          the results, and after them what the rules of derivatives would
                                                              compute again; runs in the op's place where one follows
+        carried(self) -> {attribute: count}                  of a graph inside: how many of its first outputs are the next values
+                                                             of its first inputs, which may then be overwritten
         cost(self, *types) -> int | Dim                      floating-point operations
         samples(cls) -> Iterator[Sample | Rejected]          what the laws try it on
         prepare(self, *x) -> operands                        runs before `infer`: promotion, by inserting casts
@@ -119,6 +121,7 @@ class Op(Travels):
     jvp = _derived()
     batch = _derived()
     saving = _derived()
+    carried = _derived()
     cost = _derived()
     prepare = _derived()
     view = _derived()

@@ -93,13 +93,16 @@ class While(Op):
         return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The results, each graph run by `run`."""
-        state, consts = x[: self.carries], x[self.carries :]
+        """The results; what is carried is a copy, which may be overwritten. Each graph run by `run`."""
+        state, consts = tuple(map(np.array, x[: self.carries])), x[self.carries :]
         for step in counting():
             if step == self.max_steps or not run("cond", (*state, *consts))[0]:
                 break
-            state = run("body", (*state, *consts))
+            state = tuple(run("body", (*state, *consts)))
         return state
+
+    def carried(self) -> dict[str, int]:
+        return {"body": self.carries}
 
     def cost(self, *x: TensorType) -> Any:
         """That of one round, or of all where there is a bound: nobody knows how many there will be."""

@@ -107,8 +107,9 @@ class Scan(Op):
         return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
 
     def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """The results, each step run by `run`."""
-        state, consts, xs = self.split(x)
+        """The results; what is carried is a copy, which may be overwritten. Each step run by `run`."""
+        begun, consts, xs = self.split(x)
+        state = tuple(map(np.array, begun))
         assert isinstance(self.length, int), "sizes are known when programs run"
         kept: list[Sequence[np.ndarray]] = []
         steps = range(self.length)
@@ -122,6 +123,9 @@ class Scan(Op):
         if not kept:
             return (*state, *(np.zeros((0, *t.static_shape), t.dtype.numpy) for t in types))
         return (*state, *(np.stack(column) for column in zip(*kept, strict=True)))
+
+    def carried(self) -> dict[str, int]:
+        return {"body": self.carries}
 
     def cost(self, *x: TensorType) -> Any:
         return self.length * cost_of(self.body)

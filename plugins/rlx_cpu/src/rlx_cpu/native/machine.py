@@ -208,7 +208,7 @@ class Speed:
     bytes_per_us: float = 30e3
     awake_us: float = 8.0
     locked_us: float = 25.0
-    driven_us: float = 60.0
+    driven_us: float = 200.0
 
 
 @frozen(cache_hash=True)

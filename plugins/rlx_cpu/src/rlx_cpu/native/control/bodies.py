@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import define, evolve, field, frozen
 
@@ -13,7 +13,7 @@ from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.planning.places import layout_of
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import EmitStep, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address
 from rlx_cpu.native.llvm.isa import Isa
@@ -21,9 +21,6 @@ from rlx_cpu.native.llvm.simd import index
 from rlx_cpu.native.movement.boxes import emit_boxes
 
 __all__ = ["Bodies", "Body", "Room", "inner_layout", "move", "whole"]
-
-EmitStep = Callable[[str, Step, Layout], Emitted]
-"""Adds the function of a step, under a name, to the module."""
 
 
 @frozen(eq=False)

@@ -11,14 +11,14 @@ from typing import Any
 
 from attrs import frozen
 
-from rlx_core.codegen.places import Fault, Layout
+from rlx_core.codegen.places import Fault
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
-from rlx_cpu.native.contract import Emitted, aligned
-from rlx_cpu.native.control.bodies import Bodies, Body, EmitStep, Room, move, whole
+from rlx_cpu.native.contract import EmitNested, EmitStep, Emitted, aligned
+from rlx_cpu.native.control.bodies import Bodies, Body, Room, move, whole
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I8, I64, address, counted
 from rlx_cpu.native.llvm.isa import Isa
@@ -210,7 +210,4 @@ def _holds(b: ir.IRBuilder, place: ir.Value) -> ir.Value:
     return b.icmp_signed("!=", b.load(place, typ=I8, align=1), ir.Constant(I8, 0))
 
 
-@native.register(If, While, Scan, accepts_strides=False, runs_nested=True, name="control")
-def control(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """A loop or a choice, with the kernels of its graphs called in it."""
-    raise AssertionError(f"{node.op.name} is emitted with the plans of its graphs (`emit_control`)")
+native.register(If, While, Scan, accepts_strides=False, runs_nested=True, name="control")(EmitNested(emit_control))

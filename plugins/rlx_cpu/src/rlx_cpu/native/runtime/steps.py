@@ -16,7 +16,7 @@ from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.plugins import package_of
-from rlx_cpu.native.contract import Emitted, Emitters
+from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
@@ -152,7 +152,7 @@ def emit_function(module: ir.Module, number: int, function: Function, table: Emi
 def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """The same under a name; what holds graphs brings the functions of their steps."""
     emit = table.emitter(function.kernel)
-    if emit is None or not function.nested:
+    if not isinstance(emit, EmitNested):
         return None if emit is None else emit(module, function.node, function.layout, isa, name)
 
     def inside(name: str, step: Step, layout: Layout) -> Emitted:
@@ -161,9 +161,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
         assert made is not None, "every step of the graphs has an emitter"
         return made
 
-    from rlx_cpu.native.control.emit import emit_control  # it registers its rows, with all the others
-
-    return emit_control(module, function.node, function.nested, function.nested_offset, isa, name, inside)
+    return emit.emit(module, function.node, function.nested, function.nested_offset, isa, name, inside)
 
 
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
