@@ -92,6 +92,7 @@ def scan(
     xs: Any = None,
     length: Dim | None = None,
     reverse: bool = False,
+    checkpoints: int | None = None,
 ) -> tuple[C, Any]:
     """`body(carry, x) -> (carry, y)` step by step along the first axis of `xs`: the last carry, and the ys stacked.
 
@@ -101,6 +102,9 @@ def scan(
         xs: A pytree of arrays with equal first axes; `None` for none.
         length: How many steps there are, where no array says it.
         reverse: Whether the last element comes first; each y lies where its x does.
+        checkpoints: In how many segments the steps are gone through: a derivative then keeps the carry at the beginning of each,
+            and those inside a segment while it goes back through it. For long loops with large carries; about the root of the
+            length.
 
     Raises:
         ShapeError: Lengths differ, are negative or unknown; or a carry changes its shape: it is named, with both types.
@@ -109,7 +113,7 @@ def scan(
     A loop of any length is one node of the program. Its derivative keeps the carries of all steps, and computes a step again when
     it goes back through it.
     """
-    found: tuple[C, Any] = _here(lambda c, x: control.scan(body, c, x, length, reverse), init, xs)
+    found: tuple[C, Any] = _here(lambda c, x: control.scan(body, c, x, length, reverse, checkpoints), init, xs)
     return found
 
 

@@ -22,6 +22,7 @@ from rlx_core.ops.array_api import concat, flip, stack
 from rlx_core.ops.call import results_of
 from rlx_core.ops.comparison import less
 from rlx_core.ops.control.bodies import made
+from rlx_core.ops.control.checkpoints import in_segments
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
@@ -337,11 +338,16 @@ def _counted(lower: Dim, upper: Dim, body: Function, init: Any) -> Any:
 
 
 def scan(
-    body: Function, init: Any, xs: Any = None, length: Dim | None = None, reverse: bool = False
+    body: Function,
+    init: Any,
+    xs: Any = None,
+    length: Dim | None = None,
+    reverse: bool = False,
+    checkpoints: int | None = None,
 ) -> tuple[Any, Any]:
     """See `rlx.scan`."""
     expect_function("scan", body)
-    return _scan("scan", body, init, xs, length, reverse)
+    return _scan("scan", body, init, xs, length, reverse, checkpoints)
 
 
 def mapped(function: Function, xs: Any) -> Any:
@@ -355,7 +361,15 @@ def mapped(function: Function, xs: Any) -> Any:
     return _scan("map", step, None, xs, None, False)[1]
 
 
-def _scan(what: str, body: Function, init: Any, xs: Any, length: Dim | None, reverse: bool) -> tuple[Any, Any]:
+def _scan(
+    what: str,
+    body: Function,
+    init: Any,
+    xs: Any,
+    length: Dim | None,
+    reverse: bool,
+    checkpoints: int | None = None,
+) -> tuple[Any, Any]:
     builder = within(what)
     leaves, tree = flatten(xs, "x")
     stacked = [as_value(builder, leaf) for leaf in leaves]
@@ -382,7 +396,12 @@ def _scan(what: str, body: Function, init: Any, xs: Any, length: Dim | None, rev
     captured = _captured(step)
     count = len(carry.types)
     graph = _constants_second(step.over([*carry.inputs(), *elements], captured), count, len(elements))
-    found = as_results(Scan(graph, count, len(captured), steps, reverse)(*carry.values(), *captured, *stacked))
+    op, operands = Scan(graph, count, len(captured), steps, reverse), (*carry.values(), *captured, *stacked)
+    if checkpoints is None:
+        found = as_results(op(*operands))
+    else:
+        with building(builder):
+            found = in_segments(op, checkpoints, [builder._own(v) for v in operands])
     return carry.tree.unflatten(found[:count]), outputs[-1].unflatten(found[count:])
 
 

@@ -15,7 +15,9 @@ X = np.arange(1.0, 4.0)
 
 
 def decided(x: Any) -> Any:
-    return rlx.cond(np.bool_(True), lambda x: x * 2.0, lambda x: x, x), rlx.cond(np.bool_(False), rlx.sin, lambda x: x, x)
+    return rlx.cond(np.bool_(True), lambda x: x * 2.0, lambda x: x, x), rlx.cond(
+        np.bool_(False), rlx.sin, lambda x: x, x
+    )
 
 
 def one_step(x: Any) -> Any:

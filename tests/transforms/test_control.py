@@ -234,6 +234,33 @@ def test_bounds_may_be_values() -> None:
     assert float(total(np.int32(3), np.arange(5, dtype=f32))) == 3.0
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_checkpoints_change_memory_and_nothing_else(count: int, reverse: bool) -> None:
+    xs = RNG.normal(size=(7, 3))
+
+    def loss(w: Any, c: Any, xs: Any, checkpoints: int | None) -> Any:
+        c, ys = rlx.scan(lambda c, x: (rlx.tanh(c @ w + x), c * x), c, xs, reverse=reverse, checkpoints=checkpoints)
+        return rlx.sum(c * c) + rlx.sum(rlx.sin(ys))
+
+    for transform in (lambda f: f, lambda f: rlx.grad(f, argnums=(0, 1, 2))):
+        whole, cut = (wide(transform(lambda *x, k=k: loss(*x, k)), W, C, xs) for k in (None, count))
+        for a, b in zip(whole, cut, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_checkpoints_keep_fewer_carries() -> None:
+    def loss(c: Any, checkpoints: int | None) -> Any:
+        return rlx.sum(rlx.scan(lambda c, _: (rlx.sin(c), None), c, length=100, checkpoints=checkpoints)[0])
+
+    sizes = []
+    for checkpoints in (None, 10):
+        slope = rlx.grad(lambda c, k=checkpoints: loss(c, k))
+        slope(np.ones(1000, f32))
+        sizes.append(slope.executables[0].lir.arena_nbytes)
+    assert sizes[1] < sizes[0] / 4
+
+
 def test_a_map_is_a_loop_over_elements() -> None:
     found = rlx.map(lambda pair: {"sum": pair[0] + pair[1]}, (np.arange(3.0), np.ones(3)))
     np.testing.assert_array_equal(found["sum"], [1, 2, 3])
