@@ -68,6 +68,13 @@ from rlx_core.runtime.api import value_and_grad as value_and_grad
 from rlx_core.runtime.api import vjp as vjp
 from rlx_core.runtime.api import vmap as vmap
 from rlx_core.runtime.compiled_function import compile as compile
+from rlx_core.runtime.control import associative_scan as associative_scan
+from rlx_core.runtime.control import cond as cond
+from rlx_core.runtime.control import fori_loop as fori_loop
+from rlx_core.runtime.control import map as map
+from rlx_core.runtime.control import scan as scan
+from rlx_core.runtime.control import switch as switch
+from rlx_core.runtime.control import while_loop as while_loop
 from rlx_core.runtime.devices import device_put as device_put
 from rlx_core.runtime.devices import devices as devices
 from rlx_core.runtime.jit import jit as jit

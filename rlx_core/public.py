@@ -120,6 +120,7 @@ CORE = _table(
         "rlx_core.transforms.checkpoint": "checkpoint checkpoint_name",
         "rlx_core.transforms.custom_jvp": "custom_jvp",
         "rlx_core.transforms.custom_vjp": "custom_vjp",
+        "rlx_core.runtime.control": "associative_scan cond fori_loop map scan switch while_loop",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",

@@ -171,7 +171,7 @@ NATIVE = (
     ("table",),
     ("llvm",),
     ("scalars", "movement"),
-    ("loops", "products", "scans", "ordering", "indexing", "runtime"),
+    ("loops", "products", "scans", "ordering", "indexing", "control", "runtime"),
     ("attention",),
     ("kernels",),
     ("coverage", "listing", "replay", "sharing"),

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts, Driver
+from rlx_core.emit.control import control_rows
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.listing import listings
 from rlx_core.emit.movement import movement_rows
@@ -64,6 +65,7 @@ class DeviceBackend(Backend):
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         """Add the rows of the kernel table; structured kernels first, if there are any."""
+        control_rows(table, GENERATED)
         loop_rows(table, language)
         movement_rows(table, language)
 

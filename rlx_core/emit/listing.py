@@ -22,7 +22,9 @@ def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence
         if number in made.steps:
             shared.setdefault(id(made.steps[number]), []).append(number)
         else:
-            why = "has no elements to compute" if is_empty(lir.steps[number]) else "runs on the host"
+            step = lir.steps[number]
+            why = "the host drives its graphs" if step.nested else "runs on the host"
+            why = "has no elements to compute" if is_empty(step) else why
             found.append(Listing((number,), "", why))
     for numbers in shared.values():
         emitted = made.steps[numbers[0]]

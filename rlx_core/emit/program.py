@@ -19,6 +19,7 @@ from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device, usable
 from rlx_core.device.driver import At
 from rlx_core.device.pool import Block
+from rlx_core.emit.control import drive
 from rlx_core.emit.delivery import Delivery
 from rlx_core.emit.emitters import Function, Language
 from rlx_core.emit.frames import Frame, Frames, PendingRun
@@ -49,6 +50,8 @@ class Code:
 
     emissions: Emissions
     modules: Modules
+    nested: Mapping[tuple[int, str], Code] = field(factory=dict)
+    """Of the graphs inside steps, by the step's number and the attribute."""
 
 
 @define(eq=False)
@@ -73,6 +76,17 @@ def build_program(
     Raises:
         KernelBuildError: The device's compiler refuses a function.
     """
+    return DeviceProgram(lir, device, kernels, code_of(lir, device, kernels, language, objects), poison=poison)
+
+
+def code_of(
+    lir: Lir, device: Device, kernels: KernelTable, language: Language, objects: ObjectStore | None = None
+) -> Code:
+    """What programs of a plan share, and of the plans inside it.
+
+    Raises:
+        KernelBuildError: The device's compiler refuses a function.
+    """
     made = emissions(lir, kernels)
 
     def told(function: Function) -> Sequence[Fact]:
@@ -81,8 +95,12 @@ def build_program(
         )
         return [Fact("node", f"{s.node.label} {s.node.op.name}", s.node.origin.source) for s in calling]
 
-    code = Code(made, build_modules(device, language, made.functions, objects, told))
-    return DeviceProgram(lir, device, kernels, code, poison=poison)
+    nested = {
+        (number, name): code_of(plan, device, kernels, language, objects)
+        for number, step in enumerate(lir.steps)
+        for name, plan in step.nested.items()
+    }
+    return Code(made, build_modules(device, language, made.functions, objects, told), nested)
 
 
 class DeviceProgram(Program):
@@ -106,6 +124,14 @@ class DeviceProgram(Program):
         self._constants = {n.result: n.op.value.array for n in lir.graph.nodes if isinstance(n.op, Constant)}
         self._faults = tuple(StepFault(fault, lir.steps[number]) for number, fault in self._frames.faults)
         self._traffic = Traffic()
+        self._nested = {
+            id(step): {
+                name: DeviceProgram(plan, device, kernels, code.nested[number, name], poison=poison)
+                for name, plan in step.nested.items()
+            }
+            for number, step in enumerate(lir.steps)
+            if step.nested
+        }
 
     # ---------------------------------------------------------------------------------------- public
 
@@ -132,6 +158,14 @@ class DeviceProgram(Program):
                     continue
                 return self._finished(started)
         raise lack.with_fact(Fact(f"plan of {self._lir.graph.name}", self._frames.sizes()))
+
+    def run_inside(self, inputs: Sequence[DeviceArray]) -> list[DeviceArray]:
+        """Run once inside a run of the program that this one is a part of: from the device to the device.
+
+        Raises:
+            OutOfMemoryError: The device has not the memory for both.
+        """
+        return self._finished(self._started(inputs, "device", self._shared.params))
 
     def clone(self) -> DeviceProgram:
         poison = self._poison is not None
@@ -177,8 +211,10 @@ class DeviceProgram(Program):
             return "poison mode fills memory after every step"
         if self._lir.donated:
             return "what is donated must not be another argument too"
-        host = next((part.on_host.kernel for part in self._frames.parts if part.on_host is not None), None)
-        return None if host is None else f"{host} runs on the host"
+        step = next((part.on_host for part in self._frames.parts if part.on_host is not None), None)
+        if step is None:
+            return None
+        return f"the host drives {step.kernel}" if step.nested else f"{step.kernel} runs on the host"
 
     # ----------------------------------------------------------------------------------------- a run
 
@@ -246,6 +282,9 @@ class DeviceProgram(Program):
         return crossed
 
     def _on_host(self, step: Step, frame: Frame, inputs: Sequence[Any], params: Params) -> int:
+        if step.nested:
+            spots = self._frames.places
+            return drive(step, self._nested[id(step)], self._device, lambda v: frame.at(spots.of(v)))
         known = {**self._constants, **params.on_host}
         entries = zip(self._lir.manifest.inputs, inputs, strict=True)
         known |= {e.value: usable(x) for e, x in entries if not e.is_donated and isinstance(x, np.ndarray)}
@@ -292,14 +331,17 @@ class DeviceProgram(Program):
     def _needed(self) -> frozenset[Space]:
         """The spaces that have to be on the device: launches touch them, or outputs and steps on the host are there."""
         places = self._frames.places
-        read = {v for part in self._frames.parts if part.on_host for v in part.on_host.node.results}
+        steps = [part.on_host for part in self._frames.parts if part.on_host]
+        read = {v for step in steps for v in step.node.results}
+        read.update(v for step in steps if step.nested for v in step.node.present())
         read.update(self._lir.graph.outputs)
         read.update(v for v in self._lir.donated)
         return self._frames.used | {places.of(v).space for v in read if v.type.size}
 
     @cached_property
     def _binder(self) -> Binder:
-        read = (v for part in self._frames.parts if part.on_host for v in part.on_host.node.present())
+        steps = (part.on_host for part in self._frames.parts if part.on_host and not part.on_host.nested)
+        read = (v for step in steps for v in step.node.present())
         by_host = frozenset(placement(v, self._lir.aliases).root for v in read)
         return Binder(self._lir, self._device, self._frames.places, self._needed, by_host)
 

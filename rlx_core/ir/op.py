@@ -88,6 +88,10 @@ class Op(Travels):
         vjp(self, g, *x, y) -> cotangents                    one per operand, `ZERO` where declared non-differentiable
         jvp(self, t, *x, y) -> tangent(s)                    `t` is a tuple with `ZERO` for missing tangents
         batch(self, size, x, is_batched) -> results          batched operands and all results carry the new axis first
+        saving(self, *x) -> results                          the results, and after them what the rules of derivatives would
+                                                             compute again; runs in the op's place where one follows
+        carried(self) -> {attribute: count}                  of a graph inside: how many of its first outputs are the next values
+                                                             of its first inputs, which may then be overwritten
         cost(self, *types) -> int | Dim                      floating-point operations
         samples(cls) -> Iterator[Sample | Rejected]          what the laws try it on
         prepare(self, *x) -> operands                        runs before `infer`: promotion, by inserting casts
@@ -116,6 +120,8 @@ class Op(Travels):
     vjp = _derived()
     jvp = _derived()
     batch = _derived()
+    saving = _derived()
+    carried = _derived()
     cost = _derived()
     prepare = _derived()
     view = _derived()

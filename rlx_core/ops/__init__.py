@@ -30,8 +30,9 @@ if not TYPE_CHECKING:  # type checkers read __init__.pyi
 
 @cache
 def family_names() -> tuple[str, ...]:
-    """The modules of this package, in alphabetical order; listing them imports none."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__)))
+    """The modules of this package and its folders, in alphabetical order; listing them imports none."""
+    prefix = f"{__name__}."
+    return tuple(sorted(m.name.removeprefix(prefix) for m in pkgutil.walk_packages(__path__, prefix)))
 
 
 @cache

@@ -25,15 +25,19 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
 from rlx_core.ops.samples import Sample, draw
 from rlx_core.testing.adapt import led_to, viewed
+from rlx_core.testing.nesting import nested
 from rlx_core.testing.yardstick import precision
 
 __all__ = ["Generated", "generate"]
 
-VERSION = 1
+VERSION = 2
 """Raised when a seed would have to mean another graph."""
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65)
 """What a dim of a sample may become: none, one, and odd and even sizes around those of vectors."""
+
+NESTED = 0.08
+"""The share of ops that are put inside a loop or a choice."""
 
 MOST_ELEMENTS = 3000
 LARGEST = 1e3  # values beyond this overflow f16 a product later
@@ -161,7 +165,7 @@ class Growth:
             given = iter(values)
             return op(**sample.attributes)(*(None if way is None else way(next(given)) for way in ways))
 
-        self._attempt(move, operands)
+        self._attempt(nested(self.rng, move) if operands and self.rng.random() < NESTED else move, operands)
 
     def finished(self, seed: int) -> Generated:
         """The graph: what nobody read are outputs, and some of what was read too."""

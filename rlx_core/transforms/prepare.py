@@ -1,4 +1,5 @@
-"""Preparing a graph for a transformation: ops without a rule of their own become what they mean, in place.
+"""Preparing a graph for a transformation: ops without a rule of their own become what they mean, in place, and ops that
+can save their derivative work do so.
 
 Only nodes that the transformation will visit are taken apart, so a forward pass keeps its fused ops and blocks wherever
 no derivative flows. Decomposing before the sweep, not during it, lets the derivative reuse the forward values.
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value
+from rlx_core.ir.graph import Argument, Builder, Graph, Input, Node, Value, as_results
 from rlx_core.ir.module import expect_graph
 from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ir.rules import CustomDerivative, Kind
@@ -101,7 +102,11 @@ def _copy(
     is_active = any(v in active for v in operands if v is not None)
     if is_active and not keeps and _differs(node, kind) and must_decompose(engine, kind, node):
         return _take_apart(builder, node, operands, kind, active, engine)
-    results = copy_node(builder, node, operands)
+    if is_active and kind != "batch" and node.op.saving is not None and _differs(node, kind):
+        with rule_for(engine, builder, node, kind):
+            results = as_results(node.op.saving(*operands))[: len(node.results)]
+    else:
+        results = copy_node(builder, node, operands)
     if is_active:
         active.update(r for r in results if kind == "batch" or r.dtype.is_differentiable)
     return results

@@ -49,7 +49,7 @@ def test_every_op_that_is_listed_is_found_in_python_or_said_where() -> None:
     [
         (rlx, "cumsum", "rlx calls it rlx.cumulative_sum"),
         (rlx, "transpose", "rlx calls it rlx.permute_dims"),
-        (rlx, "scan", "rlx.linear_recurrence"),
+        (rlx, "map_fn", "rlx calls it rlx.map"),
         (rlx, "random", "numpy.random"),
         (rlx, "sofmax", "did you mean `softmax`?"),
         (rlx, "fused_swiglu", "the compiler makes this op"),

@@ -11,7 +11,7 @@ from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import negative
 from rlx_core.passes.dead_code import DeadCode
 from rlx_core.passes.engine.base import Context
-from rlx_core.passes.engine.sweep import prune
+from rlx_core.passes.engine.pruning import prune
 
 X = spec("f32[4]")
 
@@ -67,7 +67,8 @@ class Pick(Op):
 
 @prune(Pick)
 def fewer(op, used, *operands):
-    return op, [v for v, is_used in zip(operands, used, strict=True) if is_used]
+    kept = [i for i, is_used in enumerate(used) if is_used]
+    return None if len(kept) == len(used) else (op, [operands[i] for i in kept], kept)
 
 
 def test_single_results_go_where_the_op_says_how_and_what_fed_them_goes_too():

@@ -33,7 +33,7 @@ def refused(function, *args):
         (lambda x: np.array([x[0], x[1]]), X, "rlx.stack"),
         (lambda x: math.sin(x), S, "rlx.sin,"),
         (lambda x: floor(x), S, "rlx.floor,"),
-        (lambda n: list(range(n)), N, "pass it as a Python int"),
+        (lambda n: list(range(n)), N, "rlx.fori_loop(0, n"),
         (lambda x: float(x), S, "rlx.astype(x, rlx.f32)"),
         (lambda x: int(x), S, "rlx.astype(x, rlx.i32)"),
         (lambda x: round(x), S, "rlx.round"),

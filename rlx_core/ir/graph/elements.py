@@ -64,7 +64,7 @@ BUILTINS: Final = {
     "min": "use rlx.minimum(a, b), or rlx.min(x) over an axis",
     "pow": "use rlx.pow",
     "print": "print what the compiled function returns",
-    "range": "the number of rounds must be known when the function is traced: pass it as a Python int, or take it from a shape",
+    "range": "use rlx.fori_loop(0, n, body, init), or pass the number of rounds as a Python int",
     "round": "use rlx.round",
     "sorted": "use rlx.sort",
 }
@@ -72,6 +72,10 @@ BUILTINS: Final = {
 
 _OUTSIDE: Final = "compute it outside the traced function, and pass it in"
 _WHERE: Final = "use rlx.where(condition, a, b), which chooses element by element"
+_COND: Final = (
+    "use rlx.cond(condition, f, g, x), which runs one of two functions, or rlx.where, which chooses element by element"
+)
+_WHILE: Final = "use rlx.while_loop(condition, body, init), which goes on as long as the program says"
 
 
 def needs_elements(value: Value, wanted: str, function: Any = None, hint: str | None = None) -> TraceError:
@@ -140,7 +144,11 @@ def hint_at(frame: FrameType | None, at: int | None = None) -> str | None:
         return "use & and |, or rlx.logical_and and rlx.logical_or"
     if line.startswith("assert"):
         return "check it outside the traced function, on what that returns"
-    return _WHERE if isinstance(expression, ast.expr) or line.startswith(("if ", "elif ", "while ")) else None
+    if line.startswith("while "):
+        return _WHILE
+    if line.startswith(("if ", "elif ")) or isinstance(expression, ast.IfExp):
+        return _COND
+    return _WHERE if isinstance(expression, ast.expr) else None
 
 
 def hint_for_function(function: Any) -> str | None:

@@ -1,23 +1,16 @@
 """Sweeping: a graph without what neither an output nor a declared effect needs.
 
-Nodes go whole. Single results go only where the op says how, in the table `prune`: a loop without its unused carries, a
-statistic without its unused moments.
+Nodes go whole. Single results, and operands that are not read, go only where the table `prune` says how (`pruning.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value
-from rlx_core.ir.op import Op
 from rlx_core.ir.rewrite import copy_node
-from rlx_core.ir.rules import RuleTable
 from rlx_core.passes.engine.base import Result
+from rlx_core.passes.engine.pruning import Pruned, prune
 
-__all__ = ["prune", "sweep"]
-
-prune = RuleTable("prune")
-"""`(op, used, *operands) -> (op, operands) | None`: the op that computes only the results that are `used`, in order."""
+__all__ = ["sweep"]
 
 
 def sweep(graph: Graph) -> Result:
@@ -42,32 +35,28 @@ def _sweep_once(graph: Graph) -> tuple[Result, bool]:
     values: dict[Value, Value] = {}
     for node in graph.nodes:
         if node in pruned:
-            op, operands, kept = pruned[node]
-            moved = [None if v is None else values[v] for v in operands]
-            values.update(zip(kept, builder.emit(op, moved, name=node.name, origin=node.origin), strict=True))
+            op, read, places = pruned[node]
+            made = builder.emit(op, [values[v] for v in read], name=node.name, origin=node.origin)
+            values.update((node.results[place], result) for place, result in zip(places, made, strict=True))
         elif node in needed:
             operands = [None if v is None else values[v] for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
     counts = {"removed": len(graph.nodes) - len(needed), "pruned": len(pruned)}
-    made = builder.finish(values[v] for v in graph.outputs)
-    return Result(made, values, {k: n for k, n in counts.items() if n}), bool(pruned)
-
-
-Pruned = tuple[Op, Sequence[Value | None], tuple[Value, ...]]
+    swept = builder.finish(values[v] for v in graph.outputs)
+    return Result(swept, values, {k: n for k, n in counts.items() if n}), bool(pruned)
 
 
 def prunable(graph: Graph, needed: set[Node]) -> dict[Node, Pruned]:
-    """Nodes of which some results are unused and whose op can do without: the smaller op, its operands, what is kept."""
+    """Nodes whose op can do without some results or operands, because nobody reads them."""
     found: dict[Node, Pruned] = {}
     for node in needed:
-        rule = prune.find(type(node.op)) if len(node.results) > 1 else None
+        rule = prune.find(type(node.op))
         if rule is None:
             continue
         used = tuple(v in graph.output_set or any(u in needed for u in graph.uses[v]) for v in node.results)
-        smaller = None if all(used) or not any(used) else rule(node.op, used, *node.operands)
+        smaller = rule(node.op, used, *node.operands) if any(used) else None
         if smaller is not None:
-            kept = tuple(v for v, is_used in zip(node.results, used, strict=True) if is_used)
-            found[node] = (*smaller, kept)
+            found[node] = smaller
     return found
 
 

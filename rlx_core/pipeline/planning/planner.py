@@ -219,8 +219,9 @@ def _step(
     find: _Kernels,
 ) -> Step:
     alignment = plan.alignment or target.alignment
+    carried: Mapping[str, int] = {} if node.op.carried is None else node.op.carried()
     nested = (
-        {name: _nested(body, target, plan, find) for name, body in nested_graphs(node.op).items()}
+        {name: _nested(body, carried.get(name, 0), target, plan, find) for name, body in nested_graphs(node.op).items()}
         if kernel.runs_nested
         else {}
     )
@@ -238,10 +239,12 @@ def _step(
     )
 
 
-def _nested(graph: Graph, target: Target, plan: PlanOptions, find: _Kernels) -> Lir:
-    """The plan of a nested graph: its outputs stay in its arena, from where the enclosing step copies them."""
-    draft = _draft(graph, target, plan, find, {}, is_nested=True)
-    manifest = make_manifest(graph, None, {}, None)
+def _nested(graph: Graph, carried: int, target: Target, plan: PlanOptions, find: _Kernels) -> Lir:
+    """The plan of a nested graph: its outputs stay in its arena, from where the enclosing step copies them, or take over what is
+    carried: the first inputs, whose next values the first outputs are."""
+    donations = dict(zip(list(graph.input_types)[:carried], range(carried), strict=True))
+    draft = _draft(graph, target, plan, find, donated_leaves(graph, donations), is_nested=True)
+    manifest = make_manifest(graph, None, donations, None)
     alignment = plan.alignment or target.alignment
     lir = Lir(
         graph, target.name, draft.steps, {}, draft.aliases, draft.deliveries, manifest, None, 0, alignment, graph.guards

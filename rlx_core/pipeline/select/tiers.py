@@ -89,14 +89,21 @@ def tiers_of(lir: Lir, target: Target) -> Tiers | None:
 
 
 def tier_of_step(step: Step, target: Target) -> str:
-    """Where a step runs. A kernel that runs nested graphs calls programs, which no tier but the last does."""
+    """Where a step runs; one that runs nested graphs, where the last of their steps does."""
     last = target.tiers[-1]
-    return last if step.nested or step.kernel == HOST else target.tier(target.kernels.get(step.kernel)) or last
+    own = last if step.kernel == HOST else target.tier(target.kernels.get(step.kernel)) or last
+    inner = (tier_of_step(each, target) for plan in step.nested.values() for each in plan.steps)
+    return max((own, *inner), key=target.tiers.index)
 
 
 def why_step(step: Step, target: Target) -> str:
     """Why a step falls back to the last tier."""
-    return "it runs nested graphs" if step.nested else why_not_best(step.node, step.kernel, target)
+    own = why_not_best(step.node, step.kernel, target)
+    if not step.nested or target.falls_back(target.tier(target.kernels.get(step.kernel)) or target.tiers[-1]):
+        return own
+    inner = (each for plan in step.nested.values() for each in plan.steps)
+    worst = next(each for each in inner if target.falls_back(tier_of_step(each, target)))
+    return f"in its body, {worst.node.op.title}: {why_step(worst, target)}"
 
 
 def why_not_best(node: Node, kernel: str, target: Target) -> str:

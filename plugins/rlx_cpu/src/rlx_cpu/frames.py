@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from rlx_core.ir.graph import Constant, Param, Value
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Bindings
+from rlx_core.pipeline.planning.alias import covers_root
 from rlx_cpu.arena import allocate, empty
 
 __all__ = ["Frame", "Frames", "Params", "SharedParams", "view"]
@@ -155,11 +156,18 @@ class Frames:
     # ----------------------------------------------------------------------------------------- details
 
     def _plan_deliveries(self) -> list[tuple[int, str, int]]:
-        pairs = zip(self.lir.graph.outputs, self.lir.deliveries, strict=True)
-        return [
-            (self.places[value], delivery.kind, -1 if delivery.donor is None else self.places[delivery.donor])
-            for value, delivery in pairs
-        ]
+        found: list[tuple[int, str, int]] = []
+        for value, delivery in zip(self.lir.graph.outputs, self.lir.deliveries, strict=True):
+            donor, at = delivery.donor, self.lir.aliases.get(value)
+            is_there = (
+                at is not None
+                and at.root is donor
+                and value.type == donor.type
+                and covers_root(value, self.lir.aliases)
+            )
+            place = donor if is_there and donor is not None else value
+            found.append((self.places[place], delivery.kind, -1 if donor is None else self.places[donor]))
+        return found
 
     def _layout(self, value: Value) -> tuple[int, tuple[int, ...], np.dtype]:
         return self.places[value], value.type.static_shape, value.dtype.numpy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rlx_core.pipeline.backend import Program, at_step
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_cpu.arena import empty
 from rlx_cpu.frames import Frames, SharedParams
+from rlx_cpu.kernels.control import driven
 from rlx_cpu.poison import Guard
 from rlx_cpu.profile import active
 
@@ -42,10 +44,13 @@ class Instruction:
             raise at_step(error, self.step) from None
 
 
-def instruction(step: Step, frames: Frames, kernels: KernelTable) -> Instruction:
-    """A step of a program as a call."""
+def instruction(step: Step, frames: Frames, kernels: KernelTable, program: Callable[[Lir], Program]) -> Instruction:
+    """A step of a program as a call; `program` makes programs of the plans in it."""
+    run: Callable[..., None] = kernels.get(step.kernel).run
+    if step.nested:
+        run = partial(driven, programs={name: program(plan) for name, plan in step.nested.items()})
     return Instruction(
-        kernels.get(step.kernel).run,
+        run,
         step,
         tuple(None if v is None else frames.places[v] for v in step.node.operands),
         tuple(frames.places[v] for v in step.node.results),
@@ -61,7 +66,9 @@ class NumpyProgram(Program):
     ) -> None:
         self._kernels, self._guard = kernels, guard
         self._frames = Frames(lir, shared or SharedParams(), output=empty if guard is None else guard.output)
-        self._instructions = [instruction(step, self._frames, kernels) for step in lir.steps]
+        self._instructions = [
+            instruction(step, self._frames, kernels, lambda plan: NumpyProgram(plan, kernels)) for step in lir.steps
+        ]
 
     def bind(self, params: Mapping[str, np.ndarray]) -> None:
         self._frames.bind(params)

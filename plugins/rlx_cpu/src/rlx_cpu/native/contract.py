@@ -22,7 +22,7 @@ Nothing may be assumed of alignment beyond the element size: arena slots, packs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -30,6 +30,7 @@ from attrs import field, frozen
 
 from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Step
 from rlx_cpu.arena import allocate
 from rlx_cpu.native.packs import FORMS
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
     from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "Emitted", "Emitters", "Pack", "aligned"]
+__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "EmitNested", "EmitStep", "Emitted", "Emitters", "Pack", "aligned"]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
@@ -139,6 +140,24 @@ class Emit(Protocol):
     """An emitter: adds the function `name` (and private helpers whose names start with it) to `module`."""
 
     def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted: ...
+
+
+EmitStep = Callable[[str, Step, Layout], Emitted]
+"""Adds the function of a step of a graph inside another step, under a name, to the module."""
+
+
+@frozen(eq=False)
+class EmitNested:
+    """The emitter of steps that hold graphs: it is given their plans too, and how the functions of their steps are added.
+
+    Attributes:
+        emit: As `Emit`, with the plans by attribute, the bytes from the step's workspace to theirs, and an `EmitStep`.
+    """
+
+    emit: Callable[..., Emitted]
+
+    def __call__(self, module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+        raise AssertionError(f"{node.op.name} is emitted with the plans of its graphs")
 
 
 class Emitters(Protocol):

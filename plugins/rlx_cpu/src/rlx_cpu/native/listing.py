@@ -8,8 +8,9 @@ from rlx_core.codegen.places import Layout
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
 from rlx_cpu.native.contract import Emitters
+from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
-from rlx_cpu.native.runtime.steps import Settings, layouts
+from rlx_cpu.native.runtime.steps import Settings, emit_step, layouts, reason_to_drive
 
 __all__ = ["LEVELS", "listings"]
 
@@ -22,12 +23,12 @@ LEVELS = (
 def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
     """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
     wanted = frozenset(steps)
-    native = {number: layout for number, layout in layouts(lir) if number in wanted}
+    native = {number: layout for number, layout in layouts(lir, settings) if number in wanted}
     shared: dict[tuple[object, str, Layout], list[int]] = {}
     for number, layout in native.items():
         shared.setdefault((lir.steps[number].node.op, lir.steps[number].kernel, layout), []).append(number)
     found = [
-        Listing((number,), "", "runs with NumPy" if not lir.steps[number].nested else "runs its nested graphs")
+        Listing((number,), "", reason_to_drive(lir.steps[number], settings) or "runs with NumPy")
         for number in steps
         if number not in native
     ]
@@ -40,8 +41,7 @@ def code(lir: Lir, table: Emitters, settings: Settings, level: str, number: int,
     """The function of one step."""
     step = lir.steps[number]
     title = step.node.op.name.rpartition(".")[2]
-    emit = table.emitter(step.kernel)
-    assert emit is not None, "only steps with an emitter have a layout"
+    function = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
     module = new_module(title)
-    emit(module, step.node, layout, settings.isa, f"step{number}_{title}")
+    emit_step(module, f"step{number}_{title}", function, table, settings.isa)
     return str(module) if level == "llvm" else assembly(module, settings.isa)

@@ -200,12 +200,15 @@ class Speed:
         awake_us: Programs that take less are run alone even if other threads are awake: they would gain a tenth, or nothing.
         locked_us: Programs that take less keep the interpreter's lock: nobody waits long for it, and giving it up may cost a
             switch.
+        driven_us: Bodies of loops that take less are called by one thread, in the function of the loop: that Python goes round,
+            so that threads share each step, costs about 20.
     """
 
     flops_per_us: float = 25e3
     bytes_per_us: float = 30e3
     awake_us: float = 8.0
     locked_us: float = 25.0
+    driven_us: float = 200.0
 
 
 @frozen(cache_hash=True)

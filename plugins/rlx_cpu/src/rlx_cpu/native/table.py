@@ -61,6 +61,7 @@ class NativeTable:
         is_generated: bool = False,
         is_each_in_place: bool = False,
         writes_strides: bool = False,
+        runs_nested: bool = False,
     ) -> Callable[[_E], _E]:
         """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
 
@@ -88,6 +89,7 @@ class NativeTable:
                     is_generated=is_generated,
                     is_each_in_place=is_each_in_place,
                     writes_strides=writes_strides,
+                    runs_nested=runs_nested,
                     tier="native",
                 )(run)
                 self._emitters[unique] = emit

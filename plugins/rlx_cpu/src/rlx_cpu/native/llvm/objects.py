@@ -9,18 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
 from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.fingerprint import literal_digest
 from rlx_core.ir.graph import Node, ops_inside
+from rlx_core.ir.lir import Lir
+from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
 from rlx_cpu.native.contract import Emitted, Pack
@@ -44,6 +46,8 @@ class Function:
     kernel: str
     node: Node
     layout: Layout
+    nested: Mapping[str, Lir] = field(factory=dict)
+    nested_offset: int = 0
 
 
 @frozen(eq=False)
@@ -107,6 +111,7 @@ def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = f
             encoder.op(each.node.op),
             [None if p is None else _place(p) for p in each.layout.operands],
             [_place(p) for p in each.layout.results],
+            {name: encode_lir(plan, encoder) for name, plan in sorted(each.nested.items())},
         ]
         for each in functions
     ]

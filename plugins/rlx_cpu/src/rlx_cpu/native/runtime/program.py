@@ -37,7 +37,7 @@ from rlx_cpu.native.runtime.pool import (
     runtime,
     state_words,
 )
-from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps
+from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps, reason_to_drive
 from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
 from rlx_cpu.profile import Profile, active
@@ -129,9 +129,10 @@ class NativeProgram(Program):
             return "poison mode looks at memory after every step"
         if interpreter.reason_against() is not None:
             return interpreter.reason_against()
-        others = [part.step.kernel for part in self._parts if not isinstance(part, Run)]
-        if others:
-            return f"{others[0]} runs with NumPy"
+        other = next((part.step for part in self._parts if not isinstance(part, Run)), None)
+        if other is not None:
+            reason = reason_to_drive(other, self.compiled.settings)
+            return f"{other.kernel} runs with NumPy" if reason is None else f"{other.node.op.title} is driven: {reason}"
         return entry_plan.reason_against(self._frames.lir)
 
     def clone(self) -> NativeProgram:
@@ -168,8 +169,12 @@ class NativeProgram(Program):
             if is_native:
                 parts.append(self._run_of([self.compiled.steps[n] for n, _ in group]))
             else:
-                parts += [instruction(step, self._frames, self._kernels) for _, step in group]
+                parts += [instruction(step, self._frames, self._kernels, self._nested) for _, step in group]
         return parts
+
+    def _nested(self, plan: Lir) -> NativeProgram:
+        """A program of a plan inside a step."""
+        return NativeProgram(plan, self._kernels, self._table, self.compiled.settings)
 
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
         code = self.compiled.code
@@ -207,6 +212,8 @@ class NativeProgram(Program):
                     per_run.setdefault(place, []).append((each.first + i, offset))
                 else:
                     static.append((each.first + i, place, offset))
+            if each.arena is not None:
+                static.append((each.arena, frames.workspaces[id(each.step)], 0))
         return static, {
             place: (np.array([w for w, _ in rows]), np.array([o for _, o in rows])) for place, rows in per_run.items()
         }

@@ -6,20 +6,22 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import evolve, field, frozen
 
 from rlx_core.codegen.places import Layout
+from rlx_core.ir.graph import Constant
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.planning.places import layout_of
 from rlx_core.plugins import package_of
-from rlx_cpu.native.contract import Emitted, Emitters
+from rlx_cpu.native.contract import EmitNested, Emitted, Emitters
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.native.table import is_guest, is_native
 
 if TYPE_CHECKING:
@@ -45,7 +47,11 @@ class Settings:
 
 @frozen(eq=False)
 class NativeStep:
-    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides."""
+    """A step with its function: where its buffers' addresses stand in the table, and what it needs besides.
+
+    Attributes:
+        arena: Where the address of the workspace in the plan stands, which the graphs inside the step have.
+    """
 
     step: Step
     emitted: Emitted
@@ -53,6 +59,7 @@ class NativeStep:
     workspace: int | None
     packs: tuple[int, ...]
     status: int | None
+    arena: int | None = None
 
 
 @frozen(eq=False)
@@ -93,32 +100,68 @@ class Compiled:
         return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
 
 
-def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
+def layouts(lir: Lir, settings: Settings | None = None) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
     for number, step in enumerate(lir.steps):
-        if is_native(step.kernel) and not step.nested:
+        if is_native(step.kernel) and reason_to_drive(step, settings) is None:
             yield number, layout_of(step, lir)
 
 
-def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
+MOST_DATA: Final = 1 << 20
+"""Bytes of constants in the code of a loop."""
+
+
+def reason_to_drive(step: Step, settings: Settings | None = None) -> str | None:
+    """Why the graphs inside a step are run from Python; `None` if the step is one function, or holds none."""
+    for name, plan in step.nested.items():
+        inner = next((s for s in plan.steps if not is_native(s.kernel)), None)
+        if inner is not None:
+            return f"{inner.kernel} in its {name} runs with NumPy"
+        if sum(n.op.value.array.nbytes for n in plan.graph.nodes if isinstance(n.op, Constant)) > MOST_DATA:
+            return f"its {name} holds more than {MOST_DATA} bytes of constants"
+        if settings is not None and settings.threads > 1:
+            machine = settings.isa.machine
+            if takes_longer(plan.steps, machine.speed.driven_us, machine.speed):
+                return f"threads share the steps of its {name}"
+        reason = next(filter(None, (reason_to_drive(s) for s in plan.steps)), None)
+        if reason is not None:
+            return reason
+    return None
+
+
+def functions_of(lir: Lir, settings: Settings | None = None) -> tuple[list[Function], dict[int, int]]:
     """The functions that native steps call, each once, and by the number of a step which of them it calls."""
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
-    for number, layout in layouts(lir):
+    for number, layout in layouts(lir, settings):
         step = lir.steps[number]
         place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
-            functions.append(Function(step.kernel, step.node, layout))
+            functions.append(Function(step.kernel, step.node, layout, step.nested, step.nested_offset))
         calls[number] = place
     return functions, calls
 
 
 def emit_function(module: ir.Module, number: int, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
     """Add a function to a module; `None` for a kernel without an emitter."""
-    emit = table.emitter(function.kernel)
     name = f"k{number}_{function.node.op.name.rpartition('.')[2]}"
-    return None if emit is None else emit(module, function.node, function.layout, isa, name)
+    return emit_step(module, name, function, table, isa)
+
+
+def emit_step(module: ir.Module, name: str, function: Function, table: Emitters, isa: Isa) -> Emitted | None:
+    """The same under a name; what holds graphs brings the functions of their steps."""
+    emit = table.emitter(function.kernel)
+    if not isinstance(emit, EmitNested):
+        return None if emit is None else emit(module, function.node, function.layout, isa, name)
+
+    def inside(name: str, step: Step, layout: Layout) -> Emitted:
+        inner = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
+        made = emit_step(module, name, inner, table, isa)
+        assert made is not None, "every step of the graphs has an emitter"
+        return made
+
+    return emit.emit(module, function.node, function.nested, function.nested_offset, isa, name, inside)
 
 
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
@@ -141,7 +184,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (str(module), emitted)
 
-    functions, calls = functions_of(lir)
+    functions, calls = functions_of(lir, settings)
     made = library(functions, settings.isa, emit, guests(functions, table))
     native = called(calls, made.emitted)
     steps: dict[int, NativeStep] = {}
@@ -155,6 +198,8 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         words += len(packs)
         status = words if each.has_status else None
         words += each.has_status
-        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status)
+        arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
+        words += arena is not None
+        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status, arena)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
     return Compiled(made.code, steps, words, scratch, settings)

@@ -23,6 +23,13 @@ class Module:
         self.triple = triple
         self.globals: dict[str, Function] = {}
         self._metadata: list[str] = []
+        self._data: list[str] = []
+
+    def data(self, name: str, content: bytes) -> Value:
+        """Bytes that the code reads, at a cache line; their address."""
+        text = "".join(f"\\{byte:02x}" for byte in content)
+        self._data.append(f'@"{name}" = internal constant [{len(content)} x i8] c"{text}", align 64')
+        return Value(POINTER, f'@"{name}"')
 
     def weights(self, yes: int, no: int) -> str:
         """What is attached to a branch of which one side is more likely."""
@@ -41,7 +48,7 @@ class Module:
     def __str__(self) -> str:
         head = [f'; ModuleID = "{self.name}"', f'target triple = "{self.triple}"', ""]
         metadata = (f"!{number} = {text}" for number, text in enumerate(self._metadata))
-        return "\n".join([*head, *map(str, self.globals.values()), *metadata, ""])
+        return "\n".join([*head, *self._data, *map(str, self.globals.values()), *metadata, ""])
 
 
 class Function(Value):

@@ -1,0 +1,226 @@
+"""The plan of a graph inside a step, as code: its functions, the table of addresses that they read, and the calls in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import define, evolve, field, frozen
+
+from rlx_core.codegen.movement.boxes import Axis, Box
+from rlx_core.codegen.places import Fault, Layout
+from rlx_core.ir.graph import Constant, Value
+from rlx_core.ir.lir import Alias, Lir, Step
+from rlx_core.ir.strides import dense_strides
+from rlx_core.pipeline.planning.alias import placement
+from rlx_core.pipeline.planning.places import layout_of
+from rlx_cpu.native.contract import EmitStep, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I64, address
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import index
+from rlx_cpu.native.movement.boxes import emit_boxes
+
+__all__ = ["Bodies", "Body", "Room", "inner_layout", "move", "whole"]
+
+
+@frozen(eq=False)
+class Inside:
+    """A step of a body: its function, and where its addresses stand in the table."""
+
+    step: Step
+    emitted: Emitted
+    first: int
+    workspace: int | None
+    status: int | None
+    arena: int | None
+
+
+@frozen(eq=False)
+class Room:
+    """Memory that a body's calls are given."""
+
+    arena: ir.Value
+    scratch: ir.Value
+
+
+@define(eq=False)
+class Body:
+    """A graph's plan in a function under construction.
+
+    Attributes:
+        lir: The plan.
+        steps: Its steps with elements, in order.
+        words: How many addresses there are.
+        table: Where they stand, once there is a function for them.
+    """
+
+    lir: Lir
+    steps: tuple[Inside, ...]
+    words: int
+    constants: dict[Value, ir.Value]
+    table: ir.Value | None = None
+    statuses: list[tuple[Fault, ir.Value]] = field(factory=list)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that the functions need besides the plan's own."""
+        return max((s.emitted.workspace_stride + s.emitted.shared_stride for s in self.steps), default=0)
+
+    @property
+    def faults(self) -> list[str]:
+        return [s.emitted.fault.message for s in self.steps if s.emitted.fault is not None]
+
+    def begin(self, b: ir.IRBuilder, room: Room, inputs: Sequence[ir.Value]) -> None:
+        """Fill the table, given the addresses of the graph's inputs."""
+        with b.goto_entry_block():
+            self.table = b.alloca(I64, max(self.words, 1))
+            self.table.align = 8
+        known = dict(zip(self.lir.graph.inputs, inputs, strict=True))
+        for value, at in self._addresses():
+            base = self._base(b, at, room, known)
+            b.store(base, self._word(b, value), align=8)
+        for inside in self.steps:
+            if inside.workspace is not None:
+                b.store(room.scratch, self._word(b, inside.workspace), align=8)
+            if inside.arena is not None:
+                assert inside.step.workspace is not None, "its graphs have room there"
+                b.store(address(b, room.arena, inside.step.workspace.offset), self._word(b, inside.arena), align=8)
+            if inside.status is not None:
+                self._begin_status(b, inside)
+
+    def _begin_status(self, b: ir.IRBuilder, inside: Inside) -> None:
+        assert inside.emitted.fault is not None, "a status is for a fault"
+        assert inside.status is not None, "and has a place"
+        with b.goto_entry_block():
+            words = b.alloca(I64, 4)
+            words.align = 8
+            b.store(index(0), words, align=8)
+        b.store(words, self._word(b, inside.status), align=8)
+        self.statuses.append((inside.emitted.fault, words))
+
+    def place(self, b: ir.IRBuilder, number: int, pointer: ir.Value) -> None:
+        """Have an input lie elsewhere from now on."""
+        root = self.lir.graph.inputs[number]
+        for word, at in self._addresses():
+            if at.root is root:
+                b.store(address(b, pointer, at.byte_offset), self._word(b, word), align=8)
+
+    def run(self, b: ir.IRBuilder) -> None:
+        """Call all functions in order."""
+        assert self.table is not None, "begin comes first"
+        for inside in self.steps:
+            buffers = address(b, self.table, 8 * inside.first)
+            for name in (inside.emitted.prologue, inside.emitted.function):
+                if name is not None:
+                    function = b.module.globals[name]
+                    b.call(function, [buffers, index(0), index(1), index(0)][: len(function.args)])
+
+    def output(self, b: ir.IRBuilder, number: int, room: Room, inputs: Sequence[ir.Value]) -> ir.Value:
+        """The address of an output's first element."""
+        at = self.placed(number)
+        return self._base(b, at, room, dict(zip(self.lir.graph.inputs, inputs, strict=True)))
+
+    def placed(self, number: int) -> Alias:
+        """Where an output lies."""
+        return placement(self.lir.graph.outputs[number], self.lir.aliases)
+
+    def is_input(self, number: int, source: int) -> bool:
+        """Whether an output is nothing but an input as it is."""
+        value, at = self.lir.graph.outputs[number], self.placed(number)
+        root = self.lir.graph.inputs[source]
+        return (
+            at.root is root
+            and value.type == root.type
+            and at.byte_offset == 0
+            and at.strides == dense_strides(root.type)
+        )
+
+    def _base(self, b: ir.IRBuilder, at: Alias, room: Room, inputs: dict[Value, ir.Value]) -> ir.Value:
+        if at.root in inputs:
+            return address(b, inputs[at.root], at.byte_offset)
+        if at.root in self.constants:
+            return address(b, self.constants[at.root], at.byte_offset)
+        slot = self.lir.slots.get(at.root)
+        return room.arena if slot is None else address(b, room.arena, slot.offset + at.byte_offset)  # without elements
+
+    def _addresses(self) -> Iterator[tuple[int, Alias]]:
+        """Each word that is the address of an operand or a result, and where that lies."""
+        for inside in self.steps:
+            node = inside.step.node
+            for i, value in enumerate((*node.operands, *node.results)):
+                if value is not None:
+                    yield inside.first + i, placement(value, self.lir.aliases)
+
+    def _word(self, b: ir.IRBuilder, number: int) -> ir.Value:
+        assert self.table is not None, "begin comes first"
+        return address(b, self.table, 8 * number)
+
+
+class Bodies:
+    """Makes the bodies of one step: equal steps in them are one function.
+
+    Args:
+        module: Where functions go.
+        name: What their names begin with.
+        emit: Adds one.
+    """
+
+    def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:
+        self._module, self._name, self._emit = module, name, emit
+        self._known: dict[object, Emitted] = {}
+        self._data = 0
+
+    def of(self, lir: Lir) -> Body:
+        """The body of a plan, its functions in the module."""
+        steps: list[Inside] = []
+        words = 0
+        for step in lir.steps:
+            if all(t.size == 0 for t in step.node.types):
+                continue
+            emitted = self._function(step, inner_layout(step, lir))
+            first, words = words, words + len(step.node.operands) + len(step.node.results)
+            workspace = words if emitted.has_workspace else None
+            words += emitted.has_workspace
+            status = words if emitted.has_status else None
+            words += emitted.has_status
+            arena = words if step.nested and step.workspace is not None else None
+            words += arena is not None
+            steps.append(Inside(step, emitted, first, workspace, status, arena))
+        constants = {
+            n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
+        }
+        return Body(lir, tuple(steps), words, constants)
+
+    def _function(self, step: Step, layout: Layout) -> Emitted:
+        key = (step.kernel, step.node.op, layout)
+        if key not in self._known:
+            title = step.node.op.name.rpartition(".")[2]
+            emitted = self._known[key] = self._emit(f"{self._name}_{len(self._known)}_{title}", step, layout)
+            for name in filter(None, (emitted.function, emitted.prologue)):
+                self._module.globals[name].linkage = "internal"  # so that LLVM may put it where it is called
+        return self._known[key]
+
+    def _constant(self, data: bytes) -> ir.Value:
+        self._data += 1
+        return self._module.data(f"{self._name}_data{self._data}", data)
+
+
+def inner_layout(step: Step, lir: Lir) -> Layout:
+    """Where a body's operands and results lie; none is bound there, because nobody packs what a loop reads."""
+    layout = layout_of(step, lir)
+    return evolve(layout, operands=tuple(p if p is None else evolve(p, is_bound=False) for p in layout.operands))
+
+
+def whole(value: Value) -> Alias:
+    """A value that lies densely by itself."""
+    return Alias(value, 0, dense_strides(value.type))
+
+
+def move(b: ir.IRBuilder, isa: Isa, value: Value, at: Alias, source: ir.Value, to: ir.Value) -> None:
+    """Copy a value to where it lies densely."""
+    if not value.type.size:
+        return
+    itemsize, shape = value.dtype.itemsize, value.type.static_shape
+    dense = dense_strides(value.type)
+    axes = tuple(Axis(n, t, s) for n, t, s in zip(shape, dense, at.strides, strict=True))
+    emit_boxes(b, isa, [(Box(axes or (Axis(1, itemsize, itemsize),)), itemsize, to, source)], index(0), index(1))

@@ -1,0 +1,213 @@
+"""The functions of `If`, `While` and `Scan`: one thread goes round, and calls the functions of the bodies' steps.
+
+Carries live in the results: each step reads them there, and its own are copied there when it is over. Those that are others'
+carries as they were (`a, b = b, a`) are copied aside first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.codegen.places import Fault
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Lir
+from rlx_core.ops.control.conditional import If
+from rlx_core.ops.control.loop import While
+from rlx_core.ops.control.scan import Scan
+from rlx_cpu.native.contract import EmitNested, EmitStep, Emitted, aligned
+from rlx_cpu.native.control.bodies import Bodies, Body, Room, move, whole
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I8, I64, address, counted
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import index, pointer_at
+from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.table import native
+
+__all__ = ["emit_control"]
+
+
+@frozen(eq=False)
+class Frame:
+    """A function under construction, and what it was given."""
+
+    b: ir.IRBuilder
+    isa: Isa
+    operands: Sequence[ir.Value]
+    results: Sequence[ir.Value]
+    room: Room
+    aside: ir.Value
+    status: ir.Value | None
+
+    def run(self, body: Body) -> None:
+        """Run a body, and hand on its faults: the first one stays."""
+        body.run(self.b)
+        for _, words in body.statuses:
+            self._report(words)
+
+    def _report(self, words: ir.Value) -> None:
+        b, status = self.b, self.status
+        assert status is not None, "who holds a fault has one"
+        is_first = b.icmp_signed(">", b.load(words, typ=I64, align=8), b.load(status, typ=I64, align=8))
+        with b.if_then(is_first, likely=False):
+            b.store(b.load(address(b, words, 8), typ=I64, align=8), address(b, status, 8), align=8)
+            b.store(index(1), status, align=8)
+
+
+def emit_control(
+    module: ir.Module, node: Node, plans: Mapping[str, Lir], offset: int, isa: Isa, name: str, emit: EmitStep
+) -> Emitted:
+    """The function of a step that holds graphs.
+
+    Args:
+        module: Where it goes.
+        node: What it computes.
+        plans: Of its graphs, by attribute.
+        offset: Bytes from the step's workspace to where the graphs' memory begins.
+        isa: What it is for.
+        name: The function's.
+        emit: Adds the function of a step of a graph.
+    """
+    bodies = Bodies(module, name, emit)
+    made = {attribute: bodies.of(plan) for attribute, plan in plans.items()}
+    aside = _aside_nbytes(node.op, made)
+    scratch = aside + max(body.scratch for body in made.values())
+    faults = list(dict.fromkeys(message for body in made.values() for message in body.faults))
+    b, buffers, _, _ = starting(module, name)
+    count, results = len(node.operands), len(node.results)
+    pointers = [pointer_at(b, buffers, k) for k in range(count + results)]
+    word = count + results
+    shared = pointer_at(b, buffers, word) if scratch else buffers
+    word += bool(scratch)
+    status = pointer_at(b, buffers, word) if faults else None
+    word += bool(faults)
+    has_arena = any(plan.arena_nbytes for plan in plans.values())
+    arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
+    room = Room(arena, address(b, shared, aside))
+    frame = Frame(b, isa, pointers[:count], pointers[count:], room, shared, status)
+    op: Any = node.op
+    if isinstance(op, If):
+        _choose(frame, made["then"], made["otherwise"])
+    elif isinstance(op, While):
+        _repeat(frame, op, made["cond"], made["body"])
+    else:
+        _step_through(frame, op, made["body"])
+    b.ret_void()
+    fault = Fault(" or ".join(m.replace("{}", "{0}") for m in faults)) if faults else None
+    return Emitted(name, shared_workspace=scratch, fault=fault, uses_threads=False)
+
+
+# ------------------------------------------------------------------------------------------------ the ops
+
+
+def _choose(f: Frame, then: Body, otherwise: Body) -> None:
+    b, x = f.b, f.operands[1:]
+    with b.if_else(_holds(b, f.operands[0])) as branches:
+        for branch, body in zip(branches, (then, otherwise), strict=True):
+            with branch:
+                body.begin(b, f.room, x)
+                f.run(body)
+                for number, value in enumerate(body.lir.graph.outputs):
+                    move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, x), f.results[number])
+
+
+def _repeat(f: Frame, op: While, cond: Body, body: Body) -> None:
+    b = f.b
+    given = [*f.results, *f.operands[op.carries :]]
+    _enter(f, op.carries, body)
+    for each in (cond, body):
+        each.begin(b, f.room, given)
+    head, test, go, done = (b.append_basic_block(name) for name in ("while", "test", "go", "over"))
+    before = b.block
+    b.branch(head)
+    b.position_at_end(head)
+    turn = b.phi(I64)
+    turn.add_incoming(index(0), before)
+    if op.max_steps is None:
+        b.branch(test)
+    else:
+        b.cbranch(b.icmp_signed("<", turn, index(op.max_steps)), test, done)
+    b.position_at_end(test)
+    f.run(cond)
+    goes = _holds(b, cond.output(b, 0, f.room, given))
+    for _, words in (*cond.statuses, *body.statuses):  # what follows a fault may never end
+        goes = b.and_(goes, b.icmp_signed("==", b.load(words, typ=I64, align=8), index(0)))
+    b.cbranch(goes, go, done)
+    b.position_at_end(go)
+    f.run(body)
+    _carry(f, op.carries, body, given)
+    turn.add_incoming(b.add(turn, index(1)), b.block)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+def _step_through(f: Frame, op: Scan, body: Body) -> None:
+    b, first = f.b, op.carries + op.consts
+    assert isinstance(op.length, int), "sizes are known when code is made"
+    given = [*f.results[: op.carries], *f.operands[op.carries :]]
+    _enter(f, op.carries, body)
+    body.begin(b, f.room, given)
+    with counted(b, index(0), index(op.length)) as turn:
+        t = b.sub(index(op.length - 1), turn) if op.reverse else turn
+        for number, value in enumerate(body.lir.graph.inputs[first:], first):
+            given[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))
+            body.place(b, number, given[number])
+        f.run(body)
+        for number, value in enumerate(body.lir.graph.outputs[op.carries :], op.carries):
+            to = address(b, f.results[number], b.mul(t, index(value.type.static_nbytes)))
+            move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, given), to)
+        _carry(f, op.carries, body, given)
+
+
+# ------------------------------------------------------------------------------------------------ carries
+
+
+def _enter(f: Frame, carries: int, body: Body) -> None:
+    """The carries of the first step."""
+    for number, value in enumerate(body.lir.graph.inputs[:carries]):
+        move(f.b, f.isa, value, whole(value), f.operands[number], f.results[number])
+
+
+def _crossing(body: Body, carries: int) -> list[int]:
+    """The carries that are made of others' bytes, which are about to be written."""
+    own = body.lir.graph.inputs[:carries]
+    return [
+        number
+        for number in range(carries)
+        if any(body.placed(number).root is root for root in own) and not body.is_input(number, number)
+    ]
+
+
+def _carry(f: Frame, carries: int, body: Body, given: Sequence[ir.Value]) -> None:
+    """The carries of the next step."""
+    b, outputs = f.b, body.lir.graph.outputs
+    crossing = _crossing(body, carries)
+    places: dict[int, ir.Value] = {}
+    start = 0
+    for number in crossing:
+        places[number] = address(b, f.aside, start)
+        start += aligned(outputs[number].type.static_nbytes)
+        move(b, f.isa, outputs[number], body.placed(number), body.output(b, number, f.room, given), places[number])
+    for number in range(carries):
+        value = outputs[number]
+        if number in places:
+            move(b, f.isa, value, whole(value), places[number], f.results[number])
+        elif not body.is_input(number, number):
+            move(b, f.isa, value, body.placed(number), body.output(b, number, f.room, given), f.results[number])
+
+
+def _aside_nbytes(op: Any, bodies: Mapping[str, Body]) -> int:
+    if isinstance(op, If):
+        return 0
+    body = bodies["body"]
+    outputs = body.lir.graph.outputs
+    return sum(aligned(outputs[number].type.static_nbytes) for number in _crossing(body, op.carries))
+
+
+def _holds(b: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    return b.icmp_signed("!=", b.load(place, typ=I8, align=1), ir.Constant(I8, 0))
+
+
+native.register(If, While, Scan, accepts_strides=False, runs_nested=True, name="control")(EmitNested(emit_control))

@@ -1,0 +1,148 @@
+"""Loops and choices as one native function: layouts, constants, faults, what keeps them from being one, and what reports say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core.errors import IndexRangeError
+
+f32 = np.float32
+RNG = np.random.default_rng(3)
+W = RNG.normal(size=(5, 5)).astype(f32) * f32(0.3)
+XS = RNG.normal(size=(7, 5)).astype(f32)
+C = RNG.normal(size=5).astype(f32)
+POISON = {"options": {"cpu.poison": True}}
+NUMPY = {"options": {"cpu.tier": "numpy"}}
+
+
+def cell(w: Any, c: Any, xs: Any) -> Any:
+    return rlx.scan(lambda c, x: (rlx.tanh(c @ w + x), c * x), c, xs)
+
+
+def swapped(w: Any, c: Any, xs: Any) -> Any:
+    """Carries that are others' as they were, one of them turned."""
+
+    def step(carry: Any, x: Any) -> Any:
+        a, b, m = carry
+        return (b, a, rlx.matrix_transpose(m) + x), (b, m)
+
+    return rlx.scan(step, (c, c * 2.0, w), xs)
+
+
+def with_data(w: Any, c: Any, xs: Any) -> Any:
+    """Constants of more than an element inside the body."""
+    table = np.arange(25, dtype=f32).reshape(5, 5) / f32(9)
+    return rlx.scan(lambda c, x: (c * 0.5 + x @ table, rlx.flip(c)), c, xs, reverse=True)
+
+
+def inside(w: Any, c: Any, xs: Any) -> Any:
+    """A choice in a loop in a loop."""
+
+    def step(c: Any, x: Any) -> Any:
+        c = rlx.while_loop(lambda c: rlx.sum(c * c) < 9.0, lambda c: c * 1.7 + 0.1, c)
+        return rlx.cond(x[0] > 0.0, lambda c: c @ w, lambda c: rlx.tanh(c) - x, c), rlx.sum(c)
+
+    return rlx.scan(step, c, xs)
+
+
+def typed(w: Any, c: Any, xs: Any) -> Any:
+    """Carries of several dtypes, a bool among them, and one that nothing changes."""
+
+    def step(carry: Any, x: Any) -> Any:
+        n, seen, kept, half = carry
+        return (n + 1, seen | (x[0] > 1.0), kept, half * 0.5 + x.astype(rlx.f16)), (n, seen)
+
+    return rlx.scan(step, (np.int8(0), False, c, c.astype(rlx.f16)), xs)
+
+
+PROGRAMS = pytest.mark.parametrize("function", [cell, swapped, with_data, inside, typed], ids=lambda f: f.__name__)
+
+
+def flat(result: Any) -> list[np.ndarray]:
+    return [np.asarray(each) for each in rlx_leaves(result)]
+
+
+def rlx_leaves(tree: Any) -> list[Any]:
+    import optree
+
+    leaves: list[Any] = optree.tree_leaves(tree)
+    return leaves
+
+
+@PROGRAMS
+@pytest.mark.parametrize("config", [{}, POISON, NUMPY], ids=["native", "poison", "numpy"])
+def test_programs_compute_what_the_interpreter_does(function: Any, config: Any) -> None:
+    jitted = rlx.jit(function, config=config)
+    graph = rlx.trace(function, W, C, XS)
+    expected = rlx.interpret(graph, dict(zip(graph.input_types, (W, C, XS), strict=True)))
+    for found in (jitted(W, C, XS), jitted(W, C, XS)):
+        for a, b in zip(flat(found), expected, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=2e-5, atol=2e-5)
+    (executable,) = jitted.executables
+    assert (executable.report.tiers.counts.get("native", 0) > 0) == (config is not NUMPY)
+
+
+def test_a_loop_is_one_step_of_a_native_run() -> None:
+    jitted = rlx.jit(cell)
+    jitted(W, C, XS)
+    (executable,) = jitted.executables
+    assert "every call is checked in Python" not in str(executable.report)
+    assert "native_control[rlx.scan]" in str(executable.report)
+
+
+@pytest.mark.parametrize("loop", ["scan", "while"])
+def test_an_index_outside_inside_a_loop_is_told(loop: str) -> None:
+    def counted(n: Any, x: Any) -> Any:
+        return rlx.scan(lambda s, i: (s + rlx.take(x, i), None), f32(0), rlx.arange(4) + n)[0]
+
+    def open_ended(n: Any, x: Any) -> Any:  # what was read decides when it ends, which is never
+        return rlx.while_loop(lambda s: s[0] >= 0.0, lambda s: (s[0] + rlx.take(x, s[1]) * 0.0, s[1] + 1), (f32(0), n))[
+            0
+        ]
+
+    function = rlx.jit(counted if loop == "scan" else open_ended)
+    with pytest.raises(IndexRangeError, match="index 5 is outside an axis of 5"):
+        function(np.int64(3), np.ones(5, f32))
+    if loop == "scan":
+        assert float(function(np.int64(1), np.ones(5, f32))) == 4.0
+
+
+def test_a_body_that_numpy_runs_in_part_is_driven_from_python_and_says_so() -> None:
+    def solved(a: Any, c: Any) -> Any:
+        return rlx.fori_loop(0, 3, lambda i, c: rlx.solve(a, c), c)
+
+    jitted = rlx.jit(solved)
+    a = np.eye(3, dtype=f32) * 2
+    np.testing.assert_allclose(jitted(a, np.ones(3, f32)), np.full(3, 0.125))
+    said = str(jitted.executables[0].report)
+    assert "fori" not in said
+    assert "scan is driven: lapack_solve" in said
+
+
+def test_long_steps_are_shared_by_threads() -> None:
+    big = RNG.normal(size=(256, 256)).astype(f32) * f32(0.05)
+
+    def deep(w: Any, c: Any) -> Any:
+        return rlx.fori_loop(0, 3, lambda i, c: rlx.tanh(c @ w), c)
+
+    shared = rlx.jit(deep, config={"options": {"cpu.threads": 2}})
+    alone = rlx.jit(deep, config={"options": {"cpu.threads": 1}})
+    np.testing.assert_array_equal(shared(big, big), alone(big, big))
+    assert "threads share the steps" in str(shared.executables[0].report)
+    assert "is driven" not in str(alone.executables[0].report)
+
+
+def test_runs_at_the_same_time_do_not_meet() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    jitted = rlx.jit(inside)
+    expected = [flat(jitted(W, C * f32(k), XS)) for k in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for k, found in enumerate(pool.map(lambda k: flat(jitted(W, C * f32(k % 4), XS)), range(16))):
+            for a, b in zip(found, expected[k % 4], strict=True):
+                np.testing.assert_array_equal(a, b)

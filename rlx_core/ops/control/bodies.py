@@ -1,0 +1,149 @@
+"""What the ops of control flow ask of their bodies: which inputs reach which outputs, and bodies made of bodies. No ops here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import Fact, RlxError, ShapeError, WrongInputCountError
+from rlx_core.ir.graph import Builder, Constant, Graph, Value, as_results, building
+from rlx_core.ir.interpret import evaluate_nested
+from rlx_core.ir.op import Op, Zero
+from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.types import TensorType, listed
+from rlx_core.ops.call import expect_operands
+from rlx_core.ops.structural import Expand
+
+__all__ = [
+    "Run",
+    "carry_flags",
+    "cost_of",
+    "differentiable",
+    "evaluate_attribute",
+    "expect_inputs",
+    "expect_same_types",
+    "is_zero",
+    "made",
+    "names",
+    "part",
+    "reached",
+    "read_inputs",
+]
+
+
+Run = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
+"""Runs one of an op's graphs, by the name of its attribute."""
+
+
+def evaluate_attribute(op: Op, name: str, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The `Run` of the reference interpreter."""
+    return evaluate_nested(getattr(op, name), arrays)
+
+
+def names(body: Graph) -> list[str]:
+    """The names of a body's inputs, in order."""
+    return list(body.input_types)
+
+
+def expect_inputs(op: Op, attribute: str, body: Graph, types: Sequence[TensorType]) -> None:
+    """Require that a body takes operands of these types.
+
+    Raises:
+        WrongInputCountError, ShapeError, DtypeError: It takes more, fewer or others.
+    """
+    try:
+        expect_operands(body, types)
+    except RlxError as error:
+        raise error.with_fact(Fact("graph", f"{op.title}.{attribute}")) from None
+
+
+def expect_same_types(what: str, wanted: Sequence[TensorType], found: Sequence[TensorType]) -> None:
+    """Require that a body returns what it takes, or what another one returns.
+
+    Raises:
+        WrongInputCountError: There are more or fewer.
+        ShapeError: One differs; the first is named, with both types.
+    """
+    if len(wanted) != len(found):
+        raise WrongInputCountError(f"{what}: there are {len(found)} ({listed(found)}), not {len(wanted)}")
+    for number, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        if a != b:
+            raise ShapeError(f"{what} {number} is {b}, and must be {a}")
+
+
+def made(name: str, types: Sequence[TensorType], function: Callable[..., Any]) -> Graph:
+    """The graph of a function of values of these types."""
+    builder = Builder(name)
+    with building(builder):
+        results = as_results(function(*(builder.input(f"x{i}", t) for i, t in enumerate(types))))
+    return builder.finish(results)
+
+
+def part(body: Graph, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
+    """The body with some of its inputs and outputs, and of its nodes only what these outputs need."""
+    wanted = [body.outputs[i] for i in outputs]
+    needed = {v.node for v in wanted} | {body.inputs[i].node for i in inputs}
+    for node in reversed(body.nodes):
+        if node in needed or not node.op.is_pure:
+            needed.add(node)
+            needed.update(v.node for v in node.present())
+    builder = Builder(body.name)
+    builder.add_guards(body.guards)
+    values: dict[Value, Value] = {}
+    for node in body.nodes:
+        if node in needed:
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    return builder.finish(values[v] for v in wanted)
+
+
+def read_inputs(body: Graph, outputs: Iterable[int]) -> set[int]:
+    """The places of the inputs that some outputs, or effects, need."""
+    needed = {body.outputs[i].node for i in outputs}
+    for node in reversed(body.nodes):
+        if node in needed or not node.op.is_pure:
+            needed.add(node)
+            needed.update(v.node for v in node.present())
+    return {i for i, v in enumerate(body.inputs) if v.node in needed}
+
+
+def reached(body: Graph, sources: Sequence[bool]) -> list[bool]:
+    """Which outputs depend on one of the flagged inputs through differentiable values."""
+    found = {v for v, flag in zip(body.inputs, sources, strict=True) if flag}
+    for node in body.nodes:
+        if any(v in found for v in node.present()):
+            found.update(r for r in node.results if r.dtype.is_differentiable)
+    return [v in found for v in body.outputs]
+
+
+def carry_flags(carries: Sequence[bool], step: Callable[[Sequence[bool]], Sequence[bool]]) -> list[bool]:
+    """The least flags of a loop's carries that hold on entry and that a step keeps."""
+    flags = list(carries)
+    while True:
+        after = [a or b for a, b in zip(flags, step(flags), strict=True)]
+        if after == flags:
+            return flags
+        flags = after
+
+
+def differentiable(values: Iterable[Value]) -> list[int]:
+    """The places of values that have tangents."""
+    return [i for i, v in enumerate(values) if v.dtype.is_differentiable]
+
+
+def is_zero(value: Value | Zero) -> bool:
+    """Whether a cotangent is known to be zero: symbolically, or as the zeros that stand for that."""
+    if isinstance(value, Zero):
+        return True
+    node = value.node
+    if isinstance(node.op, Expand) and node.operands[0] is not None:
+        node = node.operands[0].node
+    return isinstance(node.op, Constant) and node.op.value.array.size == 1 and not node.op.value.array.any()
+
+
+def cost_of(body: Graph) -> Any:
+    """The floating-point operations of a body: those of its nodes that say it."""
+    counted = [n.op.cost(*n.operand_types) for n in body.nodes if n.op.cost is not None]
+    return sum(counted)

@@ -1,0 +1,243 @@
+"""`While`: a loop until a condition fails, which the values of the program decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count as counting
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import field
+
+from rlx_core.errors import ConfigError, DtypeError, MissingRuleError, ShapeError, WrongInputCountError
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import bool_
+from rlx_core.ir.graph import Graph, Value, as_results
+from rlx_core.ir.op import ZERO, Op, Rule, Zero, define_op
+from rlx_core.ir.rules import nested
+from rlx_core.ir.types import TensorType, expect_dtype, expect_shape
+from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outputs, with_cotangents_like, zeros
+from rlx_core.ops.comparison import less
+from rlx_core.ops.control import scan_derivatives
+from rlx_core.ops.control.bodies import (
+    Run,
+    carry_flags,
+    cost_of,
+    differentiable,
+    evaluate_attribute,
+    expect_inputs,
+    expect_same_types,
+    is_zero,
+    made,
+    names,
+    reached,
+)
+from rlx_core.ops.control.conditional import If
+from rlx_core.ops.control.scan import Scan
+from rlx_core.ops.counting import any_axes
+from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.selection import where
+from rlx_core.ops.structural import expand, reshape, sum_axes
+
+__all__ = ["OPS", "While"]
+
+
+@define_op
+class While(Op):
+    """`body` again and again while `cond` holds; if it does not hold at once, the carries as they are.
+
+    Both graphs take the carries and the constants; `cond` returns one bool, `body` the next carries. Under `vmap` a condition
+    that differs between examples has the loop go on while any holds, and the carries of the others stay.
+
+    Shapes:
+        carries, consts: as the graphs take them    ->    carries
+
+    Attributes:
+        cond, body: The condition and a step.
+        carries: How many of the operands are carries; the rest are constants.
+        max_steps: The most steps that are done, be the condition what it may. Reverse mode needs it.
+
+    Raises:
+        WrongInputCountError, ShapeError, DtypeError: The graphs take other operands, or return other types.
+    """
+
+    category: ClassVar = "boundary"
+    cond: Graph = field(validator=closed_body)
+    body: Graph = field(validator=closed_body)
+    carries: int
+    max_steps: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not 0 <= self.carries <= len(self.body.inputs):
+            raise ConfigError(
+                f"{self.title}: {self.body.name} takes {len(self.body.inputs)} inputs, which cannot be {self.carries} carries"
+            )
+        if self.max_steps is not None and self.max_steps < 0:
+            raise ConfigError(f"{self.title}: max_steps must be at least 0, not {self.max_steps}")
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        expect_inputs(self, "body", self.body, x)
+        expect_inputs(self, "cond", self.cond, x)
+        expect_same_types("carry", tuple(self.body.input_types.values())[: self.carries], self.body.output_types)
+        if len(self.cond.outputs) != 1:
+            raise WrongInputCountError(
+                f"{self.cond.name} returns {len(self.cond.outputs)} values, and must return one bool"
+            )
+        expect_dtype("the condition", self.cond.output_types[0], [bool_])
+        expect_shape("the condition", self.cond.output_types[0], ())
+        return self.body.output_types
+
+    def reference(self, *x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(map(np.array, self.driven(partial(evaluate_attribute, self), x)))
+
+    def driven(self, run: Run, x: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The results; what is carried is a copy, which may be overwritten. Each graph run by `run`."""
+        state, consts = tuple(map(np.array, x[: self.carries])), x[self.carries :]
+        for step in counting():
+            if step == self.max_steps or not run("cond", (*state, *consts))[0]:
+                break
+            state = tuple(run("body", (*state, *consts)))
+        return state
+
+    def carried(self) -> dict[str, int]:
+        return {"body": self.carries}
+
+    def cost(self, *x: TensorType) -> Any:
+        """That of one round, or of all where there is a bound: nobody knows how many there will be."""
+        return (self.max_steps or 1) * (cost_of(self.body) + cost_of(self.cond))
+
+    # ---------------------------------------------------------------------------------------------- rules
+
+    @property
+    def saving(self) -> Rule:  # type: ignore[override]  # only a loop with a bound has one
+        return None if self.max_steps is None else self._saving
+
+    def _saving(self, *x: Value) -> tuple[Value, ...]:
+        op = self.bounded()
+        return scan_derivatives.saving(op, x)
+
+    def bounded(self) -> Scan:
+        """The Scan of as many steps as there may be, each of which is done only while the condition holds."""
+        types = tuple(self.body.input_types.values())
+        rest = made("as_it_is", types, lambda *x: x[: self.carries])
+        choice = If(self.body, rest)
+        step = made(self.body.name, types, lambda *x: choice(results_of(self.cond, x)[0], *x))
+        assert self.max_steps is not None, "only a loop with a bound is a Scan"
+        return Scan(step, self.carries, len(types) - self.carries, self.max_steps)
+
+    def vjp(self, g: Any, *x: Value, y: Any) -> tuple[Any, ...]:
+        """By the bounded loop; where a derivative is known to follow, that has run in place of this one (`saving`)."""
+        if self.max_steps is None:
+            raise MissingRuleError(
+                f"{self.title}: reverse mode goes back through every step, and how many there are is not known",
+                hint="give the most there can be: rlx.while_loop(cond, body, init, max_steps=K); "
+                "or use rlx.fori_loop with Python ints, or rlx.scan",
+            )
+        wanted = differentiable(x)
+        live = [i for i, c in enumerate(as_results(g)) if not is_zero(c)]
+        whole = made(self.body.name, [v.type for v in x], lambda *v: [as_results(self.bounded()(*v))[i] for i in live])
+        pull = nested().vjp_of(whole, [names(whole)[i] for i in wanted])
+        found = iter(results_of(pull, (*x, *(as_results(g)[i] for i in live))))
+        return tuple(next(found) if i in wanted else ZERO for i in range(len(x)))
+
+    def jvp(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> tuple[Any, ...]:
+        """A loop over the carries and their tangents together."""
+        count, body = self.carries, self.body
+        given = [not isinstance(c, Zero) for c in t]
+        flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:])))
+        moving = [i for i, flag in enumerate(flags) if flag]
+        if not moving:
+            return tuple(ZERO for _ in range(count))
+        fixed = [i for i in range(count, len(x)) if given[i]]
+        step = nested().jvp_of(body, [names(body)[i] for i in (*moving, *fixed)])
+        tangent_of = {i: place for place, i in enumerate(differentiable(body.outputs))}
+        first = count + len(moving)
+
+        def operands(given: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+            """The loop's own, and the tangents."""
+            rest = given[first:]
+            own = (*given[:count], *rest[: len(x) - count])
+            return own, (*given[count:first], *rest[len(x) - count :])
+
+        def along(*given: Value) -> tuple[Value, ...]:
+            own, tangents = operands(given)
+            found = results_of(step, (*own, *tangents))
+            return (*results_of(body, own), *(found[tangent_of[i]] for i in moving))
+
+        tangents = [zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True)]
+        everything = (*x[:count], *(tangents[i] for i in moving), *x[count:], *(tangents[i] for i in fixed))
+        types = [v.type for v in everything]
+        cond = made(self.cond.name, types, lambda *v: results_of(self.cond, operands(v)[0]))
+        both = While(cond, made(f"{body.name}_along", types, along), first, self.max_steps)
+        found = dict(zip(moving, as_results(both(*everything))[count:], strict=True))
+        return tuple(found.get(i, ZERO) for i in range(count))
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+        count, engine = self.carries, nested()
+        rest = tuple(is_batched[count:])
+        flags = carry_flags(is_batched[:count], lambda f: engine.batch_of(self.body, size, (*f, *rest))[1])
+        cond, (differs,) = engine.batch_of(self.cond, size, (*flags, *rest))
+        if differs:
+            return self._masked(size, x, is_batched)
+        body, found = engine.batch_of(self.body, size, (*flags, *rest))
+        body = with_cotangents_like(body, size, found, flags)
+        begin = [_repeated(v, size, a and not b) for v, a, b in zip(x[:count], flags, is_batched[:count], strict=True)]
+        results = as_results(While(cond, body, count, self.max_steps)(*begin, *x[count:]))
+        return tuple(_repeated(v, size, not flag) for v, flag in zip(results, flags, strict=True))
+
+    def _masked(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+        """The loop in which examples go on by themselves: which ones do is carried along."""
+        count, engine = self.carries, nested()
+        flags = (*[True] * count, *is_batched[count:])
+        cond = engine.batch_of(self.cond, size, flags)[0]
+        body = with_batched_outputs(*_in_order(size, engine.batch_of(self.body, size, flags)))
+
+        def step(goes: Value, *own: Value) -> tuple[Value, ...]:
+            after = results_of(body, own)
+            masks = [expand(reshape(goes, (size, *[1] * (v.ndim - 1))), v.shape) for v in after]
+            state = tuple(where(m, a, b) for m, a, b in zip(masks, after, own[:count], strict=True))
+            return (results_of(cond, (*state, *own[count:]))[0], *state)
+
+        begin = [_repeated(v, size, not b) for v, b in zip(x[:count], is_batched[:count], strict=True)]
+        everything = (results_of(cond, (*begin, *x[count:]))[0], *begin, *x[count:])
+        types = [v.type for v in everything]
+        goes_on = made(self.cond.name, types, lambda goes, *_: any_axes(goes, axes=(0,)))
+        loop = While(goes_on, made(f"{self.body.name}_masked", types, step), count + 1, self.max_steps)
+        return as_results(loop(*everything))[1:]
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        def is_short(x: Any, n: Any, w: Any) -> Any:
+            return less(sum_axes(multiply(x, x), axes=(0,)), 9.0)
+
+        def longer(x: Any, n: Any, w: Any) -> Any:
+            return add(multiply(x, w), 0.25), add(n, 1)
+
+        types = "f32[3] i64[] f32[3]"
+        cond, body = traced("is_short", is_short, types), traced("longer", longer, types)
+        ranges = {"x0": (0.5, 1.0), "x2": (1.4, 1.6)}
+        yield Sample("f32[3]", "i64[]", "f32[3]", ranges=ranges, cond=cond, body=body, carries=2, max_steps=9)
+        yield Sample("f32[3]", "i64[]", "f32[3]", ranges=ranges, cond=cond, body=body, carries=2, max_steps=2)
+        yield Sample("f32[3]", "i64[]", "f32[3]", ranges=ranges, cond=cond, body=body, carries=2, max_steps=0)
+        yield Rejected("f32[3]", "i64[]", cond=cond, body=body, carries=2, error=WrongInputCountError, says="takes 3")
+        wrong = traced("wrong", lambda x, n, w: sum_axes(x, axes=(0,)), types)
+        yield Rejected(
+            "f32[3]", "i64[]", "f32[3]", cond=wrong, body=body, carries=2, error=DtypeError, says="condition must be"
+        )
+        each = traced("each", lambda x, n, w: less(x, 1.0), types)
+        yield Rejected(
+            "f32[3]", "i64[]", "f32[3]", cond=each, body=body, carries=2, error=ShapeError, says="condition must be []"
+        )
+
+
+def _repeated(value: Value, size: Dim, is_needed: bool) -> Value:
+    return expand(value, (size, *value.shape)) if is_needed else value
+
+
+def _in_order(size: Dim, batched: tuple[Graph, tuple[bool, ...]]) -> tuple[Graph, Dim, tuple[bool, ...]]:
+    return batched[0], size, batched[1]
+
+
+OPS = (While,)

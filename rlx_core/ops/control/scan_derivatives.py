@@ -1,0 +1,135 @@
+"""The derivatives of a Scan, which are Scans over the trajectory of its carries.
+
+The trajectory of a carry is a y that returns it as each step found it. `saving` adds those that are missing, once it is known
+that a derivative follows; the rules find them by looking at the body, so nothing ties the two together but the program itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from rlx_core.ir.graph import Graph, Value, as_results
+from rlx_core.ir.op import ZERO, Zero
+from rlx_core.ir.rules import nested
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.call import results_of, zeros
+from rlx_core.ops.control.bodies import carry_flags, differentiable, is_zero, made, names, part, reached
+
+if TYPE_CHECKING:
+    from rlx_core.ops.control.scan import Scan
+
+__all__ = ["pulled", "pushed", "saving"]
+
+
+def kept(op: Scan) -> dict[int, int]:
+    """Carry → the y that is its trajectory."""
+    inputs = op.body.inputs[: op.carries]
+    found: dict[int, int] = {}
+    for place, value in enumerate(op.body.outputs[op.carries :]):
+        for carry, before in enumerate(inputs):
+            if value is before:
+                found.setdefault(carry, place)
+    return found
+
+
+def with_trajectories(op: Scan) -> Scan:
+    """The Scan that returns the trajectory of every carry, the missing ones after its own results."""
+    has = kept(op)
+    missing = [v for carry, v in enumerate(op.body.inputs[: op.carries]) if carry not in has]
+    body = Graph(op.body.name, op.body.nodes, (*op.body.outputs, *missing), op.body.guards)
+    return evolve(op, body=body) if missing else op
+
+
+def saving(op: Scan, x: Sequence[Value]) -> tuple[Value, ...]:
+    """The results of a Scan with all trajectories among them."""
+    return as_results(with_trajectories(op)(*x))
+
+
+def with_kept(op: Scan, x: Sequence[Value], y: Sequence[Value]) -> tuple[Scan, Sequence[Value], list[Value]]:
+    """A Scan that has all trajectories, its results, and the trajectories; run again if this one lacks some."""
+    full = with_trajectories(op)
+    results = y if full is op else as_results(full(*x))
+    has = kept(full)
+    return full, results, [results[op.carries + has[carry]] for carry in range(op.carries)]
+
+
+def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
+    """The cotangents of all operands by one Scan in the other direction: those of constants are summed in carries."""
+    _, _, states = with_kept(op, x, y)
+    _, consts, xs = op.split(x)
+    body, count = op.body, op.carries
+    wrt = differentiable(x)
+    of_carries = [i for i in wrt if i < count]
+    of_consts = [i for i in wrt if count <= i < count + op.consts]
+    of_xs = [i for i in wrt if i >= count + op.consts]
+    ys = [i for i in range(count, len(body.outputs)) if not is_zero(g[i])]
+    # Only outputs that something comes back to: the others' cotangents are zero at every step.
+    step = nested().vjp_of(
+        part(body, range(len(x)), [*of_carries, *ys]), [names(body)[i] for i in (*of_carries, *of_consts, *of_xs)]
+    )
+    sizes = [len(of_carries), len(of_consts), len(consts), len(states), len(xs)]
+
+    def back(*given: Value) -> tuple[Value, ...]:
+        dc, sums, k, c, now, dy = _cut(given, sizes)
+        found = results_of(step, (*c, *k, *now, *dc, *dy))
+        dc, terms, dx = _cut(found, sizes[:2])
+        return (*dc, *(add(total, term) for total, term in zip(sums, terms, strict=True)), *dx)
+
+    begin = [zeros(x[i].type) if isinstance(g[i], Zero) else g[i] for i in of_carries]
+    begin += [zeros(x[i].type) for i in of_consts]
+    stacked = [*states, *xs, *(g[i] for i in ys)]
+    found = _scan(op, f"{body.name}_back", back, begin, consts, stacked, reverse=not op.reverse)
+    cotangents = dict(zip((*of_carries, *of_consts, *of_xs), found, strict=True))
+    return tuple(cotangents.get(i, ZERO) for i in range(len(x)))
+
+
+def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
+    """The tangents of all results by one Scan in the same direction, linear in the tangents."""
+    _, _, states = with_kept(op, x, y)
+    _, consts, xs = op.split(x)
+    body, count = op.body, op.carries
+    given = [not isinstance(c, Zero) for c in t]
+    flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:]))[:count])
+    active = [i for i, flag in enumerate((*flags, *given[count:])) if flag]
+    of_carries = [i for i in active if i < count]
+    of_consts = [i for i in active if count <= i < count + op.consts]
+    of_xs = [i for i in active if i >= count + op.consts]
+    moving = reached(body, (*flags, *given[count:]))
+    ys = [i for i in range(count, len(body.outputs)) if moving[i]]
+    step = nested().jvp_of(body, [names(body)[i] for i in active])
+    tangent_of = {i: place for place, i in enumerate(differentiable(body.outputs))}
+    sizes = [len(of_carries), len(consts), len(of_consts), len(states), len(xs)]
+
+    def along(*given: Value) -> tuple[Value, ...]:
+        tc, k, tk, c, now, tx = _cut(given, sizes)
+        found = results_of(step, (*c, *k, *now, *tc, *tk, *tx))
+        return tuple(found[tangent_of[i]] for i in (*of_carries, *ys))
+
+    tangents = [zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True)]
+    begin = [tangents[i] for i in of_carries]
+    steady = (*consts, *(tangents[i] for i in of_consts))
+    stacked = [*states, *xs, *(tangents[i] for i in of_xs)]
+    found = _scan(op, f"{body.name}_along", along, begin, steady, stacked, reverse=op.reverse)
+    results = dict(zip((*of_carries, *ys), found, strict=True))
+    return tuple(results.get(i, ZERO) for i in range(len(y)))
+
+
+def _scan(
+    op: Scan, name: str, step: Any, carries: Sequence[Any], consts: Sequence[Any], xs: Sequence[Any], *, reverse: bool
+) -> tuple[Value, ...]:
+    """A Scan of as many steps as `op` with another body."""
+    types = [*(v.type for v in carries), *(v.type for v in consts), *(v.type.with_shape(v.shape[1:]) for v in xs)]
+    made_op = evolve(op, body=made(name, types, step), carries=len(carries), consts=len(consts), reverse=reverse)
+    return as_results(made_op(*carries, *consts, *xs))
+
+
+def _cut(values: Sequence[Any], sizes: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Values in groups of these sizes, and the rest."""
+    groups, first = [], 0
+    for size in sizes:
+        groups.append(tuple(values[first : first + size]))
+        first += size
+    return [*groups, tuple(values[first:])]

@@ -1,0 +1,149 @@
+"""Control flow as users call it: inside a traced function part of the program, outside one compiled and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.graph import ambient_builder
+from rlx_core.runtime.jit import Jitted
+from rlx_core.transforms import control
+
+__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+
+C = TypeVar("C")  # what a loop carries
+R = TypeVar("R")
+
+
+def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *operands: Any) -> R:
+    """`true_fn(*operands)` where the predicate holds, else `false_fn(*operands)`; only the one that is chosen runs.
+
+    Args:
+        pred: One bool, which may be a traced value.
+        true_fn, false_fn: Return the same structure of the same types. They may use any value around them.
+        operands: Pytrees of arrays.
+
+    Raises:
+        ShapeError, DtypeError: The predicate is not one bool, or the functions return different types: the result is named, with
+            the line of each.
+
+    Under `vmap` with a predicate for each example both run, and results are chosen example by example.
+    """
+    found: R = _here(lambda p, x: control.cond(p, true_fn, false_fn, *x), pred, operands)
+    return found
+
+
+def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
+    """`branches[index](*operands)`; only that branch runs. An index outside means the first or the last.
+
+    Args:
+        index: One integer, which may be a traced value.
+        branches: Functions that return the same structure of the same types.
+        operands: Pytrees of arrays.
+
+    Raises:
+        ShapeError, DtypeError: The index is not one integer, or branches return different types.
+        WrongInputCountError: There is no branch.
+    """
+    found: R = _here(lambda i, x: control.switch(i, branches, *x), index, operands)
+    return found
+
+
+def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max_steps: int | None = None) -> C:
+    """`init`, replaced by `body` of it as long as `cond` of it holds.
+
+    Args:
+        cond: Returns one bool.
+        body: Returns the next carry, of the structure and types of the one it takes.
+        init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
+        max_steps: The most steps that are done. Reverse mode needs it, because it goes back through all of them.
+
+    Raises:
+        ShapeError, DtypeError: The condition is not one bool, or a carry changes its type; it is named.
+        MissingRuleError: It is differentiated in reverse, and there is no `max_steps`.
+    """
+    found: C = _here(lambda c: control.while_loop(cond, body, c, max_steps=max_steps), init)
+    return found
+
+
+def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C:
+    """`init`, replaced by `body(i, carry)` for each `i` from `lower` up to but not including `upper`.
+
+    Args:
+        lower, upper: Integers. With Python ints (or sizes) the loop can be differentiated in reverse; with traced values it is
+            a `while_loop`.
+        body: Takes the index (i32; i64 where a bound needs it) and the carry, and returns the next carry.
+        init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
+
+    Raises:
+        ShapeError, DtypeError: A carry changes its type, or a bound is no integer.
+    """
+    if all(type(each) is int for each in (lower, upper)):
+        known: C = _here(lambda c: control.fori_loop(lower, upper, body, c), init)
+        return known
+    found: C = _here(lambda a, b, c: control.fori_loop(a, b, body, c), lower, upper, init)
+    return found
+
+
+def scan(
+    body: Callable[[C, Any], tuple[C, Any]],
+    init: C,
+    xs: Any = None,
+    length: Dim | None = None,
+    reverse: bool = False,
+    checkpoints: int | None = None,
+) -> tuple[C, Any]:
+    """`body(carry, x) -> (carry, y)` step by step along the first axis of `xs`: the last carry, and the ys stacked.
+
+    Args:
+        body: Takes the carry and one element of each array of `xs`; returns the next carry and any pytree (`None` for nothing).
+        init: Any pytree of arrays; a Python number in it has the dtype that the body makes of it.
+        xs: A pytree of arrays with equal first axes; `None` for none.
+        length: How many steps there are, where no array says it.
+        reverse: Whether the last element comes first; each y lies where its x does.
+        checkpoints: In how many segments the steps are gone through: a derivative then keeps the carry at the beginning of each,
+            and those inside a segment while it goes back through it. For long loops with large carries; about the root of the
+            length.
+
+    Raises:
+        ShapeError: Lengths differ, are negative or unknown; or a carry changes its shape: it is named, with both types.
+        DtypeError: A carry changes its dtype.
+
+    A loop of any length is one node of the program. Its derivative keeps the carries of all steps, and computes a step again when
+    it goes back through it.
+    """
+    found: tuple[C, Any] = _here(lambda c, x: control.scan(body, c, x, length, reverse, checkpoints), init, xs)
+    return found
+
+
+def map(function: Callable[[Any], R], xs: Any) -> R:
+    """`function` of each element along the first axis of `xs`, one after the other, the results stacked.
+
+    `rlx.vmap` does all at once, which is faster and takes the memory of all.
+    """
+    found: R = _here(lambda x: control.mapped(function, x), xs)
+    return found
+
+
+def associative_scan(function: Callable[[C, C], C], xs: C, axis: int = 0, reverse: bool = False) -> C:
+    """The running combination of elements along an axis, in as many rounds as the size has binary digits.
+
+    Args:
+        function: Combines two pytrees of slices, all their elements at once; must be associative.
+        xs: A pytree of arrays of one size along the axis, which is known when the function is traced.
+        axis: Which axis.
+        reverse: Whether it begins at the end.
+
+    Raises:
+        ShapeError: Sizes along the axis differ, or combining two changes a type.
+    """
+    found: C = _here(lambda x: control.associative_scan(function, x, axis, reverse), xs)
+    return found
+
+
+def _here(function: Callable[..., Any], *args: Any) -> Any:
+    """Call `function` as part of the program being traced, or compile it and run it."""
+    if ambient_builder() is not None:
+        return function(*args)
+    return Jitted(function, {}, ())(*args)
