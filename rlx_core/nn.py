@@ -40,6 +40,7 @@ from rlx_core.ops.rope import RopeLayout, RopeStyle
 from rlx_core.ops.statistics import as_axes
 from rlx_core.ops.structural import reshape, sum_axes
 from rlx_core.public import absent
+from rlx_core.sequences import gated_delta_net, gru, linear_attention, lstm, selective_scan, update_cache
 
 if TYPE_CHECKING:  # with the signatures that the stub has
     from rlx_core import (
@@ -72,15 +73,19 @@ __all__ = [
     "cross_entropy",
     "elu",
     "embedding",
+    "gated_delta_net",
     "gelu",
     "group_norm",
+    "gru",
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
     "layer_norm",
     "leaky_relu",
     "linear",
+    "linear_attention",
     "log_softmax",
+    "lstm",
     "mean_squared_error",
     "one_hot",
     "relu",
@@ -88,6 +93,7 @@ __all__ = [
     "residual_rms_norm",
     "rms_norm",
     "rope",
+    "selective_scan",
     "selu",
     "shared_linear_pair",
     "sigmoid",
@@ -96,6 +102,7 @@ __all__ = [
     "softplus",
     "swiglu",
     "tanh",
+    "update_cache",
 ]
 
 
