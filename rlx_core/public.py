@@ -117,6 +117,7 @@ CORE = _table(
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
         "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.runtime.training": "train_step",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",
@@ -131,6 +132,7 @@ CORE = _table(
 ) | {
     "bool_": "rlx_core.ir.dtypes",
     "linalg": "rlx_core.linalg:",
+    "optim": "rlx_core.optim:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),
