@@ -83,7 +83,7 @@ def scale_by_factored_rms(
 
     def update(grads: Any, state: FactoredState, params: Any = None) -> tuple[Any, FactoredState]:
         count = next_count(state.count)
-        keep = 1 - rlx.pow(rlx.astype(count, rlx.f32), -decay_rate)
+        keep = -rlx.expm1(-decay_rate * rlx.log(rlx.astype(count, rlx.f32)))  # 1 - count**-decay_rate
         row, col, whole = (
             averaged(grads, v, keep, i) for v, i in ((state.v_row, 1), (state.v_col, 0), (state.v, None))
         )
