@@ -95,9 +95,9 @@ def transformation(what: str, given: Any) -> Transformation:
 def chain(*transformations: Transformation) -> GradientTransformation:
     """Transformations one after another; the state is the tuple of theirs.
 
-    >>> clipped = chain(rlx.optim.clip_by_global_norm(1.0), rlx.optim.scale(-0.1))
+    >>> clipped = chain(rlx.optim.clip_by_global_norm(2.5), rlx.optim.scale(-1.0))
     >>> clipped.update(np.float32([3, 4]), clipped.init(np.float32([0, 0])))[0]
-    array([-0.06, -0.08], dtype=float32)
+    array([-1.5, -2. ], dtype=float32)
     """
     parts = [transformation("chain", t) for t in transformations]
 
