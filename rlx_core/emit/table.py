@@ -10,17 +10,16 @@ from collections.abc import Callable
 from typing import TypeVar, Unpack
 
 from rlx_core.codegen import check_kernel, formula_of, kernel_of
-from rlx_core.codegen.formula import Formula, Place, Read
+from rlx_core.codegen.meaning import is_read_in_place
 from rlx_core.codegen.places import Layout
 from rlx_core.emit.emitters import Emit, Emitted, Emitting, Language
 from rlx_core.ir.block import Block
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
-from rlx_core.ir.types import TensorType
 from rlx_core.ops import dynamic, kinds, normalization, selection, softmax
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion
-from rlx_core.pipeline.select.kernels import Condition, KernelTable, TraitWords, condition
+from rlx_core.pipeline.select.kernels import Condition, KernelTable, TraitWords
 
 __all__ = ["GENERATED", "TIERS", "DeviceTable", "loop_rows", "reads_in_place"]
 
@@ -84,21 +83,4 @@ _ROWS = (softmax.Softmax, softmax.LogSoftmax, normalization.LayerNorm, normaliza
 """Ops of several loops over a row, the first operand of which a result may take over."""
 
 
-@condition("operands of a result's type to be read where that result is written")
-def reads_in_place(node: Node) -> bool:
-    formula = formula_of(node.op, node.operand_types)
-    return formula is not None and all(
-        is_read_at(formula, position, formula.writes[result].place, value.type)
-        for result, type in enumerate(node.types)
-        for position, value in enumerate(node.operands)
-        if value is not None and value.type.shape == type.shape
-    )
-
-
-def is_read_at(formula: Formula, operand: int, place: Place, type: TensorType) -> bool:
-    """Whether every read of an operand is of the element at `place`; axes of size 1 have one place only."""
-    reads = [t for t in formula.terms if isinstance(t, Read) and t.operand == operand]
-    return all(
-        not r.dynamic and all(d == 1 or a == b for d, a, b in zip(type.shape, r.place, place, strict=True))
-        for r in reads
-    )
+reads_in_place = Condition("operands of a result's type to be read where that result is written", is_read_in_place)

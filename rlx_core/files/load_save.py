@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
+from rlx_core.files.state import restored
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 
@@ -26,6 +27,7 @@ def load(
     target: str | None = None,
     config: Config = None,
     classes: Iterable[type[Any]] = (),
+    like: Any = None,
     host: PluginHost | None = None,
 ) -> Any:
     """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), or what a
@@ -38,20 +40,24 @@ def load(
         path: The file; its suffix, in any case, chooses the reader.
         target, config: For a compiled function, as for `rlx.compile`.
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
+        like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
+            such a tree, in memory of their own. Without it they are views of the mapped file, by name.
         host: The plugins to use; everything installed by default.
 
     Raises:
         UnknownNameError: No plugin reads files with that suffix.
-        FormatError: The file is not what its suffix says, or is damaged.
+        FormatError: The file is not what its suffix says, is damaged, or holds other arrays than `like`.
         FileError: It cannot be read: it is not there, say (an OSError).
-        ConfigError: A target, a configuration or classes for something that is not compiled.
+        ConfigError: A target, a configuration or classes for something that is not compiled; `like` for what are no arrays.
     """
     found, at = host or default_host(), path_of("load", path)
     read = usable(found, "importers", found.importers_for(at.suffix.lower()))
     with reading("load", at):
         stored = read(at, found)
     try:
-        return opened(stored, target, config, classes, host)
+        if like is None:
+            return opened(stored, target, config, classes, host)
+        return restored(opened(stored, target, config, classes, host), like)
     except RlxError as error:
         raise error.with_fact(Fact("file", at)) from None
 
@@ -123,8 +129,10 @@ def _hint_for(data: object) -> str | None:
 
 
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
-    """Write a file: arrays by name (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`), or
-    what a plugin's writer takes.
+    """Write a file: a pytree of arrays (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`),
+    or what a plugin's writer takes.
+
+    The arrays of a pytree are named by their places, `params.w` or `state.0.mu.w`; `load(path, like=tree)` makes the tree again.
 
     The file appears as a whole, or on an error stays as it was.
 

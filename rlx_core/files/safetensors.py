@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import optree
 from attrs import frozen
 
 from rlx_core.errors import DtypeError, Fact, FormatError, RlxError, nearest
 from rlx_core.files.reading import mapped
+from rlx_core.files.state import by_name
 from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir import dtypes
 from rlx_core.ir.apply import as_array
@@ -300,13 +302,17 @@ def import_file(path: Path, host: object) -> dict[str, np.ndarray]:
 
 
 def export_file(path: Path, value: Any, host: object) -> None:
-    """`save_safetensors` in the form of an exporter.
+    """`save_safetensors` in the form of an exporter, which takes any pytree of arrays.
 
     Raises:
-        FormatError: The value is not a mapping; besides what `save_safetensors` raises.
+        FormatError: The value is no container, or its places have no names; besides what `save_safetensors` raises.
     """
-    if not isinstance(value, Mapping):
+    if optree.tree_is_leaf(value):
         raise FormatError(
             f"safetensors: the file holds arrays by name, not a {type(value).__name__}", Fact("file", path)
         )
-    save_safetensors(path, value)
+    try:
+        named = by_name(value)
+    except RlxError as error:
+        raise error.with_fact(Fact("file", path)) from None
+    save_safetensors(path, named)

@@ -88,3 +88,8 @@ def test_the_backend_of_the_page_obeys_the_law_on_every_op(run_page: Callable[[s
 @pytest.mark.skipif(importlib.util.find_spec("rlx_cpu") is None, reason="the page shows a program on the CPU")
 def test_a_program_is_saved_and_sent_as_the_page_says(run_page: Callable[[str], Any]) -> None:
     run_page("how-to/save-and-send.md")
+
+
+@pytest.mark.skipif(not HAS_NATIVE_CODE, reason="the page is about what native code writes in place")
+def test_a_model_is_trained_as_the_page_says(run_page: Callable[[str], Any]) -> None:
+    run_page("how-to/train.md")

@@ -35,6 +35,16 @@ def test_what_is_saved_is_called_as_before(tmp_path, monkeypatch, capsys) -> Non
     assert (names["again"](names["x"]) == names["fast"](names["x"])).all()
 
 
+def test_a_model_is_trained_and_its_state_saved(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for section in ("Compile, differentiate, run", "Train"):
+        (program,) = BLOCK.findall(SECTIONS[section])
+        exec(compile(program, "README.md", "exec"), names)
+    assert names["value"] < 0.1
+    assert (tmp_path / "state.safetensors").exists()
+
+
 def test_every_command_exists() -> None:
     (block,) = BLOCK.findall(SECTIONS["On the command line"])
     asked = set(re.findall(r"\brlx (\w+)", block))

@@ -57,3 +57,28 @@ def test_minilm_prints_how_similar_sentences_are() -> None:
     np.testing.assert_allclose(similarity, similarity.T)
     np.testing.assert_allclose(np.diag(similarity), 1.0, atol=1e-3)  # printed with three digits
     assert similarity[0, 1] > 0.5 > max(similarity[0, 2], similarity[1, 2])
+
+
+ENDS = {
+    "char_gpt.py": (r"loss (\d+\.\d+), .* characters to choose from", 0.2),
+    "heat_rod.py": (r"largest error (\d+\.\d+) of temperatures", 0.05),
+    "neural_ode.py": (r"mean distance .* (\d+\.\d+)$", 0.2),
+    "optimisers.py": (r"sgd .* loss (\d+\.\d+)", 0.1),
+}
+"""An example → where it prints its number, and the most that it may be."""
+
+
+@pytest.mark.slow
+@needs_installation
+@pytest.mark.parametrize("name", ENDS)
+def test_an_example_ends_in_a_picture_and_a_number(name: str) -> None:
+    pattern, most = ENDS[name]
+    said = run(name)
+    found = re.search(pattern, said, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) <= most
+    assert len(said.splitlines()) > 5
+
+
+def test_every_example_is_run() -> None:
+    assert {p.name for p in EXAMPLES.glob("*.py")} == {*ENDS, "digits.py", "minilm.py"}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import rlx_core as rlx
-from rlx_core import nn, ops
+from rlx_core import nn, ops, optim
 from rlx_core.errors import AbsentNameError
 from rlx_core.hints.expected import ELSEWHERE, RENAMED, hint_for
 from rlx_core.public import CORE, FUNCTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "names.md"
-MODULES = {"rlx": rlx, "nn": nn}
+MODULES = {"rlx": rlx, "nn": nn, "optim": optim}
 PUBLIC = {*CORE, *FUNCTIONS}
 
 
@@ -28,7 +28,7 @@ def rows() -> str:
 
 def test_what_is_named_instead_exists() -> None:
     said = [*RENAMED, *ELSEWHERE.values()]
-    named = {match for text in said for match in re.findall(r"\b(rlx|nn)\.(\w+)", text)}
+    named = {match for text in said for match in re.findall(r"\b(rlx|nn|optim)\.(\w+)", text)}
     assert len(named) > 80
     assert [f"{m}.{n}" for m, n in sorted(named) if not hasattr(MODULES[m], n)] == []
 
@@ -56,6 +56,8 @@ def test_every_op_that_is_listed_is_found_in_python_or_said_where() -> None:
         (nn, "Linear", "rlx calls it nn.linear"),
         (nn, "sofmax", "did you mean `softmax`?"),
         (nn, "grad", "it is rlx.grad"),
+        (optim, "AdamW", "rlx calls it optim.adamw"),
+        (optim, "adamx", "did you mean `adam`?"),
         (ops, "jit", "it is rlx.jit"),
         (ops, "concatenate", "rlx calls it rlx.concat"),
     ],

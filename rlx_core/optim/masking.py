@@ -1,0 +1,111 @@
+"""Transformations of a part of the parameters, and several for several parts.
+
+What a transformation is not to see is `None` in the trees that it gets, which is no leaf: so any transformation can be
+masked, and its state has the structure of the parameters with `None` at the others' places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rlx_core.errors import ConfigError, nearest
+from rlx_core.optim.transformation import GradientTransformation, Transformation, transformation
+from rlx_core.optim.trees import leaves_over
+from rlx_core.trees.flatten import flatten, same_structure
+
+__all__ = ["Mask", "MaskedState", "MultiTransformState", "masked", "multi_transform"]
+
+Mask = Any | Callable[[Any], Any]
+"""A tree of booleans over the parameters, each of which may stand for a subtree, or a function that makes one of them."""
+
+
+class MaskedState(NamedTuple):
+    """The state of the transformation inside."""
+
+    inner_state: Any
+
+
+class MultiTransformState(NamedTuple):
+    """Label → state of its transformation."""
+
+    inner_states: dict[str, Any]
+
+
+def masked(inner: Transformation, mask: Mask) -> GradientTransformation:
+    """`inner` for the leaves that `mask` says, and the others' gradients as they are.
+
+    Raises (when it is used):
+        ShapeError: The mask does not lie over the parameters.
+        ConfigError: It says something else than True or False.
+    """
+    part = transformation("masked", inner)
+
+    def said(tree: Any) -> list[bool]:
+        return leaves_over("masked", mask, tree, bool)
+
+    def init(params: Any) -> MaskedState:
+        return MaskedState(part.init(_only(params, said(params))))
+
+    def update(grads: Any, state: MaskedState, params: Any = None) -> tuple[Any, MaskedState]:
+        keep = said(grads if params is None else params)
+        known = None if params is None else _only(params, keep)
+        updates, inner_state = part.update(_only(grads, keep), state.inner_state, known)
+        return _merged("masked", grads, keep, updates), MaskedState(inner_state)
+
+    return GradientTransformation(init, update)
+
+
+def multi_transform(transforms: Mapping[str, Transformation], param_labels: Any) -> GradientTransformation:
+    """A transformation for each group of parameters.
+
+    Args:
+        transforms: By label.
+        param_labels: A tree of labels over the parameters, each of which may stand for a subtree, or a function that makes one.
+
+    Raises (when it is used):
+        ShapeError: The labels do not lie over the parameters.
+        ConfigError: A label has no transformation.
+    """
+    parts = {label: transformation(f"multi_transform: {label}", t) for label, t in transforms.items()}
+
+    def labels(tree: Any) -> list[str]:
+        found = leaves_over("multi_transform", param_labels, tree, str)
+        for label in found:
+            if label not in parts:
+                raise ConfigError(
+                    f"multi_transform: there is no transformation for the label {label!r}",
+                    hint=nearest(label, list(parts)),
+                )
+        return found
+
+    def init(params: Any) -> MultiTransformState:
+        of = labels(params)
+        return MultiTransformState({n: part.init(_only(params, [x == n for x in of])) for n, part in parts.items()})
+
+    def update(grads: Any, state: MultiTransformState, params: Any = None) -> tuple[Any, MultiTransformState]:
+        of = labels(grads if params is None else params)
+        states, updates = {}, grads
+        for label, part in parts.items():
+            keep = [x == label for x in of]
+            known = None if params is None else _only(params, keep)
+            found, states[label] = part.update(_only(grads, keep), state.inner_states[label], known)
+            updates = _merged("multi_transform", updates, keep, found)
+        return updates, MultiTransformState(states)
+
+    return GradientTransformation(init, update)
+
+
+def _only(tree: Any, keep: Sequence[bool]) -> Any:
+    """The tree with `None` where it is not to be seen."""
+    leaves, structure = flatten(tree)
+    return structure.unflatten([leaf if k else None for leaf, k in zip(leaves, keep, strict=True)])
+
+
+def _merged(what: str, tree: Any, keep: Sequence[bool], part: Any) -> Any:
+    """The tree with the leaves of a part of it."""
+    leaves, structure = flatten(tree)
+    found, its_structure = flatten(part)
+    same_structure(what, flatten(_only(tree, keep))[1], its_structure)
+    others = iter(found)
+    return structure.unflatten([next(others) if k else leaf for leaf, k in zip(leaves, keep, strict=True)])

@@ -1,0 +1,61 @@
+"""Rates and decays, as numbers or as arrays: what they may be, and what is computed from them without losing digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core.errors import ConfigError
+from rlx_core.ir.dtypes import DType, dtype
+
+__all__ = ["Rate", "Schedule", "debiasing", "expect_fraction", "expect_positive"]
+
+Schedule = Callable[[Any], Any]
+"""From the number of steps before this one to a number."""
+
+Rate = Any
+"""A Python number, which is a constant of the program; an array, which is not; or a `Schedule`."""
+
+
+def expect_fraction(what: str, value: Any) -> None:
+    """Require a decay to lie in [0, 1); an array is believed.
+
+    Raises:
+        ConfigError: It is a number outside.
+    """
+    if isinstance(value, int | float) and not 0 <= value < 1:
+        raise ConfigError(f"{what} must be in [0, 1), not {value!r}")
+
+
+def expect_positive(what: str, value: Any) -> None:
+    """Require a number above 0; an array is believed.
+
+    Raises:
+        ConfigError: It is a number of 0 or less, or not a number.
+    """
+    if isinstance(value, int | float) and not value > 0:
+        raise ConfigError(f"{what} must be above 0, not {value!r}")
+
+
+def debiasing(decay: Any, count: Any) -> Callable[[Any], Any]:
+    """What divides an average that started at 0 by `1 - decay**count`, in each leaf's dtype.
+
+    The difference is `-expm1(count·log(decay))`: in f32, `1 - 0.999**count` has lost four of its seven digits at first.
+    """
+    known: dict[Any, Any] = {}
+
+    def debiased(average: Any) -> Any:
+        of = dtype(average.dtype)
+        if of not in known:
+            known[of] = -rlx.expm1(rlx.astype(count, of) * _log(decay, of))
+        return average / known[of]
+
+    return debiased
+
+
+def _log(decay: Any, of: DType) -> Any:
+    if not isinstance(decay, int | float):
+        return rlx.log(rlx.astype(decay, of))
+    return math.log(decay) if decay > 0 else -math.inf

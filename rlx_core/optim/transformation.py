@@ -1,0 +1,145 @@
+"""What an optimiser is: a pair of functions, one that makes a state and one that turns gradients into updates.
+
+Transformations chain, because updates are of the structure of gradients: what one returns, the next one takes. The last thing
+that is done with updates is to add them (`apply_updates`), so whatever descends multiplies by a negative rate somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from attrs import frozen
+
+import rlx_core as rlx
+from rlx_core.errors import ConfigError, FormatError, WrongInputCountError
+from rlx_core.ops.linalg import operand
+from rlx_core.optim.trees import wide
+from rlx_core.trees.flatten import flatten, same_structure
+
+__all__ = [
+    "EmptyState",
+    "GradientTransformation",
+    "Transformation",
+    "apply_updates",
+    "chain",
+    "expect_params",
+    "identity",
+    "stateless",
+    "transformation",
+]
+
+
+class Transformation(Protocol):
+    """Anything with these two methods can be chained, wrapped, and given to `rlx.train_step`."""
+
+    @property
+    def init(self) -> Callable[[Any], Any]: ...
+    @property
+    def update(self) -> Callable[..., tuple[Any, Any]]: ...
+
+
+@frozen
+class GradientTransformation:
+    """A transformation of gradients.
+
+    Attributes:
+        init: `init(params) -> state`: a pytree of arrays.
+        update: `update(grads, state, params=None) -> (updates, state)`: updates have the structure of the gradients, and are
+            to be added to the parameters.
+    """
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+
+    def __copy__(self) -> GradientTransformation:
+        return self
+
+    def __deepcopy__(self, memo: object) -> GradientTransformation:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise FormatError(
+            "pickle: a gradient transformation is made of functions, which do not travel; its state does",
+            hint="make it again in the other process, and save the state: rlx.save(path, state)",
+        )
+
+
+class EmptyState(NamedTuple):
+    """The state of what remembers nothing."""
+
+
+def stateless(update: Callable[[Any, Any], Any]) -> GradientTransformation:
+    """A transformation that remembers nothing, from `update(grads, params) -> updates`."""
+    return GradientTransformation(lambda params: EmptyState(), lambda g, state, params=None: (update(g, params), state))
+
+
+def identity() -> GradientTransformation:
+    """Gradients as they are."""
+    return stateless(lambda grads, params: grads)
+
+
+def transformation(what: str, given: Any) -> Transformation:
+    """What was given where a transformation is taken.
+
+    Raises:
+        ConfigError: It has no `init` and `update`.
+    """
+    if not (callable(getattr(given, "init", None)) and callable(getattr(given, "update", None))):
+        hint = "call it: rlx.optim.adam(1e-3)" if callable(given) else "rlx.optim.adam(1e-3) makes one"
+        raise ConfigError(f"{what}: takes a transformation with init and update, not {given!r}", hint=hint)
+    found: Transformation = given
+    return found
+
+
+def chain(*transformations: Transformation) -> GradientTransformation:
+    """Transformations one after another; the state is the tuple of theirs.
+
+    >>> clipped = chain(rlx.optim.clip_by_global_norm(2.5), rlx.optim.scale(-1.0))
+    >>> clipped.update(np.float32([3, 4]), clipped.init(np.float32([0, 0])))[0]
+    array([-1.5, -2. ], dtype=float32)
+    """
+    parts = [transformation("chain", t) for t in transformations]
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if len(state) != len(parts):
+            raise ConfigError(
+                f"chain: a state of {len(state)} parts for {len(parts)} transformations",
+                hint="the state comes from init of the same chain",
+            )
+        states = []
+        for part, its in zip(parts, state, strict=True):
+            grads, its = part.update(grads, its, params)
+            states.append(its)
+        return grads, tuple(states)
+
+    return GradientTransformation(lambda params: tuple(part.init(params) for part in parts), update)
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """`params + updates`, leaf by leaf, each rounded once to the dtype of its parameter.
+
+    Raises:
+        ShapeError: The two are of different structures.
+    """
+    leaves, structure = flatten(params)
+    found, its_structure = flatten(updates)
+    same_structure("apply_updates", structure, its_structure)
+    return structure.unflatten([_moved(p, u) for p, u in zip(map(operand, leaves), found, strict=True)])
+
+
+def _moved(param: Any, update: Any) -> Any:
+    return rlx.astype(wide(param) + wide(update), param.dtype, copy=False)
+
+
+def expect_params(what: str, params: Any) -> Any:
+    """The parameters, which `what` needs.
+
+    Raises:
+        WrongInputCountError: They were left out.
+    """
+    if params is None:
+        raise WrongInputCountError(
+            f"{what}: needs the parameters besides the gradients", hint="optimiser.update(grads, state, params)"
+        )
+    return params

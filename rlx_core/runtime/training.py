@@ -1,0 +1,117 @@
+"""`train_step`: a loss, its gradients and an update as one program that writes parameters and state where they lie."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import rlx_core as rlx
+from rlx_core.errors import ConfigError
+from rlx_core.ops.arguments import flag
+from rlx_core.optim.transformation import Transformation, apply_updates, transformation
+from rlx_core.pipeline.compile import Config
+from rlx_core.pipeline.select.backend import Outputs
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.jit import Jitted
+from rlx_core.transforms import functional
+from rlx_core.trees.flatten import expect_function, function_name
+
+__all__ = ["train_step"]
+
+STATE = "state"
+
+
+@runtime_checkable
+class ScalesLoss(Protocol):
+    """An optimiser that takes the gradients of the loss times a number, which is in its state."""
+
+    def loss_scale(self, state: Any, /) -> Any: ...
+
+
+def train_step(
+    loss: Callable[..., Any],
+    optimiser: Transformation,
+    *,
+    has_aux: bool = False,
+    donate: bool = True,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+    outputs: Outputs | None = None,
+) -> Jitted[..., Any]:
+    """One step of training as one program: `step(params, state, *batch) -> (params, state, loss)`.
+
+    The update is written with the gradient where the target can: behind the product whose sums are the gradient of a weight,
+    no gradient is stored. What needs all gradients at once, a clip by their global norm or a scaled loss, stores them.
+
+    Args:
+        loss: `loss(params, *batch)`, one real scalar; with `has_aux`, a pair of it and anything else.
+        optimiser: From `rlx.optim`, or anything with its `init` and `update`; `state` begins as `optimiser.init(params)`.
+            If it scales losses (`rlx.optim.dynamic_loss_scale`), the step does; the loss that it returns is the plain one.
+        has_aux: Whether the step returns `(params, state, (loss, aux))`.
+        donate: Whether the arrays of `params` and `state` are overwritten and returned; those given must not be used again.
+        target, config, host, outputs: As for `rlx.jit`.
+
+    Raises:
+        ConfigError: The optimiser has no `init` and `update`, or an argument of the loss is called like the state.
+
+    >>> step = train_step(lambda w, x: rlx.sum((w - x) ** 2), rlx.optim.sgd(0.25))
+    >>> w, state, value = step(np.float32([1, 2]), rlx.optim.sgd(0.25).init(np.float32([1, 2])), np.float32([3, 4]))
+    >>> w, value
+    (array([2., 3.], dtype=float32), array(8., dtype=float32))
+    """
+    expect_function("train_step", loss)
+    rule = transformation("train_step", optimiser)
+    flag("train_step: has_aux", has_aux)
+    donated = flag("train_step: donate", donate)
+
+    def scaled(params: Any, factor: Any, batch: Any, named: Any) -> tuple[Any, Any]:
+        returned = loss(params, *batch, **named)
+        value = returned[0] if has_aux else returned
+        return (value if factor is None else value * rlx.astype(factor, value.dtype)), returned
+
+    def step(params: Any, state: Any, *batch: Any, **named: Any) -> Any:
+        factor = rule.loss_scale(state) if isinstance(rule, ScalesLoss) else None
+        (_, returned), grads = functional.value_and_grad(scaled, has_aux=True)(params, factor, batch, named)
+        updates, state = rule.update(grads, state, params)
+        return apply_updates(params, updates), state, returned
+
+    named = functools.wraps(loss)(step)
+    named.__name__ = f"train_step_{function_name(loss)}"
+    signature, first = _signature(loss)
+    named.__signature__ = signature  # type: ignore[attr-defined]  # names the leaves in errors and reports
+    options = {"target": target, "config": config, "host": host}
+    made = functools.partial(
+        train_step,
+        loss,
+        optimiser,
+        has_aux=has_aux,
+        donate=donate,
+        target=target,
+        config=config,
+        host=host,
+        outputs=outputs,
+    )
+    return Jitted(named, options, (first, STATE) if donated else (), made, outputs)
+
+
+def _signature(loss: Callable[..., Any]) -> tuple[inspect.Signature, str]:
+    """The signature of a step, which is that of its loss with the state behind the parameters; and what those are called.
+
+    Raises:
+        ConfigError: The loss takes no parameters, or something else that is called like the state.
+    """
+    found = inspect.signature(loss)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    first, *rest = found.parameters.values() or (None,)
+    if first is None or first.kind not in kinds:
+        raise ConfigError(f"train_step: {function_name(loss)}{found} takes no parameters by position")
+    if STATE in found.parameters:
+        raise ConfigError(
+            f"train_step: {function_name(loss)}{found} has an argument {STATE!r}, which is the optimiser's here",
+            hint="call it otherwise",
+        )
+    state = inspect.Parameter(STATE, first.kind)
+    return found.replace(parameters=[first.replace(default=first.empty), state, *rest]), first.name
