@@ -56,7 +56,9 @@ def test_the_mathematics_knows_no_scipy(path: Path) -> None:
         assert not any(name.startswith("scipy") for name in imported(path))
 
 
-@pytest.mark.parametrize("door", ["rlx_custom_ops.plugin", "rlx_custom_ops.sparse.plugin"])
+@pytest.mark.parametrize(
+    "door", ["rlx_custom_ops.plugin", "rlx_custom_ops.sparse.plugin", "rlx_custom_ops.splat.plugin"]
+)
 def test_the_door_imports_nothing_heavy(door: str) -> None:
     code = (
         f"import sys, {door} as p; list(p.rlx_ops()), p.rlx_kernels()\n"
@@ -91,7 +93,9 @@ def test_the_laws_refuse_a_plugin_that_is_not_there(cpu: PluginHost) -> None:
 
 def test_the_metadata_has_the_door() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    doors = {name: f"rlx_custom_ops.{name}.plugin" for name in ("sparse",)} | {"linalg": "rlx_custom_ops.plugin"}
+    doors = {name: f"rlx_custom_ops.{name}.plugin" for name in ("sparse", "splat")} | {
+        "linalg": "rlx_custom_ops.plugin"
+    }
     assert project["entry-points"]["rlx.plugins"] == doors
     assert set(project["entry-points"]["rlx.when"]) == {f"domain.{name}" for name in doors}
     assert "rlx-core>=0.1,<0.2" in project["dependencies"]
