@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import rlx_custom_ops.plugin
+import rlx_custom_ops.sparse.plugin
+import rlx_custom_ops.splat.plugin
 from rlx_core.plugins import PluginEntry, PluginHost, set_default_host
 
 Draw = Callable[..., np.ndarray]
@@ -32,7 +34,12 @@ def cpu() -> Iterator[PluginHost]:
     Without that backend there is no target that our kernels are for, and the ops still work: tests of kernels are skipped.
     """
     backend = pytest.importorskip("rlx_cpu.plugin", reason="target cpu comes with rlx-cpu, which is not installed")
-    host = PluginHost([PluginEntry("cpu", plugin=backend), PluginEntry("linalg", plugin=rlx_custom_ops.plugin)])
+    own = {
+        "linalg": rlx_custom_ops.plugin,
+        "sparse": rlx_custom_ops.sparse.plugin,
+        "splat": rlx_custom_ops.splat.plugin,
+    }
+    host = PluginHost([PluginEntry(name, plugin=door) for name, door in {"cpu": backend, **own}.items()])
     before = set_default_host(host)
     yield host
     set_default_host(before)

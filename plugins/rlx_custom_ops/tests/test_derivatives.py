@@ -45,6 +45,20 @@ class TestIdentities:
         u, _, vh = np.linalg.svd(a, full_matrices=False)
         np.testing.assert_allclose(gradient(lambda a: total(linalg.svd(a)[1]), a), u @ vh, atol=EXACT)
 
+    def test_the_trace_of_the_stretch_is_the_nuclear_norm(self, draw: Any) -> None:
+        """Also where singular values are equal: only their sums are divided by."""
+        for a in (draw(4, 3), 2.0 * np.eye(4)[:, :3]):
+            u, _ = linalg.polar(a)
+            found = gradient(lambda a: total(linalg.polar(a)[1] * np.eye(3)), a)
+            np.testing.assert_allclose(found, u, atol=EXACT)
+
+    @pytest.mark.parametrize("ord", [None, 1, 2, -2, np.inf, "fro"])
+    def test_a_condition_number(self, draw: Any, ord: Any) -> None:
+        a, t = draw(3, 3) + 3 * np.eye(3), draw(3, 3)
+        found = gradient(lambda a: linalg.cond(a, ord), a)
+        expected = differences(lambda a: linalg.cond(a, ord), a, t)
+        np.testing.assert_allclose(np.sum(found * t), expected, rtol=1e-7)
+
     def test_the_trace_of_the_exponential_has_the_exponential_transposed(self, draw: Any) -> None:
         a = draw(4, 4)
         found = gradient(lambda a: total(linalg.expm(a) * np.eye(4)), a)

@@ -56,6 +56,37 @@ class TestAgainstNumpy:
         assert (diagonal.real > 0).all()
         assert (diagonal.imag == 0).all()
 
+    def test_kron(self, draw: Any, dtype: str, leading: tuple[int, ...]) -> None:
+        a, b = draw(*leading, 2, 3, dtype=dtype), draw(4, 2, dtype=dtype)
+        wanted = np.empty((*leading, 8, 6), dtype)
+        for index in np.ndindex(leading):
+            wanted[index] = np.kron(a[index], b)
+        close(linalg.kron(a, b), wanted)
+
+    @pytest.mark.parametrize("side", ["right", "left"])
+    def test_polar(self, draw: Any, dtype: str, leading: tuple[int, ...], side: Any) -> None:
+        a = draw(*leading, 5, 3, dtype=dtype)
+        a = a if side == "right" else herm(a)
+        u, p = linalg.polar(a, side=side)
+        for index in np.ndindex(leading):
+            wanted = scipy.linalg.polar(a[index], side=side)
+            close(u[index], wanted[0], scale=10)
+            close(p[index], wanted[1], scale=10)
+
+    @pytest.mark.parametrize("ord", [None, 1, -1, 2, -2, np.inf, "fro"])
+    def test_cond(self, draw: Any, dtype: str, leading: tuple[int, ...], ord: Any) -> None:
+        a = draw(*leading, 3, 3, dtype=dtype) + 3 * np.eye(3, dtype=dtype)
+        close(linalg.cond(a, ord), np.linalg.cond(a, ord) if a.size else np.empty(leading, a.real.dtype))
+
+    @pytest.mark.parametrize("ord", [None, 1, -1, 2, -2, np.inf, "fro", "nuc"])
+    @pytest.mark.parametrize("axis", [(-2, -1), (-1, -2)])
+    def test_norm_of_matrices(
+        self, draw: Any, dtype: str, leading: tuple[int, ...], ord: Any, axis: tuple[int, int]
+    ) -> None:
+        a = draw(*leading, 4, 3, dtype=dtype)
+        for keepdims in (False, True):
+            close(linalg.norm(a, ord, axis, keepdims), np.linalg.norm(a, ord, axis, keepdims))
+
     @pytest.mark.parametrize(("m", "n"), [(5, 3), (3, 3), (3, 5)])
     def test_svd_has_the_singular_values_and_the_product(
         self, draw: Any, dtype: str, leading: tuple[int, ...], m: int, n: int

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from rlx_custom_ops.ops.determinant import logdet, slogdet
     from rlx_custom_ops.ops.eigh import eigh
     from rlx_custom_ops.ops.expm import expm
+    from rlx_custom_ops.ops.kron import kron
     from rlx_custom_ops.ops.least_squares import lstsq, pinv
+    from rlx_custom_ops.ops.norms import cond, norm
+    from rlx_custom_ops.ops.polar import polar
     from rlx_custom_ops.ops.qr import qr
     from rlx_custom_ops.ops.solve import inverse, solve
     from rlx_custom_ops.ops.svd import svd
@@ -22,12 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cholesky",
+    "cond",
     "eigh",
     "expm",
     "inverse",
+    "kron",
     "logdet",
     "lstsq",
+    "norm",
     "pinv",
+    "polar",
     "qr",
     "slogdet",
     "solve",
@@ -36,9 +43,11 @@ __all__ = [
 ]
 
 _FAMILIES = {
+    "cond": "norms",
     "inverse": "solve",
     "logdet": "determinant",
     "lstsq": "least_squares",
+    "norm": "norms",
     "pinv": "least_squares",
     "slogdet": "determinant",
     "triangular_solve": "triangular",

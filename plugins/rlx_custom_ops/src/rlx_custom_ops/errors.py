@@ -10,7 +10,13 @@ import numpy as np
 
 from rlx_core.errors import Fact, RlxError
 
-__all__ = ["LinearAlgebraError", "NoConvergenceError", "NotPositiveDefiniteError", "SingularMatrixError"]
+__all__ = [
+    "LinearAlgebraError",
+    "NoConvergenceError",
+    "NotConvergedError",
+    "NotPositiveDefiniteError",
+    "SingularMatrixError",
+]
 
 
 class LinearAlgebraError(RlxError, np.linalg.LinAlgError):
@@ -76,6 +82,30 @@ class NoConvergenceError(LinearAlgebraError):
     Adding a perturbation of the size of rounding (1e-15 times the norm in float64)
     usually mends it.
     """
+
+
+class NotConvergedError(LinearAlgebraError):
+    """An iterative solver ended before its residual was as small as was asked for.
+
+    Two iterations are too few for this matrix without a preconditioner:
+
+    >>> from rlx_custom_ops.sparse import Csr, cg
+    >>> a = Csr.from_dense(np.diag([1.0, 2.0, 50.0, 1000.0]))
+    >>> cg(a, np.ones(4), maxiter=2)
+    Traceback (most recent call last):
+        ...
+    NotConvergedError: sparse.solve: cg for the matrix did not converge: ...
+
+    >>> cg(a, np.ones(4), maxiter=2, preconditioner="jacobi")
+    array([1.   , 0.5  , 0.02 , 0.001])
+
+    Args:
+        residual: The norm of b - a x where it ended.
+    """
+
+    def __init__(self, message: str, *facts: Fact, hint: str | None = None, residual: float = np.nan) -> None:
+        super().__init__(message, *facts, hint=hint)
+        self.residual = residual
 
 
 def which(index: tuple[int, ...]) -> str:

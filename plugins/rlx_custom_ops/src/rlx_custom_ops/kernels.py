@@ -1,8 +1,8 @@
 """Kernels for target `cpu`: LAPACK through SciPy, one matrix after the other, written into the buffers of the plan.
 
 LAPACK factors whole matrices in an order of its own, so operands may be strided and each is copied once. `Inverse`, `Logdet`,
-`Pinv` and `Lstsq` have no kernel: they are replaced by their decompositions. The conventions (triangles, phases, what is
-refused) are those of the references; a test compares the two on every sample.
+`Pinv`, `Lstsq`, `Polar` and `Kron` have no kernel: they are replaced by their decompositions. The conventions (triangles,
+phases, what is refused) are those of the references; a test compares the two on every sample.
 Their names are prefixed because a table that several packages add to has each name once.
 """
 

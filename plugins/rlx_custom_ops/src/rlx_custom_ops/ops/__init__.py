@@ -1,6 +1,6 @@
 """The ops by family. `OPS` is all of them; the modules know the mathematics and NumPy, and nothing of kernels."""
 
-from rlx_custom_ops.ops import cholesky, determinant, eigh, expm, least_squares, qr, solve, svd, triangular
+from rlx_custom_ops.ops import cholesky, determinant, eigh, expm, kron, least_squares, polar, qr, solve, svd, triangular
 
 __all__ = ["OPS"]
 
@@ -14,4 +14,6 @@ OPS = (
     *svd.OPS,
     *least_squares.OPS,
     *expm.OPS,
+    *polar.OPS,
+    *kron.OPS,
 )

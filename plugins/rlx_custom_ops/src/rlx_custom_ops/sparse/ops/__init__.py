@@ -1,0 +1,7 @@
+"""The ops of the domain `sparse`. Their references are SciPy's algorithms: no dense one could stand for them."""
+
+from rlx_custom_ops.sparse.ops import solve
+
+__all__ = ["OPS"]
+
+OPS = solve.OPS

@@ -1,0 +1,260 @@
+"""Sparse linear systems, as one op with several methods: its derivatives are another such system, with the adjoint."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+from attrs import Attribute
+
+from rlx_core import c64, c128, f32, f64
+from rlx_core.errors import ConfigError, DtypeError, IndexRangeError, ShapeError
+from rlx_core.ops import (
+    ZERO,
+    Dim,
+    Op,
+    Rejected,
+    Sample,
+    TensorType,
+    Value,
+    Zero,
+    broadcast_to,
+    conjugate,
+    define_op,
+    expand_dims,
+    expect_dtype,
+    expect_rank,
+    expect_shape,
+    field,
+    gather,
+    permute_dims,
+    promoted,
+    reshape,
+    scatter_add,
+    squeeze,
+    sum,
+)
+from rlx_custom_ops.sparse.csr import Csr
+from rlx_custom_ops.sparse.ops.samples import systems
+
+__rlx_library__ = True
+
+Method = Literal["lu", "cholesky", "cg", "bicgstab", "gmres"]
+Preconditioner = Literal["none", "jacobi", "ilu"]
+
+HERMITIAN: Final = ("cholesky", "cg")
+DTYPES: Final = (f32, f64, c64, c128)
+
+
+def at_least(least: int) -> Any:
+    """A validator for numbers, which may be absent."""
+
+    def check(op: Op, attribute: Attribute[Any], value: Any) -> None:
+        if value is not None and not value >= least:
+            raise ConfigError(f"{op.name}: {attribute.name} must be at least {least}, not {value}")
+
+    return check
+
+
+@define_op(domain="sparse")
+class Solve(Op):
+    """The x with a x = b, for the sparse square matrix `a` that has `data` at `rows` and `columns`, and zeros elsewhere.
+
+    Elements of one place are added up. The system is solved on the host, in float64 or complex128, and each column of `b` by
+    itself. A NaN or an infinity in `a` or `b` makes all of x NaN.
+
+    The methods `cholesky` and `cg` are for Hermitian positive definite matrices. Only the Hermitian part of `a` counts to
+    them, and to their derivatives; a matrix that is far from Hermitian is refused.
+
+    Derivatives: with the cotangent g of x, that of b is the h with aᴴ h = g, found by the same method to the same tolerance,
+    and that of a is -h xᴴ at the places of the elements. So they are no more precise than `rtol`.
+
+    Shapes:
+        data: [..., e]    rows, columns: integers [..., e]    b: [..., n, k]    ->    x: [..., n, k]
+
+    Attributes:
+        method: "lu" (SuperLU), "cholesky" (SuperLU without exchanges of rows), "cg", "bicgstab" or "gmres".
+        preconditioner: Of an iteration: "none", "jacobi" (the diagonal), or "ilu" (an incomplete LU with fill-in).
+        rtol: An iteration ends where |b - a x| is at most `rtol` |b|; `None` is ε^⅔ of the operands' dtype.
+        atol: It also ends where |b - a x| is at most this.
+        maxiter: The most iterations (for `gmres`, restarts); `None` is 10 n.
+        restart: After how many iterations `gmres` starts anew.
+
+    Raises:
+        SingularMatrixError, NotPositiveDefiniteError, NotConvergedError: When the program runs.
+
+    Source:
+        Hestenes & Stiefel 1952 (cg), van der Vorst 1992 (bicgstab), Saad & Schultz 1986 (gmres), Li 2005, "An overview of
+        SuperLU" (lu), all as SciPy has them. The derivatives: Giles 2008, "An extended collection of matrix derivative
+        results", section 2.3.1, at the places of the elements.
+    """
+
+    category: ClassVar = "boundary"
+    method: Method = "lu"
+    preconditioner: Preconditioner = "none"
+    rtol: float | None = field(default=None, validator=at_least(0))
+    atol: float = field(default=0.0, validator=at_least(0))
+    maxiter: int | None = field(default=None, validator=at_least(1))
+    restart: int = field(default=20, validator=at_least(1))
+
+    def prepare(self, data: Value, rows: Value, columns: Value, b: Value) -> tuple[Value | None, ...]:
+        data_too, b_too = promoted(data, b)
+        return data_too, rows, columns, b_too
+
+    def infer(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> TensorType:
+        expect_rank("data", data, 1)
+        expect_dtype("data", data, DTYPES)
+        for name, places in (("rows", rows), ("columns", columns)):
+            if not places.dtype.is_integer:
+                raise DtypeError(f"{name} must be integers, not {places}")
+            expect_shape(name, places, data.shape)
+        expect_rank("b", b, 2)
+        expect_dtype("b", b, (data.dtype,))
+        expect_shape("b", b, (*data.shape[:-1], *b.shape[-2:]))
+        return b
+
+    def reference(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, b: np.ndarray) -> np.ndarray:
+        x = np.empty_like(b)
+        self.solve_into(x, data, rows, columns, b)
+        return x
+
+    def solve_into(self, x: np.ndarray, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, b: np.ndarray) -> None:
+        """Write the solutions of all systems."""
+        if b.size == 0:
+            return
+        systems: Any = importlib.import_module("rlx_custom_ops.sparse.systems")  # SciPy's solvers take 0.2 s to import
+        wide = np.result_type(data.dtype, np.float64)
+        rtol = float(np.finfo(data.dtype).eps) ** (2 / 3) if self.rtol is None else self.rtol
+        n = b.shape[-2]
+        for index in np.ndindex(b.shape[:-2]):
+            places = expect_inside("row", rows[index], n), expect_inside("column", columns[index], n)
+            a = systems.matrix(self, data[index].astype(wide), *places, n, index)
+            x[index] = systems.solved(self, a, b[index].astype(wide), index, rtol)
+
+    def vjp(
+        self, g: Value, data: Value, rows: Value, columns: Value, b: Value, *, y: Value
+    ) -> tuple[Value | Zero, ...]:
+        h = self(conjugated(data), columns, rows, g)
+        d_data = -sampled(rows, columns, h, y)
+        if self.method in HERMITIAN:
+            d_data = 0.5 * (d_data - sampled(rows, columns, y, h))
+        return d_data, ZERO, ZERO, h
+
+    def jvp(self, t: Sequence[Any], data: Value, rows: Value, columns: Value, b: Value, *, y: Value) -> Value | Zero:
+        if isinstance(t[0], Zero):
+            return ZERO if isinstance(t[3], Zero) else self(data, rows, columns, t[3])
+        moved = product(t[0], rows, columns, y)
+        if self.method in HERMITIAN:
+            moved = 0.5 * (moved + product(conjugated(t[0]), columns, rows, y))
+        return self(data, rows, columns, -moved if isinstance(t[3], Zero) else t[3] - moved)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        data, rows, columns, b = x
+        if any(is_batched[:3]) or data.ndim > 1:
+            return self(
+                *(v if own else broadcast_to(v, (size, *v.shape)) for v, own in zip(x, is_batched, strict=True))
+            )
+        # One matrix for many right sides is factorised once, their columns side by side.
+        side_by_side = permute_dims(b, (1, 0, 2))
+        solved = self(data, rows, columns, reshape(side_by_side, (b.shape[1], size * b.shape[2])))
+        return permute_dims(reshape(solved, side_by_side.shape), (1, 0, 2))
+
+    def cost(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> Dim:
+        return (
+            20 * data.size * b.shape[-1]
+        )  # of an iteration that takes 10 steps; how many it takes depends on the data
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from systems()
+        yield Rejected("f32[3]", "i32[2]", "i32[3]", "f32[2, 1]", error=ShapeError, says="rows must be [3]")
+        yield Rejected("f32[3]", "f32[3]", "i32[3]", "f32[2, 1]", error=DtypeError, says="rows must be integers")
+        yield Rejected("f32[3]", "i32[3]", "i32[3]", "f32[2]", error=ShapeError, says="b must have 2 or more axes")
+        yield Rejected("f16[3]", "i32[3]", "i32[3]", "f16[2, 1]", error=DtypeError, says="not f16")
+        four = ("f32[3]", "i32[3]", "i32[3]", "f32[2, 1]")
+        yield Rejected(*four, method="qr", error=ConfigError, says="method must be 'lu' or 'cholesky' or 'cg'")
+        yield Rejected(*four, preconditioner="amg", error=ConfigError, says="'none' or 'jacobi' or 'ilu', not 'amg'")
+        yield Rejected(*four, rtol=-1.0, error=ConfigError, says="rtol must be at least 0, not -1.0")
+        yield Rejected(*four, maxiter=0, error=ConfigError, says="maxiter must be at least 1, not 0")
+
+
+def expect_inside(name: str, places: np.ndarray, size: int) -> np.ndarray:
+    """Require places inside of a matrix.
+
+    Raises:
+        IndexRangeError: One is not.
+    """
+    if places.size and not 0 <= places.min() <= places.max() < size:
+        worst = places.max() if places.max() >= size else places.min()
+        raise IndexRangeError(f"sparse.solve: {name} {worst} is outside of a matrix of {size} {name}s")
+    return places
+
+
+def conjugated(x: Any) -> Any:
+    return conjugate(x) if x.dtype.is_complex else x
+
+
+def along_rows(x: Value, places: Value) -> Value:
+    """The rows of each matrix that the places beside it name."""
+    leading = x.ndim - 2
+    return gather(x, places, axis=leading, batch_dims=leading)
+
+
+def sampled(rows: Value, columns: Value, u: Value, v: Value) -> Any:
+    """The elements of u vᴴ at places of a matrix."""
+    return sum(along_rows(u, rows) * conjugated(along_rows(v, columns)), axis=-1)
+
+
+def product(data: Value, rows: Value, columns: Value, x: Value) -> Any:
+    """The sparse matrix times x."""
+    leading = x.ndim - 2
+    products = expand_dims(data, -1) * along_rows(x, columns)
+    return scatter_add(products, rows, axis=leading, batch_dims=leading, size=x.shape[leading])
+
+
+def solve(
+    a: Csr,
+    b: Any,
+    *,
+    method: Method = "lu",
+    preconditioner: Preconditioner = "none",
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    restart: int = 20,
+) -> Any:
+    """The x with a x = b, for b [n] or [n, k]; see `Solve` for what the arguments are.
+
+    >>> a = Csr(np.array([4.0, 1.0, 1.0, 3.0]), [0, 1, 0, 1], [0, 2, 4], shape=(2, 2))
+    >>> np.round(solve(a, np.array([6.0, 7.0])), 12)
+    array([1., 2.])
+    """
+    n = a.shape[0]
+    if a.shape[1] != n:
+        raise ShapeError(f"sparse.solve: a must be square, not {list(a.shape)}")
+    b = b if isinstance(b, Value) else np.asarray(b)
+    if b.ndim not in (1, 2) or b.shape[0] != n:
+        raise ShapeError(f"sparse.solve: b must be [{n}] or [{n}, k], not {list(b.shape)}")
+    op = Solve(method, preconditioner, rtol, atol, maxiter, restart)
+    x = op(a.data, a.pattern.rows, a.pattern.columns, b if b.ndim == 2 else expand_dims(b, -1))
+    return x if b.ndim == 2 else squeeze(x, axis=-1)
+
+
+def cg(a: Csr, b: Any, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:
+    """Conjugate gradients, for Hermitian positive definite matrices; with a preconditioner, PCG. See `solve`."""
+    return solve(a, b, method="cg", preconditioner=preconditioner, **settings)
+
+
+def bicgstab(a: Csr, b: Any, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:
+    """Stabilised biconjugate gradients, for any square matrix. See `solve`."""
+    return solve(a, b, method="bicgstab", preconditioner=preconditioner, **settings)
+
+
+def gmres(a: Csr, b: Any, *, preconditioner: Preconditioner = "none", restart: int = 20, **settings: Any) -> Any:
+    """Generalised minimal residuals, for any square matrix. See `solve`."""
+    return solve(a, b, method="gmres", preconditioner=preconditioner, restart=restart, **settings)
+
+
+OPS = (Solve,)

@@ -1,0 +1,14 @@
+"""The door of the domain `sparse`, importing nothing heavy."""
+
+from rlx_core.contributions import KernelSpec, OpFamily
+from rlx_core.hooks import hookimpl
+
+
+@hookimpl
+def rlx_ops() -> list[OpFamily]:
+    return [OpFamily("rlx_custom_ops.sparse.ops:OPS", ["sparse.solve"])]
+
+
+@hookimpl
+def rlx_kernels() -> list[KernelSpec]:
+    return [KernelSpec("cpu", "rlx_custom_ops.sparse.kernels:kernels", summary="Sparse systems, through SciPy.")]
