@@ -131,6 +131,7 @@ CORE = _table(
 ) | {
     "bool_": "rlx_core.ir.dtypes",
     "linalg": "rlx_core.linalg:",
+    "random": "rlx_core.random:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),

@@ -14,6 +14,7 @@ from rlx_core.codegen.scalars import (
     grid,
     inverse_error,
     narrow_circular,
+    philox,
     quotients,
     wide_circular,
     wide_error,
@@ -35,6 +36,7 @@ ROWS: Mapping[type[Op], Row] = {
     **conversion.ROWS,
     **quotients.ROWS,
     **grid.ROWS,
+    **philox.ROWS,
     **wide_gamma.ROWS,
 }
 
