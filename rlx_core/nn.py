@@ -35,12 +35,15 @@ from rlx_core.ops.loss import (
     mean_squared_error,
     softmax_cross_entropy_with_logits,
 )
+from rlx_core.ops.random.bits import Dropout
+from rlx_core.ops.random.keys import one_key
 from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.rope import RopeLayout, RopeStyle
 from rlx_core.ops.statistics import as_axes
 from rlx_core.ops.structural import reshape, sum_axes
 from rlx_core.public import absent
 from rlx_core.sequences import gated_delta_net, gru, linear_attention, lstm, selective_scan, update_cache
+from rlx_core.trees.key import Key
 
 if TYPE_CHECKING:  # with the signatures that the stub has
     from rlx_core import (
@@ -71,6 +74,7 @@ __all__ = [
     "attention",
     "binary_cross_entropy_with_logits",
     "cross_entropy",
+    "dropout",
     "elu",
     "embedding",
     "gated_delta_net",
@@ -322,6 +326,26 @@ def rope(
     if not isinstance(features, int):
         raise ShapeError(f"rope: the size of a head must be known in layout {layout}", hint="pass head_dim=")
     return _rope.rope(x, cos, sin, positions, head_dim=features, n_rot=n_rot, layout=layout, style=style)
+
+
+def dropout(x: ArrayLike, key: Key, rate: float, *, training: bool = True) -> Array:
+    """Each element 0 with a probability of `rate`, and x / (1 - rate) otherwise; `x` as it is, when not training.
+
+    The mask is drawn from the key, in the gradient once more; it is nowhere stored.
+
+    Args:
+        x: f[..].
+        key: One key; another one for each layer and step.
+        rate: From 0 to 1.
+        training: Whether anything is dropped.
+
+    Raises:
+        ConfigError: The rate is outside of 0..1.
+        DtypeError: `x` is no float, or `key` no random key.
+    """
+    words = one_key("dropout", key)
+    op = Dropout(rate)
+    return op(operand(x), words) if flag("dropout: training", training) else operand(x)
 
 
 # ------------------------------------------------------------------------------------------ losses

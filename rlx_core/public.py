@@ -138,6 +138,7 @@ CORE = _table(
     "checkpoint_policies": "rlx_core.transforms.checkpoint_policies:",
     "linalg": "rlx_core.linalg:",
     "optim": "rlx_core.optim:",
+    "random": "rlx_core.random:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",
     **dict.fromkeys(("e", "inf", "nan", "newaxis", "pi"), "rlx_core.ops.array_info"),

@@ -25,7 +25,7 @@ LAYERS = (
     ("device",),
     ("models", "contributions", "hooks"),
     ("plugins",),
-    ("ops", "nn", "linalg", "optim"),
+    ("ops", "nn", "linalg", "optim", "random"),
     ("codegen",),
     ("transforms",),
     ("passes",),

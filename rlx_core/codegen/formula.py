@@ -21,7 +21,7 @@ from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
-from rlx_core.ops.arithmetic import divide
+from rlx_core.ops.arithmetic import add, divide
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.creation import DimValue, Full, Iota
 from rlx_core.ops.derivatives.checkpoint import Later
@@ -261,10 +261,14 @@ class _Walk:
         at = place[normalize_axis(op.axis, len(place))]
         if at.chosen is not None:
             return self._cast(at.chosen, op.dtype)
-        if not isinstance(at.offset, int) or at.more:
-            raise NoFormula("known offsets along one axis")
-        index = Const(i64, at.offset) if at.axis is None else Index(i64, at.axis, at.offset, at.scale)
-        return self._cast(self.add(index), op.dtype)
+        if not isinstance(at.offset, int):
+            raise NoFormula("known offsets")
+        if at.axis is None:
+            return self._cast(self.add(Const(i64, at.offset)), op.dtype)
+        total = self.add(Index(i64, at.axis, at.offset, at.scale))
+        for axis, scale in at.more:
+            total = self.add(Apply(i64, add.op(), (total, self.add(Index(i64, axis, scale=scale)))))
+        return self._cast(total, op.dtype)
 
     def _cast(self, term: int, to: DType) -> int:
         return term if self.terms[term].dtype is to else self.add(Apply(to, Cast(to), (term,)))
@@ -356,10 +360,11 @@ def _groups(source: Sequence[Dim], result: Sequence[Dim]) -> Iterator[tuple[list
     while left and right:
         old, new = [left.pop(0)], [right.pop(0)]
         while (have := product(old)) != (want := product(new)):
-            # Only known sizes can be told to be parts of one another.
-            if not (isinstance(have, int) and isinstance(want, int) and have and want):
+            is_known = isinstance(have, int) and isinstance(want, int) and have and want
+            # Only known sizes can be told to be parts of one another, but for one axis that is all of several.
+            if not is_known and (left or len(old) > 1):
                 raise NoFormula("reshapes of known sizes")
-            shorter, more = (old, left) if have < want else (new, right)
+            shorter, more = (old, left) if is_known and have < want else (new, right)
             if not more:
                 raise NoFormula("reshapes that keep all elements")
             shorter.append(more.pop(0))
@@ -374,6 +379,8 @@ def _regrouped(places: Sequence[tuple[Affine, Dim]], source: Sequence[Dim], exte
         return [places[0][0]]
     if any(p.chosen is not None for p, _ in places):
         raise NoFormula("reshapes of axes that no data index")
+    if not all(isinstance(size, int) for size in (*source, *(size for _, size in places))):
+        return [START] * len(source)  # asked only whether there is a formula
     terms: list[tuple[int, int]] = []
     offset: Dim = 0
     stride = 1

@@ -12,9 +12,10 @@ from math import prod
 from attrs import evolve
 
 from rlx_core.codegen.formula import Affine, Formula, Read
-from rlx_core.codegen.loops import Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store
+from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.places import Place
 from rlx_core.ir.strides import Strides
+from rlx_core.ops.arithmetic import add
 
 __all__ = ["kernel_of", "simplified", "whole_kernel"]
 
@@ -90,18 +91,44 @@ def _is_one_axis(kernel: Kernel, outer: int, inner: int) -> bool:
     """Whether all accesses walk `outer` as the continuation of `inner`."""
     if (outer < kernel.grid) != (inner < kernel.grid):
         return False
-    if any(isinstance(v, Index) and v.axis in (outer, inner) for v in kernel.values):
-        return False
     size = kernel.extents[inner]
+    if any(steps.get(outer, 0) != size * steps.get(inner, 0) for steps in _positions(kernel)):
+        return False
     return all(access.strides[outer] == size * access.strides[inner] for access in kernel.accesses)
+
+
+def _positions(kernel: Kernel) -> list[dict[int, int]]:
+    """How far each position moves along axes; positions of which only the sum is used are one."""
+    users: dict[int, list[int]] = {}
+    for i, value in enumerate(kernel.values):
+        for a in operands_of(value):
+            users.setdefault(a, []).append(i)
+    stored = {s.value for s in kernel.stores}
+
+    def is_summed(number: int) -> bool:
+        reads = users.get(number, [])
+        user = kernel.values[reads[0]] if len(reads) == 1 and number not in stored else None
+        return isinstance(user, Apply) and isinstance(user.op, add.op)
+
+    found: dict[int, dict[int, int]] = {}
+    for i, value in enumerate(kernel.values):
+        if isinstance(value, Index):
+            total = i
+            while is_summed(total):
+                (total,) = users[total]
+            steps = found.setdefault(total, {})
+            steps[value.axis] = steps.get(value.axis, 0) + value.scale
+    return list(found.values())
 
 
 def _with_axes(kernel: Kernel, groups: Sequence[Sequence[int]]) -> Kernel:
     """The kernel with each group of neighbouring axes as one; axes in no group have one point, at 0.
 
-    Nothing moves along an axis of one point, so what is read or stored there does not vary along it.
+    Nothing moves along an axis of one point, so what is read or stored there does not vary along it. Where several axes become
+    one, the position along the last of them becomes the one along all, and what the others added to it is in that.
     """
-    place = {axis: i for i, group in enumerate(groups) for axis in group if kernel.extents[axis] != 1}
+    moving = [[axis for axis in group if kernel.extents[axis] != 1] for group in groups]
+    place = {axes[-1]: i for i, axes in enumerate(moving) if axes}
     extents = tuple(prod(kernel.extents[axis] for axis in group) for group in groups)
 
     def strides(old: tuple[int, ...]) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ from rlx_core.ops import (
     softmax,
     structural,
 )
+from rlx_core.ops.random.bits import Dropout, RandomBits
 from rlx_core.ops.region import ElementwiseRegion
 
 __all__ = ["LoopRow", "loop_rows"]
@@ -109,6 +110,8 @@ OTHERS = (
     loss.SoftmaxCrossEntropyBackward,
     rearrange.Tril,
     rearrange.Triu,
+    RandomBits,
+    Dropout,
 )
 
 

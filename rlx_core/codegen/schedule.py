@@ -14,6 +14,7 @@ from attrs import frozen
 from rlx_core.codegen.loops import Apply, Kernel, Reduce, operands_of
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, gamma, trigonometry
+from rlx_core.ops.random.philox import RandomWord
 
 __all__ = ["Nest", "Schedule", "is_expensive", "levels", "schedule"]
 
@@ -24,6 +25,7 @@ _EXPENSIVE: frozenset[type[Op]] = frozenset(
         *(f.op for f in (arithmetic.divide, arithmetic.pow, activation.sqrt, activation.rsqrt, activation.erfinv)),
         *trigonometry.OPS,
         *gamma.OPS,
+        RandomWord,
     )
 )
 """Operations that cost more than a store and a load."""

@@ -63,6 +63,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
     "products": "lora_matmul grouped_matmul",
     "rearrange": "roll tile repeat tril triu diagonal diag",
+    "random": "random_word random_bits dropout",
     "reduction": "mean reduce_max reduce_min prod log_sum_exp var std",
     "region": "elementwise_region",
     "rope": "rope rope_backward",

@@ -1,7 +1,7 @@
 """The structure of a pytree in canonical form, as files hold it: nodes after their children, so that no depth recurses.
 
-Tuples, lists, dictionaries, ordered dictionaries, deques and named tuples can be stored. A named tuple is stored as the name
-of its class; whoever reads the file says which class that is, because reading imports and executes nothing.
+Tuples, lists, dictionaries, ordered dictionaries, deques, random keys and named tuples can be stored. A named tuple is stored as
+the name of its class; whoever reads the file says which class that is, because reading imports and executes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import optree
 from rlx_core.errors import FormatError
 from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, items, need, optional
+from rlx_core.trees.key import Key
 
 __all__ = ["named_tuples", "tree_form", "tree_from"]
 
@@ -23,6 +24,7 @@ _DEEPEST: Final = 1000
 
 _LEAF, _NONE = "leaf", "none"
 _NAMED: Final = "namedtuple"
+_RANDOM_KEY: Final = "key"
 
 
 def tree_form(structure: optree.PyTreeSpec) -> Json:
@@ -45,6 +47,8 @@ def _row(node: optree.PyTreeSpec) -> Json:
         return _LEAF
     if kind is type(None):
         return _NONE
+    if kind is Key:
+        return [_RANDOM_KEY, node.num_children]
     if kind in (tuple, list, deque):
         limit = [_deque_of(node).maxlen] if kind is deque else []
         return [kind.__name__, node.num_children, *limit]
@@ -145,6 +149,11 @@ def _made(row: Json, parts: Sequence[optree.PyTreeSpec], classes: Mapping[str, t
             if limit is not None and limit < len(parts):
                 raise FormatError(f"structure: a deque of at most {limit} has {len(parts)} parts")
             return optree.treespec_deque(parts, maxlen=limit)
+        case "key":
+            if items(row, 2, "a random key")[1] != 1:
+                raise FormatError(f"structure: a random key has one part, not {row[1]}")
+            container: Any = Key(*parts)
+            return optree.treespec_from_collection(container)
         case "dict":
             return optree.treespec_dict(_keyed(row, parts))
         case "OrderedDict":

@@ -16,6 +16,7 @@ from rlx_core.codegen.scalars import (
     inverses,
     narrow_circular,
     narrow_exponential,
+    philox,
     quotients,
     wide_circular,
     wide_error,
@@ -36,6 +37,7 @@ ROWS: Mapping[type[Op], Row] = {
     **conversion.ROWS,
     **quotients.ROWS,
     **grid.ROWS,
+    **philox.ROWS,
     **wide_gamma.ROWS,
 }
 

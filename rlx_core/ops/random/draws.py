@@ -1,0 +1,224 @@
+"""Numbers from keys: bits made uniform, and uniforms made what is wanted by a function of one.
+
+Element i of a result comes from word i of the key's stream (of f64 from words 2i and 2i + 1), so a draw fuses with what is
+computed of it, and integers and uniforms are the same on every device. What goes through `erfinv` or `log` is as near as these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import DType, bf16, dtype, f16, f32, f64, i32, i64, u8, u16, u32, u64
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import broadcast_shapes
+from rlx_core.ops.activation import erf, erfinv, log, log1p
+from rlx_core.ops.arguments import number
+from rlx_core.ops.arithmetic import absolute, add, multiply, negative, subtract
+from rlx_core.ops.array_shapes import shape_of
+from rlx_core.ops.bitwise import bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift
+from rlx_core.ops.comparison import less
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import scalar
+from rlx_core.ops.floating import copysign, nextafter
+from rlx_core.ops.random.bits import random_bits
+from rlx_core.ops.random.keys import dims, one_key
+from rlx_core.ops.selection import clip, stop_gradient, where
+from rlx_core.trees.key import Key
+
+__all__ = ["bernoulli", "bits", "exponential", "gumbel", "laplace", "normal", "truncated_normal", "uniform"]
+
+Shape = Dim | Sequence[Dim]
+
+DIGITS: Final = {f16: 11, bf16: 8, f32: 24, f64: 53}
+"""How many random bits a uniform number of a dtype has: those of which it holds every integer."""
+
+
+def bits(key: Key, shape: Shape = (), dtype: DType | str = u32) -> Any:
+    """Integers of which all bits are random.
+
+    Args:
+        key: One key.
+        shape: Of the result.
+        dtype: u8, u16, u32 or u64; the narrow ones are the upper bits of those of u32.
+
+    Raises:
+        DtypeError: It is another.
+    """
+    words, wanted = one_key("random.bits", key), _dtype(dtype)
+    if wanted not in (u8, u16, u32, u64):
+        raise DtypeError(f"random.bits: dtype must be u8, u16, u32 or u64, not {wanted}")
+    drawn = random_bits(words, shape=dims("random.bits: shape", shape), dtype=u64 if wanted is u64 else u32)
+    if wanted.itemsize >= 4:
+        return drawn
+    return cast(bitwise_right_shift(drawn, scalar(32 - 8 * wanted.itemsize, u32)), to=wanted)
+
+
+_dtype = dtype
+
+
+def uniform(key: Key, shape: Shape = (), dtype: DType | str = f32, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Numbers from [minval, maxval), each as likely as any other.
+
+    Before they are scaled they are multiples of 2^-24 (f32; 2^-53 in f64, 2^-11 in f16, 2^-8 in bf16). What rounds to `maxval` is
+    the number below it. `minval` and `maxval` may be arrays that broadcast to `shape`, and have derivatives.
+
+    Raises:
+        DtypeError: The dtype is no float.
+        ConfigError: `minval` is above `maxval`.
+    """
+    words, of = one_key("random.uniform", key), _float("random.uniform", dtype)
+    y = _unit(words, dims("random.uniform: shape", shape), of)
+    if _are_numbers(minval, maxval):
+        if not minval <= maxval:
+            raise ConfigError(f"random.uniform: minval must be at most maxval, not {minval} and {maxval}")
+        if (minval, maxval) == (0, 1):
+            return y
+    low, high = _as(minval, of), _as(maxval, of)
+    y = add(multiply(y, subtract(high, low)), low)
+    return where(less(y, high), y, stop_gradient(nextafter(high, low)))
+
+
+def normal(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
+    """Numbers of the normal distribution with mean 0 and standard deviation 1.
+
+    √2·erfinv(x) of an x that is uniform on (-1, 1) and symmetric: of f32 an odd multiple of 2^-24, so that no result is beyond
+    5.42; of f64 one of 2^-53, 8.21. Narrow floats are those of f32, rounded.
+    """
+    words, of = one_key("random.normal", key), _float("random.normal", dtype)
+    x = _symmetric(words, dims("random.normal: shape", shape), of.accumulator)
+    return cast(multiply(erfinv(x), scalar(math.sqrt(2), of.accumulator)), to=of)
+
+
+def truncated_normal(key: Key, lower: Any, upper: Any, shape: Shape | None = None, dtype: DType | str = f32) -> Any:
+    """Numbers of the standard normal distribution that lie from `lower` to `upper`.
+
+    By the inverse of the distribution, which in f32 tells few numbers apart beyond 4: with both bounds there, draw in f64.
+
+    Args:
+        key: One key.
+        lower, upper: Numbers, or arrays that broadcast to `shape`.
+        shape: Of the result; what the bounds broadcast to, if none is given.
+        dtype: A float dtype.
+
+    Raises:
+        ConfigError: `lower` is not below `upper`.
+    """
+    words, of = one_key("random.truncated_normal", key), _float("random.truncated_normal", dtype)
+    if _are_numbers(lower, upper) and not lower < upper:
+        raise ConfigError(f"random.truncated_normal: lower must be below upper, not {lower} and {upper}")
+    wide = of.accumulator
+    low, high = _as(lower, wide), _as(upper, wide)
+    wanted = broadcast_shapes(shape_of(low), shape_of(high)) if shape is None else shape
+    inverse = scalar(math.sqrt(0.5), wide)
+    start, end = (erf(multiply(x, inverse)) for x in (low, high))
+    place = _inside(words, dims("random.truncated_normal: shape", wanted), wide)
+    x = add(multiply(place, subtract(end, start)), start)
+    return cast(clip(multiply(erfinv(x), scalar(math.sqrt(2), wide)), low, high), to=of)
+
+
+def exponential(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
+    """Numbers of the exponential distribution of rate 1: -ln(1 - u)."""
+    words, of = one_key("random.exponential", key), _float("random.exponential", dtype)
+    u = _unit(words, dims("random.exponential: shape", shape), of.accumulator)
+    return cast(negative(log1p(negative(u))), to=of)
+
+
+def laplace(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
+    """Numbers of the Laplace distribution with mean 0 and scale 1."""
+    words, of = one_key("random.laplace", key), _float("random.laplace", dtype)
+    x = _symmetric(words, dims("random.laplace: shape", shape), of.accumulator)
+    return cast(copysign(log1p(negative(absolute(x))), x), to=of)
+
+
+def gumbel(key: Key, shape: Shape = (), dtype: DType | str = f32) -> Any:
+    """Numbers of the standard Gumbel distribution: -ln(-ln u), with u from (0, 1)."""
+    words, of = one_key("random.gumbel", key), _float("random.gumbel", dtype)
+    u = _inside(words, dims("random.gumbel: shape", shape), of.accumulator)
+    return cast(negative(log(negative(log(u)))), to=of)
+
+
+def bernoulli(key: Key, p: Any = 0.5, shape: Shape | None = None) -> Any:
+    """True with probability p: whether a uniform number is below it.
+
+    Args:
+        key: One key.
+        p: A number, or an array that broadcasts to `shape`; what is traced and outside of 0..1 is as 0 or 1.
+        shape: Of the result; that of `p`, if none is given.
+
+    Raises:
+        ConfigError: A probability is known, and outside of 0..1.
+    """
+    words = one_key("random.bernoulli", key)
+    if not isinstance(p, Value):
+        known = as_array(p)
+        if not ((known >= 0) & (known <= 1)).all():
+            raise ConfigError(f"random.bernoulli: p must be from 0 to 1, not {p!r}")
+    of = f64 if not _are_numbers(p) and _dtype(_arrayed(p).dtype) is f64 else f32
+    chance = _as(p, of)
+    wanted = dims("random.bernoulli: shape", shape_of(chance) if shape is None else shape)
+    return less(_unit(words, wanted, of), chance)
+
+
+# --------------------------------------------------------------------------------------- their parts
+
+
+def _whole(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+    """Random integers of as many bits as a float has, as i32 or i64."""
+    if of is not f64:
+        drawn = random_bits(words, shape=shape)
+        return cast(bitwise_right_shift(drawn, scalar(32 - DIGITS[of], u32)), to=i32)
+    drawn = random_bits(words, shape=shape, dtype=u64)
+    first = bitwise_and(bitwise_right_shift(drawn, scalar(5, u64)), scalar((1 << 27) - 1, u64))
+    second = bitwise_right_shift(drawn, scalar(38, u64))
+    return cast(bitwise_or(bitwise_left_shift(first, scalar(26, u64)), second), to=i64)
+
+
+def _unit(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+    """Uniform in [0, 1)."""
+    return multiply(cast(_whole(words, shape, of), to=of), scalar(2.0 ** -DIGITS[of], of))
+
+
+def _odd(words: Any, shape: Sequence[Dim], of: DType, least: int, dropped: int) -> Any:
+    """The odd integers from `least` on, as a float that holds each of them, after some of the random bits are dropped."""
+    whole = _whole(words, shape, of)
+    held = i64 if of is f64 else i32
+    if dropped:
+        whole = bitwise_right_shift(whole, scalar(dropped, held))
+    return cast(add(multiply(whole, scalar(2, held)), scalar(least, held)), to=of)
+
+
+def _symmetric(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+    """Uniform in (-1, 1), never 0, and as likely as its negative."""
+    return multiply(_odd(words, shape, of, 1 - (1 << DIGITS[of]), 0), scalar(2.0 ** -DIGITS[of], of))
+
+
+def _inside(words: Any, shape: Sequence[Dim], of: DType) -> Any:
+    """Uniform in (0, 1), with a bit less."""
+    return multiply(_odd(words, shape, of, 1, 1), scalar(2.0 ** -DIGITS[of], of))
+
+
+def _are_numbers(*given: Any) -> bool:
+    return all(isinstance(x, int | float) for x in given)
+
+
+def _arrayed(x: Any) -> Any:
+    return x if isinstance(x, Value) else as_array(x)
+
+
+def _as(x: Any, of: DType) -> Any:
+    """A number or an array in a dtype."""
+    return np.asarray(number("random: a bound", x), of.numpy) if _are_numbers(x) else cast(_arrayed(x), to=of)
+
+
+def _float(what: str, given: DType | str) -> DType:
+    found = _dtype(given)
+    if found not in DIGITS:
+        raise DtypeError(f"{what}: dtype must be a float, not {found}")
+    return found

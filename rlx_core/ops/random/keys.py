@@ -1,0 +1,152 @@
+"""Keys: what a draw is a function of. They are made, split and folded here, and read by everything that draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.ir.apply import as_array
+from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dtypes import DType, dtype, u32, u64
+from rlx_core.ir.graph import Value
+from rlx_core.ops.arguments import listed, whole
+from rlx_core.ops.arithmetic import add, multiply
+from rlx_core.ops.bitwise import bitwise_right_shift
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import iota, scalar
+from rlx_core.ops.movement import concat
+from rlx_core.ops.random.bits import joined_key
+from rlx_core.ops.random.philox import random_word
+from rlx_core.ops.structural import reshape
+from rlx_core.trees.key import Key
+
+__all__ = ["dims", "fold_in", "key", "key_data", "one_key", "split", "wrap_key_data"]
+
+FOLDED, SPLIT = 0x80000000 << 32, 0x80000001 << 32
+"""The streams that keys are made of; those that numbers come from are below 2^63."""
+
+
+def key(seed: Any) -> Key:
+    """The key of a seed: its lower and its upper word. Every seed is an ordinary one, 0 too.
+
+    Args:
+        seed: An integer of up to 64 bits, or an integer scalar of an array or traced.
+
+    Raises:
+        ConfigError: It is no integer, or has more bits.
+        DtypeError, ShapeError: It is an array of another dtype or rank.
+    """
+    if isinstance(seed, Value | np.ndarray | np.generic):
+        wide = reshape(_integer("random.key: seed", seed, u64), (1,))
+        return Key(concat([cast(x, to=u32) for x in (wide, bitwise_right_shift(wide, scalar(32, u64)))], axis=0))
+    number = whole("random.key: seed", seed)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise ConfigError(f"random.key: seed must fit into 64 bits, not {number}")
+    return Key(np.array([number & 0xFFFFFFFF, number >> 32 & 0xFFFFFFFF], np.uint32))
+
+
+def split(key: Key, num: Dim | Sequence[Dim] = 2) -> Key:
+    """New keys from a key, which is not used again: `key, subkey = split(key)`.
+
+    Key i is the first half of block i of a stream of its own, so the first keys are the same however many there are.
+
+    Args:
+        key: One key.
+        num: How many, or the shape of an array of keys.
+    """
+    words, shape = one_key("random.split", key), dims("random.split: num", num)
+    count: Dim = 1
+    for d in shape:
+        count = count * d
+    block, half = (iota(axis=axis, shape=(count, 2), dtype=u64) for axis in (0, 1))
+    made = random_word(joined_key(words), add(multiply(block, scalar(4, u64)), half), stream=SPLIT)
+    return Key(reshape(made, (*shape, 2)))
+
+
+def fold_in(key: Key, data: Any) -> Key:
+    """A new key from a key and an integer: the number of a step or of a layer.
+
+    Args:
+        key: One key.
+        data: An integer from 0 to 2**32 - 1, or an integer scalar of an array or traced, of which the lower 32 bits count.
+
+    Raises:
+        ConfigError: It is no integer, or none of that range.
+        DtypeError, ShapeError: It is an array of another dtype or rank.
+    """
+    words = one_key("random.fold_in", key)
+    if not isinstance(data, Value | np.ndarray | np.generic):
+        number = whole("random.fold_in: data", data)
+        if not 0 <= number < 1 << 32:
+            raise ConfigError(f"random.fold_in: data must be from 0 to 2**32 - 1, not {number}")
+        data = scalar(number, u32)
+    block = cast(_integer("random.fold_in: data", data, u32), to=u64)
+    half = iota(axis=0, shape=(2,), dtype=u64)
+    return Key(random_word(joined_key(words), add(multiply(block, scalar(4, u64)), half), stream=FOLDED))
+
+
+def key_data(key: Key) -> Any:
+    """The words of keys, u32[.., 2]: what to store of one. `wrap_key_data` is the way back."""
+    return _words("random.key_data", key)
+
+
+def wrap_key_data(words: Any) -> Key:
+    """Keys from their words.
+
+    Shapes:
+        words: u32[.., 2]    ->    keys of shape [..]
+    """
+    found = Key(words if isinstance(words, Value) else as_array(words))
+    _words("random.wrap_key_data", found)
+    return found
+
+
+def one_key(what: str, key: Any) -> Any:
+    """The words of one key; `what` asks for it.
+
+    Raises:
+        DtypeError: It is no key.
+        ShapeError: It is an array of keys.
+    """
+    words = _words(what, key)
+    if len(words.shape) != 1:
+        raise ShapeError(
+            f"{what}: key must be one key, not keys of shape {list(words.shape[:-1])}",
+            hint="keys[i] is one of them; rlx.vmap draws for each",
+        )
+    return words
+
+
+def _words(what: str, key: Any) -> Any:
+    if not isinstance(key, Key):
+        kind = f"{dtype(key.dtype)}{list(key.shape)}" if hasattr(key, "dtype") else f"{type(key).__name__} {key!r:.40}"
+        is_data = kind == "u32[2]"
+        raise DtypeError(
+            f"{what}: key must be a random key, not {kind}",
+            hint="rlx.random.wrap_key_data(words) makes one of its words"
+            if is_data
+            else "rlx.random.key(seed) makes one",
+        )
+    words = key.words
+    if dtype(words.dtype) is not u32:
+        raise DtypeError(f"{what}: the words of a key must be u32, not {dtype(words.dtype)}")
+    if not len(words.shape) or words.shape[-1] != 2:
+        raise ShapeError(f"{what}: the words of a key must be [.., 2], not {list(words.shape)}")
+    return words
+
+
+def _integer(what: str, x: Any, to: DType) -> Any:
+    """An integer scalar of an array or traced, in another dtype, modulo its width."""
+    if not dtype(x.dtype).is_integer:
+        raise DtypeError(f"{what} must be an integer, not {dtype(x.dtype)}")
+    if len(x.shape):
+        raise ShapeError(f"{what} must be a scalar, not {list(x.shape)}", hint="rlx.vmap takes one after the other")
+    return cast(x, to=to)
+
+
+def dims(what: str, shape: Any) -> tuple[Dim, ...]:
+    """A shape as it may be given: a size or a sequence of sizes."""
+    return (shape,) if isinstance(shape, int | np.integer | Expr) else listed(what, shape)

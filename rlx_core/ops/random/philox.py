@@ -1,0 +1,112 @@
+"""Random words: Philox4x32-10, a function of a key and a position, so that every word can be computed alone.
+
+A *stream* of a key is a sequence of 32-bit words. Ten rounds of multiplications and exclusive ors turn a counter of four words
+(the number of a block, and the stream) into the four words of that block. Nothing is carried from one word to the next, so
+neither threads nor devices change one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import Attribute, field
+
+from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dtypes import DType, u32, u64
+from rlx_core.ir.op import ZERO, Operand, define_op
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.kinds import Elementwise, elementwise_samples
+from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.validators import one_of
+
+__all__ = ["KEY_STEPS", "MULTIPLIERS", "ROUNDS", "RandomWord", "philox", "random_word"]
+
+ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+"""What is added to the two words of the key between rounds."""
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def philox(counter: tuple[np.ndarray, ...], key: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """The block of a counter: four arrays of u64 that hold 32-bit words, as the counter's four and the key's two do.
+
+    Source:
+        Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11, section 3.3.
+    """
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        p0, p1 = np.uint64(MULTIPLIERS[0]) * c0, np.uint64(MULTIPLIERS[1]) * c2
+        c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + np.uint64(KEY_STEPS[0])) & _LOW, (k1 + np.uint64(KEY_STEPS[1])) & _LOW
+    return c0, c1, c2, c3
+
+
+def _two_words(op: Any, attribute: Attribute[Any], value: int) -> None:
+    if not 0 <= value < 1 << 64:
+        raise ConfigError(f"{attribute.name} must be from 0 to 2**64 - 1, not {value}")
+
+
+@define_op
+class RandomWord(Elementwise):
+    """The word at a position of a stream, of Philox4x32-10; of u64 the words 2·position and 2·position + 1, the lower first.
+
+    Shapes:
+        key: u64[..]    position: u64[..]    ->    y: of `dtype`, of the shape that both broadcast to
+
+    Attributes:
+        dtype: u32 or u64.
+        stream: The upper two words of the counter.
+
+    Source:
+        Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11.
+    """
+
+    dtype: DType = field(default=u32, validator=one_of(u32, u64))
+    stream: int = field(default=0, validator=_two_words)
+    accepts: ClassVar = (u64,)
+    partials: ClassVar = (ZERO, ZERO)
+
+    def infer(self, *types: TensorType) -> TensorType:
+        return super().infer(*types).with_dtype(self.dtype)
+
+    def reference(self, *arrays: np.ndarray) -> np.ndarray:
+        words = np.uint64(4 // (self.dtype.itemsize // 4))  # of `dtype`, in a block
+        key, position = np.broadcast_arrays(*(x.astype(np.uint64) for x in arrays))
+        block, which = position // words, position % words
+        stream = tuple(np.full_like(block, word) for word in (self.stream & 0xFFFFFFFF, self.stream >> 32))
+        found = philox((block & _LOW, block >> _HALF, *stream), (key & _LOW, key >> _HALF))
+        if self.dtype is u32:
+            return np.choose(which.astype(np.int64), found).astype(np.uint32)
+        c0, c1, c2, c3 = found
+        return np.where(which == 0, c0 | c1 << _HALF, c2 | c3 << _HALF)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for dtype in (u32, u64):
+            yield from elementwise_samples(2, (u64,), _sample, dtype=dtype)
+        yield _sample("u64[37]", "u64[37]", stream=0x8000_0001_0000_0000)
+        yield Sample("u64[]", "u64[19]", make=_large)
+        yield Rejected("u32[2]", "u64[2]", error=DtypeError, says="one dtype")
+        yield Rejected("u64[2]", "u64[2]", stream=-1, error=ConfigError, says="from 0 to")
+
+
+def _large(rng: np.random.Generator) -> list[np.ndarray]:
+    """A key and positions of all their bits."""
+    key, *positions = rng.integers(0, (1 << 64) - 1, 20, np.uint64, endpoint=True)
+    return [np.asarray(key), np.asarray(positions)]
+
+
+def _sample(*specs: str, **attributes: Any) -> Sample:
+    return Sample(*specs, low=0, high=1000, is_smooth=False, **attributes)
+
+
+RandomWord.operands = (Operand("key"), Operand("position"))  # `infer` is that of any number of them
+
+random_word = op_function(RandomWord)

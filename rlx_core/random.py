@@ -1,0 +1,33 @@
+"""Random numbers, by the names that JAX's users know: `rlx.random.normal(key, (3, 4))`.
+
+Every draw is a function of a key, and there is no hidden state: the same key gives the same numbers, on every device and with any
+number of threads, and new numbers need a new key, from `split` or `fold_in`. What is defined where is in `rlx_core.ops.random`.
+"""
+
+from rlx_core.ops.random.choices import categorical, choice, filter_logits, permutation, randint, sample_logits
+from rlx_core.ops.random.draws import bernoulli, bits, exponential, gumbel, laplace, normal, truncated_normal, uniform
+from rlx_core.ops.random.keys import fold_in, key, key_data, split, wrap_key_data
+from rlx_core.trees.key import Key
+
+__all__ = [
+    "Key",
+    "bernoulli",
+    "bits",
+    "categorical",
+    "choice",
+    "exponential",
+    "filter_logits",
+    "fold_in",
+    "gumbel",
+    "key",
+    "key_data",
+    "laplace",
+    "normal",
+    "permutation",
+    "randint",
+    "sample_logits",
+    "split",
+    "truncated_normal",
+    "uniform",
+    "wrap_key_data",
+]
