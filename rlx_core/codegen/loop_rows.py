@@ -35,6 +35,7 @@ from rlx_core.ops import (
     softmax,
     structural,
 )
+from rlx_core.ops.convolution import conv, sliding
 from rlx_core.ops.region import ElementwiseRegion
 
 __all__ = ["LoopRow", "loop_rows"]
@@ -101,6 +102,8 @@ OTHERS = (
     structural.Expand,
     structural.Transpose,
     movement.Narrow,
+    sliding.SlidingWindows,
+    conv.Conv,
     creation.Iota,
     creation.Full,
     indexing.Gather,
