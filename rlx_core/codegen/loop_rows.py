@@ -36,6 +36,7 @@ from rlx_core.ops import (
     structural,
 )
 from rlx_core.ops.convolution import conv, sliding
+from rlx_core.ops.pooling import extremes, positions, totals
 from rlx_core.ops.region import ElementwiseRegion
 
 __all__ = ["LoopRow", "loop_rows"]
@@ -104,6 +105,9 @@ OTHERS = (
     movement.Narrow,
     sliding.SlidingWindows,
     conv.Conv,
+    *totals.OPS,
+    *extremes.OPS,
+    positions.PoolPositions,
     creation.Iota,
     creation.Full,
     indexing.Gather,

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 
 from rlx_core.errors import DtypeError, ShapeError
 from rlx_core.ir.apply import op_function
-from rlx_core.ir.dims import Dim, floor_quotient, is_static, product, require
+from rlx_core.ir.dims import Dim, floor_quotient, product, require
 from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
@@ -256,7 +256,7 @@ class ConvBackwardWeight(Convolution):
         geometry = self.geometry(self.kernel)
         if geometry.is_padded:
             return self.unpadded()(fitted(x, geometry.lo, geometry.hi), dy)
-        if not (has_few_results(dy.shape[1], self.groups) and all(is_static(d) for d in dy.shape[2:])):
+        if not (has_few_results(dy.shape[1], self.groups) and all(isinstance(d, int) and d > 0 for d in dy.shape[2:])):
             return weight_by_matrices(x, dy, geometry, self.groups)
         swapped = swapped_operands(x, dy, geometry, self.groups)
         dw = conv(*swapped, stride=geometry.dilation, dilation=geometry.stride, groups=self.groups)

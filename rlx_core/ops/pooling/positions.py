@@ -15,6 +15,7 @@ from rlx_core.ir.dtypes import FLOATS, DType, i32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.sliding import overlap_add
 from rlx_core.ops.convolution.ways import fitted
@@ -100,9 +101,7 @@ def cell_numbers(geometry: Geometry) -> Value:
     """The number of each cell of a window, `i32[k.., 1..]`."""
     total: Any = None
     after = 1
-    for axis in reversed(range(2 * geometry.rank)):
-        if axis >= geometry.rank:
-            continue
+    for axis in reversed(range(geometry.rank)):
         own = iota(axis=axis, shape=(*geometry.kernel, *(1,) * geometry.rank), dtype=i32) * after
         total = own if total is None else total + own
         after *= geometry.kernel[axis]
@@ -119,11 +118,13 @@ def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
         if not lo and not hi:
             continue
         shape = (*geometry.kernel, *counts)
-        cell = iota(axis=axis, shape=shape) * geometry.dilation[axis]
-        place = cell + iota(axis=rank + axis, shape=shape) * geometry.stride[axis]
-        own = (place >= lo) & (place < dim_value(size=x.shape[2 + axis] - hi))
+        cell = iota(axis=axis, shape=shape, dtype=i32) * geometry.dilation[axis]
+        place = cell + iota(axis=rank + axis, shape=shape, dtype=i32) * geometry.stride[axis]
+        end = x.shape[2 + axis] - hi
+        own = (place >= lo) & (place < (end if isinstance(end, int) else cast(dim_value(size=end), to=i32)))
         found = own if found is None else found & own
-    return None if found is None else found
+    inside: Value | None = found
+    return inside
 
 
 @define_op
