@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 from rlx_core.ir.dims import Dim, floor_quotient, product
 from rlx_core.ir.graph import Value
+from rlx_core.ops import movement
 from rlx_core.ops.conversion import as_dtype
 from rlx_core.ops.convolution.geometry import Geometry
 from rlx_core.ops.convolution.sliding import sliding_windows
 from rlx_core.ops.linalg import mat_mul, swap_last
-from rlx_core.ops.movement import narrow, pad, spread_size
+from rlx_core.ops.movement import narrow, spread_size
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import reshape, sum_axes, transpose
 
@@ -112,22 +113,9 @@ def swapped_channels(w: Value, groups: Dim) -> Value:
     return reshape(swapped, (groups * each, inner, *kernel))
 
 
-def fitted(x: Value, before: Sequence[Dim], after: Sequence[Dim], gaps: Sequence[int] = ()) -> Value:
-    """The spatial axes with zeros before, after and between their cells; below 0 cells are cut off instead."""
-    gaps = gaps or (0,) * len(before)
-    if any(map(_adds, (*before, *after, *gaps))):
-        lo, hi = ([n if _adds(n) else 0 for n in side] for side in (before, after))
-        x = pad(x, lo=(0, 0, *lo), hi=(0, 0, *hi), between=(0, 0, *gaps) if any(gaps) else None)
-    for i, (first, last) in enumerate(zip(before, after, strict=True)):
-        start, end = (0 if _adds(n) else -n for n in (first, last))
-        if start != 0 or end != 0:
-            x = narrow(x, axis=2 + i, start=start, length=x.shape[2 + i] - start - end)
-    return x
-
-
-def _adds(cells: Dim) -> bool:
-    """Whether that many cells are added; an unknown number is, because a sum of unknown ones is no slice."""
-    return cells != 0 and not (isinstance(cells, int) and cells < 0)
+def fitted(x: Value, lo: Sequence[Dim], hi: Sequence[Dim], between: Sequence[int] = ()) -> Value:
+    """The spatial axes with zeros before, after and between their cells; below 0, cells are sliced off instead."""
+    return movement.fitted(x, (0, 0, *lo), (0, 0, *hi), (0, 0, *between) if between else ())
 
 
 def merged(x: Value, axis: int, groups: Dim) -> Value:

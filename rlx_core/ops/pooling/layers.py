@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.dtypes import DType, f32, f64
+from rlx_core.ir.dtypes import dtype as as_dtype
 from rlx_core.ops.along_axis import move_axis
 from rlx_core.ops.arguments import flag, number
 from rlx_core.ops.arithmetic import absolute, pow
-from rlx_core.ops.conversion import as_dtype
+from rlx_core.ops.conversion import cast
 from rlx_core.ops.convolution.arguments import Layout, Padding, Steps, spatially, steps, windows
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.pooling import extremes, totals
-from rlx_core.ops.reduction import averaged, max_axes, mean_axes
-from rlx_core.ops.statistics import wide
+from rlx_core.ops.reduction import max_axes, mean_axes
 
 if TYPE_CHECKING:
     from rlx_core.typing import Array, ArrayLike
@@ -119,8 +120,9 @@ def lp_pool(
         raise ConfigError(f"lp_pool: p must be above 0, not {p!r}")
 
     def summed(data: Any, **at: Any) -> Any:
-        total = totals.sum_pool(pow(absolute(wide(data)), exponent), **at)
-        return as_dtype(pow(total, 1 / exponent), data.dtype)
+        own, held = averaged_dtypes(data)
+        total = totals.sum_pool(pow(absolute(cast(data, to=held)), exponent), **at)
+        return cast(pow(total, 1 / exponent), to=own)
 
     return _pooled("lp_pool", summed, x, kernel, stride, padding, dilation, layout)
 
@@ -161,15 +163,15 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") ->
     def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
         cells = np.arange(data.shape[axis])[:, None]
         inside = (cells >= first) & (cells < last)
-        weights = (inside / (last - first)).astype(data.dtype.numpy)
+        weights = (inside / (last - first)).astype(as_dtype(data.dtype).numpy)
         return move_axis(mat_mul(move_axis(data, axis, data.ndim - 1), weights), data.ndim - 1, axis)
 
     def averages(data: Any, **at: Any) -> Any:
         return totals.avg_pool(data, **at)
 
     def pooled(data: Any) -> Any:
-        floats = averaged(data)
-        return as_dtype(_adapted("adaptive_avg_pool", wide(floats), sizes, averages, along), floats.dtype)
+        own, held = averaged_dtypes(data)
+        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), sizes, averages, along), to=own)
 
     return spatially("adaptive_avg_pool", x, layout, pooled)
 
@@ -211,6 +213,14 @@ def _pooled(
         return pool(data, kernel=cells, **at, **more)
 
     return spatially(what, x, layout, pooled)
+
+
+def averaged_dtypes(data: Any) -> tuple[DType, DType]:
+    """The dtype of means of x, which are floats, and the one that sums are held in."""
+    own = as_dtype(data.dtype)
+    if not own.is_differentiable:
+        own = f64 if own.itemsize == 8 else f32
+    return own, own.accumulator
 
 
 def _spatial(data: Any) -> tuple[int, ...]:
