@@ -122,6 +122,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="Chains of element-wise ops become one op.",
         ),
         PassSpec(
+            "rlx.sink-reshapes",
+            "rlx_core.passes.fuse.sink_reshapes:SinkReshapes",
+            summary="Regions in the dims of the product that they read through a reshape.",
+        ),
+        PassSpec(
             "rlx.fuse-matmul-epilogue",
             "rlx_core.passes.fuse.matmul_epilogue:FuseMatMulEpilogue",
             summary="A product and the element-wise region after it.",
@@ -191,7 +196,10 @@ FORWARD = (
 
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-matmul-epilogue", "fuse-loops", "dead-code")
+LEGAL = (
+    *("legalize", "fold-constants", "cse", *REGIONS),
+    *("sink-reshapes", "fuse-matmul-epilogue", "fuse-loops", "dead-code"),
+)
 """Regions once more at the end, because decompositions are element-wise for the most part; then the products before them and
 the loops around them."""
 

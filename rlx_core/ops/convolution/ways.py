@@ -58,6 +58,9 @@ def by_matrices(x: Value, w: Value, geometry: Geometry, groups: Dim) -> Value:
     counts = geometry.counts(x.shape[2:])
     terms = each * geometry.cells
     columns = x if geometry.is_pointwise else windows_of(x, geometry)
+    if groups == 1:
+        product_of_all = mat_mul(reshape(w, (m, terms)), reshape(columns, (n, terms, product(counts))))
+        return reshape(product_of_all, (n, m, *counts))
     left = reshape(w, (groups, floor_quotient(m, groups), terms))
     return reshape(mat_mul(left, reshape(columns, (n, groups, terms, product(counts)))), (n, m, *counts))
 
