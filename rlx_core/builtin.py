@@ -97,6 +97,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product, its bias and its activation.",
         ),
         PassSpec(
+            "rlx.fuse-conv-batch-norm",
+            "rlx_core.passes.fuse.conv_batch_norm:FuseConvBatchNorm",
+            summary="A convolution and the batch norm with given statistics after it.",
+        ),
+        PassSpec(
             "rlx.fuse-residual-norm",
             "rlx_core.passes.fuse.residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
@@ -183,7 +188,7 @@ CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
-    *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
+    *("fuse-conv-batch-norm", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
     *("fuse-softmax-cross-entropy", *CLEAN),
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
