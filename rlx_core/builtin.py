@@ -97,6 +97,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="A product, its bias and its activation.",
         ),
         PassSpec(
+            "rlx.fuse-conv-batch-norm",
+            "rlx_core.passes.fuse.conv_batch_norm:FuseConvBatchNorm",
+            summary="A convolution and the batch norm with given statistics after it.",
+        ),
+        PassSpec(
             "rlx.fuse-residual-norm",
             "rlx_core.passes.fuse.residual_norm:FuseResidualNorm",
             summary="A residual sum and its norm.",
@@ -120,6 +125,11 @@ def rlx_passes() -> list[PassSpec]:
             "rlx.mark-elementwise-regions",
             "rlx_core.passes.fuse.mark_elementwise_regions:MarkElementwiseRegions",
             summary="Chains of element-wise ops become one op.",
+        ),
+        PassSpec(
+            "rlx.sink-reshapes",
+            "rlx_core.passes.fuse.sink_reshapes:SinkReshapes",
+            summary="Regions in the dims of the product that they read through a reshape.",
         ),
         PassSpec(
             "rlx.fuse-matmul-epilogue",
@@ -178,7 +188,7 @@ CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
-    *("fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
+    *("fuse-conv-batch-norm", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
     *("fuse-softmax-cross-entropy", *CLEAN),
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
@@ -191,7 +201,10 @@ FORWARD = (
 
 REGIONS = ("mark-elementwise-regions", "clip-regions", {"unfuse-regions": {"always": False}})
 
-LEGAL = ("legalize", "fold-constants", "cse", *REGIONS, "fuse-matmul-epilogue", "fuse-loops", "dead-code")
+LEGAL = (
+    *("legalize", "fold-constants", "cse", *REGIONS),
+    *("sink-reshapes", "fuse-matmul-epilogue", "fuse-loops", "dead-code"),
+)
 """Regions once more at the end, because decompositions are element-wise for the most part; then the products before them and
 the loops around them."""
 

@@ -13,6 +13,7 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.dtypes import dtype as as_dtype
+from rlx_core.ops import batch_norm as _batch_norm
 from rlx_core.ops import blocks, normalization
 from rlx_core.ops import rope as _rope
 from rlx_core.ops.activation import gelu as _gelu
@@ -25,7 +26,9 @@ from rlx_core.ops.attention_masks import AttentionLayout, MaskKind
 from rlx_core.ops.attention_scores import EmptyRow
 from rlx_core.ops.comparison import equal, not_equal
 from rlx_core.ops.conversion import cast
-from rlx_core.ops.creation import iota
+from rlx_core.ops.convolution.arguments import Layout, channel_axis
+from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
+from rlx_core.ops.creation import iota, ones, zeros
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.loss import (
@@ -35,9 +38,20 @@ from rlx_core.ops.loss import (
     mean_squared_error,
     softmax_cross_entropy_with_logits,
 )
+from rlx_core.ops.pooling.layers import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool,
+    global_avg_pool,
+    global_max_pool,
+    lp_pool,
+    max_pool,
+    min_pool,
+)
 from rlx_core.ops.random.bits import Dropout
 from rlx_core.ops.random.keys import one_key
 from rlx_core.ops.reduction import mean_axes
+from rlx_core.ops.resize.layers import pixel_shuffle, pixel_unshuffle, resize
 from rlx_core.ops.rope import RopeLayout, RopeStyle
 from rlx_core.ops.statistics import as_axes
 from rlx_core.ops.structural import reshape, sum_axes
@@ -71,14 +85,24 @@ else:
     from rlx_core.ops.softmax import log_softmax, softmax
 
 __all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
     "attention",
+    "avg_pool",
+    "batch_norm",
+    "batch_norm_inference",
     "binary_cross_entropy_with_logits",
+    "conv",
+    "conv_transpose",
     "cross_entropy",
     "dropout",
     "elu",
     "embedding",
+    "fold",
     "gated_delta_net",
     "gelu",
+    "global_avg_pool",
+    "global_max_pool",
     "group_norm",
     "gru",
     "hard_sigmoid",
@@ -89,12 +113,18 @@ __all__ = [
     "linear",
     "linear_attention",
     "log_softmax",
+    "lp_pool",
     "lstm",
+    "max_pool",
     "mean_squared_error",
+    "min_pool",
     "one_hot",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "relu",
     "relu6",
     "residual_rms_norm",
+    "resize",
     "rms_norm",
     "rope",
     "selective_scan",
@@ -106,6 +136,7 @@ __all__ = [
     "softplus",
     "swiglu",
     "tanh",
+    "unfold",
     "update_cache",
 ]
 
@@ -222,6 +253,68 @@ def group_norm(
     """
     given: dict[str, Any] = {} if groups is None else {"groups": groups}
     return normalization.group_norm(x, gamma, beta, **given, eps=eps)
+
+
+def batch_norm(
+    x: ArrayLike,
+    gamma: ArrayLike | None,
+    beta: ArrayLike | None,
+    running_mean: ArrayLike,
+    running_var: ArrayLike,
+    *,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    layout: Layout = "nchw",
+) -> tuple[Array, Array, Array]:
+    """Each channel with the statistics of the batch, as in training; the running statistics are state, in and out.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
+        gamma, beta: `[c]`; 1 and 0 if absent.
+        running_mean, running_var: `[c]`, of all batches before this one.
+        momentum: How far the running statistics move towards those of this batch, 0 to 1.
+        eps: Added to the variance before the root.
+        layout: Where the channels are.
+
+    Returns:
+        y, with the biased variance; and the running statistics to go on with, of which the variance is the unbiased one.
+
+    Raises:
+        ShapeError: A channel has fewer than two elements, or an operand is not `[c]`.
+
+    >>> y, mean, var = batch_norm([[1.0], [3.0]], None, None, [0.0], [1.0], momentum=0.5, eps=0.0)
+    >>> y.tolist(), mean.tolist(), var.tolist()
+    ([[-1.0], [1.0]], [1.0], [1.5])
+    """
+    axis, data, affine = _channels("batch_norm", x, gamma, beta, layout)
+    y, _, _, mean, var = _batch_norm.batch_norm(
+        data, *affine, running_mean, running_var, axis=axis, eps=eps, momentum=momentum
+    )
+    return y, mean, var
+
+
+def batch_norm_inference(
+    x: ArrayLike,
+    gamma: ArrayLike | None,
+    beta: ArrayLike | None,
+    mean: ArrayLike,
+    var: ArrayLike,
+    *,
+    eps: float = 1e-5,
+    layout: Layout = "nchw",
+) -> Array:
+    """Each channel with given statistics: `(x - mean) / sqrt(var + eps) · gamma + beta`; arguments as in `batch_norm`."""
+    axis, data, affine = _channels("batch_norm_inference", x, gamma, beta, layout)
+    return _batch_norm.batch_norm_inference(data, *affine, mean, var, axis=axis, eps=eps)
+
+
+def _channels(what: str, x: ArrayLike, gamma: Any, beta: Any, layout: Layout) -> tuple[int, Any, tuple[Any, Any]]:
+    """The axis of the channels, x, and gamma and beta, or what stands for them."""
+    data = operand(x)
+    axis = channel_axis(what, data, layout)
+    count, dtype = data.shape[axis], as_dtype(data.dtype)
+    given = gamma if gamma is not None else ones((count,), dtype)
+    return axis, data, (given, beta if beta is not None else zeros((count,), dtype))
 
 
 # --------------------------------------------------------------------------------------- attention

@@ -11,6 +11,7 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.conversion import Cast
+from rlx_core.ops.convolution.sliding import SlidingWindows
 from rlx_core.ops.creation import DimValue, Full, Iota
 from rlx_core.ops.derivatives.checkpoint import Later
 from rlx_core.ops.floating import NextOnGrid
@@ -30,7 +31,9 @@ SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round, Polygamma, Nex
 
 REDUCTIONS: tuple[type[Op], ...] = (Sum, Mean, Max, Min, Prod)
 
-VIEWS: tuple[type[Op], ...] = (Reshape, Expand, Transpose, Narrow, StopGradient, StraightThrough, Later, Full)
+VIEWS: tuple[type[Op], ...] = (
+    *(Reshape, Expand, Transpose, Narrow, SlidingWindows, StopGradient, StraightThrough, Later, Full),
+)
 """Ops that only say which element of their first operand an element is."""
 
 _WORDS = (*SCALARS, *REDUCTIONS, *VIEWS, DimValue, Iota, Gather)

@@ -23,6 +23,7 @@ from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
 from rlx_core.ops.arithmetic import add, divide
 from rlx_core.ops.conversion import Cast
+from rlx_core.ops.convolution.sliding import SlidingWindows
 from rlx_core.ops.creation import DimValue, Full, Iota
 from rlx_core.ops.derivatives.checkpoint import Later
 from rlx_core.ops.indexing import Gather
@@ -186,7 +187,9 @@ def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...]) -> Place:
     if shape == tuple(extents[i] for i in kept):
         return tuple(Affine(i) for i in kept)
     # The same elements in other dims: an axis in two, or two as one.
-    return _reshaped(tuple(Affine(i) for i in range(len(extents))), shape, extents, extents)
+    is_whole = not rows or product(shape) == product(extents)
+    axes = range(len(extents)) if is_whole else kept
+    return _reshaped(tuple(Affine(i) for i in axes), shape, tuple(extents[i] for i in axes), extents)
 
 
 @define
@@ -327,8 +330,30 @@ class _Walk:
                 raise NoFormula("slices of axes that no data index")
             inner = Affine.sum([(a, scale * op.step) for a, scale in at.terms], op.start + at.offset * op.step)
             return (*place[:axis], inner, *place[axis + 1 :])
+        if isinstance(op, SlidingWindows):
+            return _slid(place, op, source.ndim)
         assert isinstance(op, Reshape), f"{op.name} is not a view of the loop language"
         return _reshaped(place, source.shape, node.type.shape, self.extents)
+
+
+def _slid(place: Place, op: SlidingWindows, rank: int) -> Place:
+    """The place of cell `k` of window `o` along each axis that windows slide along."""
+    windows = op.windows()
+    lead = rank - windows.rank
+    cells, positions = place[lead : lead + windows.rank], place[lead + windows.rank :]
+    if any(at.chosen is not None for at in (*cells, *positions)):
+        raise NoFormula("windows that no data choose")
+    steps = zip(cells, positions, windows.dilation, windows.stride, strict=True)
+    return (
+        *place[:lead],
+        *(
+            Affine.sum(
+                [*((a, k * d) for a, k in cell.terms), *((a, k * s) for a, k in at.terms)],
+                cell.offset * d + at.offset * s,
+            )
+            for cell, at, d, s in steps
+        ),
+    )
 
 
 def _sized(size: Dim) -> int:

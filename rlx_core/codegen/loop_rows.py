@@ -35,6 +35,8 @@ from rlx_core.ops import (
     softmax,
     structural,
 )
+from rlx_core.ops.convolution import conv, sliding
+from rlx_core.ops.pooling import extremes, positions, totals
 from rlx_core.ops.random.bits import Dropout, RandomBits
 from rlx_core.ops.region import ElementwiseRegion
 
@@ -102,6 +104,11 @@ OTHERS = (
     structural.Expand,
     structural.Transpose,
     movement.Narrow,
+    sliding.SlidingWindows,
+    conv.Conv,
+    *totals.OPS,
+    *extremes.OPS,
+    positions.PoolPositions,
     creation.Iota,
     creation.Full,
     indexing.Gather,

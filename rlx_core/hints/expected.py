@@ -118,12 +118,25 @@ RENAMED: Final[dict[str, str]] = {
     "optim.rmsprop": "RMSprop",
     "optim.adagrad": "Adagrad",
     "nn.dropout": "dropout Dropout",
+    "nn.adaptive_avg_pool": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d AdaptiveAvgPool2d",
+    "nn.adaptive_max_pool": "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d AdaptiveMaxPool2d",
+    "nn.avg_pool": "avg_pool avg_pool1d avg_pool2d avg_pool3d AvgPool2d",
+    "nn.batch_norm": "BatchNorm BatchNorm1d BatchNorm2d BatchNorm3d",
+    "nn.conv": "conv conv1d conv2d conv3d Conv Conv1d Conv2d Conv3d conv_general_dilated",
+    "nn.conv_transpose": "conv_transpose conv_transpose1d conv_transpose2d conv_transpose3d ConvTranspose ConvTranspose2d",
     "nn.cross_entropy": "softmax_cross_entropy_with_logits softmax_cross_entropy",
     "nn.embedding": "Embedding",
+    "nn.fold": "Fold col2im overlap_add",
     "nn.layer_norm": "LayerNorm layer_norm2d",
     "nn.linear": "Linear Dense dense",
+    "nn.lp_pool": "lp_pool1d lp_pool2d lp_pool3d LPPool2d",
+    "nn.max_pool": "max_pool max_pool1d max_pool2d max_pool3d MaxPool2d",
     "nn.mean_squared_error": "mse_loss MSELoss",
+    "nn.min_pool": "min_pool",
+    "nn.pixel_shuffle": "PixelShuffle",
+    "nn.resize": "resize interpolate upsample Upsample",
     "nn.swiglu": "glu",
+    "nn.unfold": "Unfold im2col sliding_windows sliding_window_view",
 }
 """What rlx has → what others call it."""
 
@@ -167,11 +180,13 @@ ELSEWHERE: Final[dict[str, str]] = {
         name: f"rlx.linalg.{name}"
         for name in ["cholesky", "cross", "det", "eigh", "inv", "matrix_power", "pinv", "qr", "slogdet", "svd"]
     },
+    "sum_pool": "nn.avg_pool, times the cells of a window",
+    "prod_pool": "nn.unfold, and rlx.prod over the cells of a window",
     "unique": "how many there are is only known when the program runs: rlx.sort, and compare neighbours",
 }
 """A name → what to do instead, where no one function is its equal."""
 
-INTERNAL: Final = ("fused_", "_backward", "_block", "elementwise_region")
+INTERNAL: Final = ("fused_", "_backward", "_block", "elementwise_region", "pool_positions")
 """Parts of the names of ops that passes and derivatives write, and nobody by hand."""
 
 _FOUND = {name: here for here, names in RENAMED.items() for name in names.split()}

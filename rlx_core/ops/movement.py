@@ -280,7 +280,7 @@ class Pad(Op):
     def vjp(self, g: Value, x: Value, value: Value | None = None, *, y: Value) -> tuple[Any, ...]:
         if self.mode != "constant":
             return (self._sum_back(g, x),)
-        back = pad(g, lo=tuple(-d for d in self.lo), hi=tuple(-d for d in self.hi))
+        back = fitted(g, tuple(-d for d in self.lo), tuple(-d for d in self.hi))
         for axis, gap in enumerate(self.gaps(x.ndim)):
             if gap:
                 back = narrow(back, axis=axis, start=0, length=x.shape[axis], step=gap + 1)
@@ -358,6 +358,23 @@ def pad_axis(x: Value, axis: int, lo: Dim, hi: Dim, between: int = 0, value: Any
         return tuple(width if i == axis else 0 for i in range(x.ndim))
 
     return pad(x, value, lo=only(lo), hi=only(hi), between=only(between) if between else None)
+
+
+def fitted(x: Value, lo: Sequence[Dim], hi: Sequence[Dim], between: Sequence[int] = ()) -> Value:
+    """`x` with zeros before, after and between the cells of each axis; below 0, cells are sliced off instead."""
+    if any(map(_adds, (*lo, *hi, *between))):
+        before, after = (tuple(n if _adds(n) else 0 for n in side) for side in (lo, hi))
+        x = pad(x, lo=before, hi=after, between=tuple(between) if any(between) else None)
+    for axis, ends in enumerate(zip(lo, hi, strict=True)):
+        start, end = (0 if _adds(n) else -n for n in ends)
+        if start != 0 or end != 0:
+            x = narrow(x, axis=axis, start=start, length=x.shape[axis] - start - end)
+    return x
+
+
+def _adds(cells: Dim) -> bool:
+    """Whether that many cells are padding; an unknown number is, because `Pad` takes both."""
+    return cells != 0 and not (isinstance(cells, int) and cells < 0)
 
 
 def spread_size(n: Dim, gap: int) -> Dim:

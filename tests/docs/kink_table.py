@@ -69,6 +69,8 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "top_k([1, x], 1)": lambda x: rlx.sum(rlx.top_k(rlx.flip(joined(x, 1.0)), 1)[0]),
     "sum(cumulative_max([x, 1]))": lambda x: rlx.sum(rlx.cumulative_max(joined(x, 1.0))),
     "sum(cumulative_min([x, 1]))": lambda x: rlx.sum(rlx.cumulative_min(joined(x, 1.0))),
+    "max_pool([x, 1], 2)": lambda x: rlx.sum(nn.max_pool(joined(x, 1.0)[None, None], 2)),
+    "min_pool([x, 1], 2)": lambda x: rlx.sum(nn.min_pool(joined(x, 1.0)[None, None], 2)),
     "abs(x)": rlx.abs,
     "sign(x)": rlx.sign,
     "copysign(x, 1)": lambda x: rlx.copysign(x, 1.0),

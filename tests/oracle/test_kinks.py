@@ -44,6 +44,8 @@ TORCH: Mapping[str, Callable[[Any], Any]] = {
     "top_k([1, x], 1)": lambda x: torch.topk(tensors(x, 1.0).flip(0), 1).values.sum(),
     "sum(cumulative_max([x, 1]))": lambda x: torch.cummax(tensors(x, 1.0), 0).values.sum(),
     "sum(cumulative_min([x, 1]))": lambda x: torch.cummin(tensors(x, 1.0), 0).values.sum(),
+    "max_pool([x, 1], 2)": lambda x: torch.nn.functional.max_pool1d(tensors(x, 1.0)[None], 2).sum(),
+    "min_pool([x, 1], 2)": lambda x: -torch.nn.functional.max_pool1d(-tensors(x, 1.0)[None], 2).sum(),
     "abs(x)": torch.abs,
     "sign(x)": torch.sign,
     "copysign(x, 1)": lambda x: torch.copysign(x, torch.ones_like(x)),
@@ -84,6 +86,12 @@ JAX: Mapping[str, Callable[[Any], Any]] = {
     "top_k([1, x], 1)": lambda x: jax.lax.top_k(arrays(x, 1.0)[::-1], 1)[0].sum(),
     "sum(cumulative_max([x, 1]))": lambda x: jax.lax.cummax(arrays(x, 1.0)).sum(),
     "sum(cumulative_min([x, 1]))": lambda x: jax.lax.cummin(arrays(x, 1.0)).sum(),
+    "max_pool([x, 1], 2)": lambda x: jax.lax.reduce_window(
+        arrays(x, 1.0), -np.inf, jax.lax.max, (2,), (2,), "VALID"
+    ).sum(),
+    "min_pool([x, 1], 2)": lambda x: jax.lax.reduce_window(
+        arrays(x, 1.0), np.inf, jax.lax.min, (2,), (2,), "VALID"
+    ).sum(),
     "abs(x)": jnp.abs,
     "sign(x)": jnp.sign,
     "copysign(x, 1)": lambda x: jnp.copysign(x, 1.0),

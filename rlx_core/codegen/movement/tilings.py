@@ -13,6 +13,7 @@ from rlx_core.codegen.movement.boxes import Axis, Box, Run, repeated, tiled
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axes, normalize_axis
+from rlx_core.ops.convolution.sliding import SlidingWindows
 from rlx_core.ops.creation import Full
 from rlx_core.ops.movement import Concat, Flip, Narrow, Pad
 from rlx_core.ops.rearrange import Diagonal, Repeat, Roll, Tile
@@ -76,6 +77,18 @@ def viewed(op: Any, layout: Layout) -> list[Box]:
         own = (0 if n == 1 else s for n, s in zip(shape, x.strides, strict=True))
         source = (*(0 for _ in range(len(_shape(y)) - rank)), *own)
     return [moved(y, source, start=offset)]
+
+
+@tiling(SlidingWindows)
+def slid(op: SlidingWindows, layout: Layout) -> list[Box]:
+    """Elements that several windows share, read again for each."""
+    x, y = _first(layout)
+    windows = op.windows()
+    lead = x.type.rank - windows.rank
+    own = x.strides[lead:]
+    by_cell = (s * d for s, d in zip(own, windows.dilation, strict=True))
+    by_window = (s * w for s, w in zip(own, windows.stride, strict=True))
+    return [moved(y, (*x.strides[:lead], *by_cell, *by_window))]
 
 
 @tiling(Full)

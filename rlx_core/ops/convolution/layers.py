@@ -1,0 +1,215 @@
+"""Convolutions as layers: for any number of spatial axes, in either layout, with a bias."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.dims import product
+from rlx_core.ops.arguments import whole
+from rlx_core.ops.convolution import conv as ops
+from rlx_core.ops.convolution.arguments import (
+    Layout,
+    Padding,
+    Steps,
+    channels_second,
+    paddings,
+    steps,
+    windows,
+    with_layout,
+)
+from rlx_core.ops.convolution.sliding import overlap_add, sliding_windows
+from rlx_core.ops.convolution.transposed import conv_transpose as transposed_op
+from rlx_core.ops.convolution.ways import fitted
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.structural import reshape
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = ["conv", "conv_transpose", "fold", "unfold"]
+
+
+def conv(
+    x: ArrayLike,
+    w: ArrayLike,
+    b: ArrayLike | None = None,
+    *,
+    stride: Steps = 1,
+    padding: Padding = 0,
+    dilation: Steps = 1,
+    groups: int = 1,
+    layout: Layout = "nchw",
+) -> Array:
+    """The convolution of x with a kernel, over one to three spatial axes, plus a bias; see `Conv`.
+
+    As everywhere in machine learning the kernel is not turned around: this is cross-correlation.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
+        w: `[m, c/groups, k..]` in either layout.
+        b: `[m]`, or none.
+        stride: Cells from a window to the next; one number, or one for each spatial axis.
+        padding: Zeros at both ends of every axis, one number or one entry an axis, which may be a pair; "same" for one window
+            for every `stride` cells, "valid" for none.
+        dilation: Cells from an element of the kernel to the next.
+        groups: Of channels that do not meet; `groups=c` is a depthwise convolution.
+        layout: Where the channels are, "nchw" or "nhwc", whatever number of spatial axes there is.
+
+    Returns:
+        `[n, m, ..]`, or `[n, .., m]`.
+
+    Raises:
+        ShapeError: The kernel is larger than the padded axis, groups do not divide the channels, a stride is below 1, or the
+            operands do not fit.
+        ConfigError: The padding or the layout is another word, or a list has another length than there are axes.
+
+    >>> conv([[[1.0, 2.0, 3.0, 4.0]]], [[[1.0, 1.0]]], stride=2).tolist()
+    [[[3.0, 7.0]]]
+    """
+    data, weights = channels_second("conv", x, layout), _weights("conv", x, w)
+    steps_of = windows("conv", data, _kernel(weights), stride, padding, dilation)
+    return _biased("conv", ops.conv(data, weights, **steps_of, groups=whole("conv: groups", groups)), b, layout)
+
+
+def conv_transpose(
+    x: ArrayLike,
+    w: ArrayLike,
+    b: ArrayLike | None = None,
+    *,
+    stride: Steps = 1,
+    padding: Padding = 0,
+    output_padding: Steps = 0,
+    dilation: Steps = 1,
+    groups: int = 1,
+    layout: Layout = "nchw",
+) -> Array:
+    """The transpose of a convolution as a layer: every cell of x spreads the kernel over the result; see `ConvTranspose`.
+
+    Args:
+        x: `[n, m, ..]`, or `[n, .., m]` in layout `nhwc`.
+        w: `[m, c/groups, k..]` in either layout: the weights of the convolution that leads the other way.
+        b: `[c]`, or none.
+        stride, dilation, groups, layout: As in `conv`.
+        padding: Cells that are cut off at both ends; "same" for `stride` cells of the result for every one of x.
+        output_padding: Cells more at the end of every axis; below the stride or the dilation.
+
+    Returns:
+        `[n, c, ..]`, or `[n, .., c]`.
+
+    Raises:
+        ShapeError, ConfigError: As in `conv`, or nothing would be left of an axis.
+
+    >>> conv_transpose([[[1.0, 2.0]]], [[[1.0, 10.0, 100.0]]], stride=2).tolist()
+    [[[1.0, 10.0, 102.0, 20.0, 200.0]]]
+    """
+    what = "conv_transpose"
+    data, weights = channels_second(what, x, layout), _weights(what, x, w)
+    kernel = _kernel(weights)
+    strides, gaps = (steps(f"{what}: {n}", v, len(kernel)) for n, v in (("stride", stride), ("dilation", dilation)))
+    extents = [gap * (k - 1) + 1 for k, gap in zip(kernel, gaps, strict=True)]
+    more = steps(f"{what}: output_padding", output_padding, len(kernel))
+    if padding == "same":
+        cut = [e + m - s for e, m, s in zip(extents, more, strides, strict=True)]
+        if min(cut) < 0:
+            raise ShapeError(
+                f'{what}: padding "same" cuts off cells, and strides {list(strides)} are beyond the kernel'
+            )
+        padding = [(c // 2, c - c // 2) for c in cut]
+    lo, hi = paddings(what, padding, data.shape[2:], extents, strides)
+    y = transposed_op(
+        data,
+        weights,
+        stride=strides,
+        dilation=gaps,
+        lo=lo,
+        hi=hi,
+        output_padding=more,
+        groups=whole(f"{what}: groups", groups),
+    )
+    return _biased(what, y, b, layout)
+
+
+def unfold(x: ArrayLike, kernel: Steps, *, stride: Steps = 1, padding: Padding = 0, dilation: Steps = 1) -> Array:
+    """The windows of `[n, c, ..]` as columns: `[n, c·cells, windows]`, the cells of a channel side by side.
+
+    Args:
+        x: `[n, c, ..]`, one to three spatial axes.
+        kernel: Cells of a window; one number, or one for each spatial axis.
+        stride, padding, dilation: As in `conv`.
+
+    Raises:
+        ShapeError: A window is larger than the padded axis.
+    """
+    data = channels_second("unfold", x, "nchw")
+    sizes = steps("unfold: kernel", kernel, data.ndim - 2)
+    at = windows("unfold", data, sizes, stride, padding, dilation)
+    padded = fitted(data, at["lo"], at["hi"])
+    found = sliding_windows(padded, kernel=sizes, stride=at["stride"], dilation=at["dilation"])
+    rank = len(sizes)
+    return reshape(found, (data.shape[0], data.shape[1] * product(sizes), product(found.shape[2 + rank :])))
+
+
+def fold(
+    x: ArrayLike,
+    sizes: Steps,
+    kernel: Steps,
+    *,
+    stride: Steps = 1,
+    padding: Padding = 0,
+    dilation: Steps = 1,
+) -> Array:
+    """Columns that `unfold` made added up where they were read: `[n, c·cells, windows]` to `[n, c, sizes..]`.
+
+    Args:
+        x: `[n, c·cells, windows]`.
+        sizes: Of the spatial axes, a sequence.
+        kernel, stride, padding, dilation: Those of `unfold`.
+
+    Raises:
+        ShapeError: x has other dims than the windows of these sizes.
+    """
+    data = operand(x)
+    wanted = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    rank = len(wanted)
+    cells = steps("fold: kernel", kernel, rank)
+    strides, gaps = steps("fold: stride", stride, rank), steps("fold: dilation", dilation, rank)
+    extents = [gap * (k - 1) + 1 for k, gap in zip(cells, gaps, strict=True)]
+    lo, hi = paddings("fold", padding, wanted, extents, [max(s, 1) for s in strides])
+    whole_sizes = tuple(low + n + high for low, n, high in zip(lo, wanted, hi, strict=True))
+    counts = ops.Conv(stride=strides, dilation=gaps).geometry(cells).counts(whole_sizes)
+    channels = data.shape[1] if data.ndim == 3 else 0
+    if data.ndim != 3 or channels % product(cells) or data.shape[2] != product(counts):
+        raise ShapeError(
+            f"fold: x must be [n, c·{product(cells)}, {product(counts)}] for {list(counts)} windows, not {list(data.shape)}"
+        )
+    apart = reshape(data, (data.shape[0], channels // product(cells), *cells, *counts))
+    summed = overlap_add(apart, sizes=whole_sizes, stride=strides, dilation=gaps)
+    return fitted(summed, tuple(-n for n in lo), tuple(-n for n in hi))
+
+
+def _weights(what: str, x: Any, w: Any) -> Any:
+    weights = operand(w)
+    rank = operand(x).ndim
+    if weights.ndim != rank:
+        raise ShapeError(f"{what}: w must have {rank} axes as x has, not {weights.ndim}")
+    return weights
+
+
+def _kernel(weights: Any) -> tuple[int, ...]:
+    found = tuple(weights.shape[2:])
+    if not all(isinstance(k, int) for k in found):
+        raise ShapeError(f"the sizes of a kernel must be known, not {list(found)}")
+    return found
+
+
+def _biased(what: str, y: Any, b: Any, layout: Layout) -> Any:
+    """`y`, which has its channels second, in the layout and with its bias."""
+    if b is None:
+        return with_layout(y, layout)
+    bias = operand(b)
+    if tuple(bias.shape) != (y.shape[1],):
+        raise ShapeError(f"{what}: b must be [{y.shape[1]}], not {list(bias.shape)}")
+    if layout == "nchw":
+        return y + reshape(bias, (y.shape[1], *(1,) * (y.ndim - 2)))
+    return with_layout(y, layout) + bias

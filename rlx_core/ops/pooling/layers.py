@@ -1,0 +1,250 @@
+"""Pools as layers: windows of any size and step, a given number of windows, or the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.dtypes import DType, f32, f64
+from rlx_core.ir.dtypes import dtype as as_dtype
+from rlx_core.ops.along_axis import move_axis
+from rlx_core.ops.arguments import flag, number
+from rlx_core.ops.arithmetic import absolute, pow
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.convolution.arguments import Layout, Padding, Steps, spatially, steps, windows
+from rlx_core.ops.indexing import gather
+from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.pooling import extremes, totals
+from rlx_core.ops.reduction import max_axes, mean_axes
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+    "min_pool",
+]
+
+
+def max_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    layout: Layout = "nchw",
+) -> Array:
+    """The largest cell of every window; of equal ones the first has the derivative.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; one to three spatial axes.
+        kernel: Cells of a window; one number, or one for each spatial axis.
+        stride: Cells from a window to the next; `kernel` unless it is given.
+        padding: As in `conv`; what is padded is no cell of a window.
+        dilation: Cells from an element of a window to the next.
+        layout: Where the channels are.
+
+    Raises:
+        ShapeError: A window is larger than the padded axis, or padding as wide as a window.
+        ConfigError: The padding or the layout is another word, or a list has another length than there are axes.
+
+    >>> max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
+    [[[3.0, 2.0]]]
+    """
+    return _pooled("max_pool", extremes.max_pool, x, kernel, stride, padding, dilation, layout)
+
+
+def min_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    layout: Layout = "nchw",
+) -> Array:
+    """The smallest cell of every window, as `max_pool` the largest."""
+    return _pooled("min_pool", extremes.min_pool, x, kernel, stride, padding, dilation, layout)
+
+
+def avg_pool(
+    x: ArrayLike,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    count_include_pad: bool = True,
+    layout: Layout = "nchw",
+) -> Array:
+    """The mean of every window, in which padding counts as zeros unless `count_include_pad` is false.
+
+    The other arguments and what is raised are those of `max_pool`.
+
+    >>> avg_pool([[[1.0, 3.0, 2.0, 0.0]]], 2, padding=1, count_include_pad=False).tolist()
+    [[[1.0, 2.5, 0.0]]]
+    """
+    counts = flag("avg_pool: count_include_pad", count_include_pad)
+    return _pooled("avg_pool", totals.avg_pool, x, kernel, stride, padding, dilation, layout, count_include_pad=counts)
+
+
+def lp_pool(
+    x: ArrayLike,
+    p: float,
+    kernel: Steps,
+    stride: Steps | None = None,
+    padding: Padding = 0,
+    *,
+    dilation: Steps = 1,
+    layout: Layout = "nchw",
+) -> Array:
+    """(Σ |x|^p)^(1/p) of every window; p above 0.
+
+    The other arguments and what is raised are those of `max_pool`.
+
+    >>> lp_pool([[[3.0, 4.0]]], 2, 2).tolist()
+    [[[5.0]]]
+    """
+    exponent = float(number("lp_pool: p", p))
+    if not exponent > 0:
+        raise ConfigError(f"lp_pool: p must be above 0, not {p!r}")
+
+    def summed(data: Any, **at: Any) -> Any:
+        own, held = averaged_dtypes(data)
+        total = totals.sum_pool(pow(absolute(cast(data, to=held)), exponent), **at)
+        return cast(pow(total, 1 / exponent), to=own)
+
+    return _pooled("lp_pool", summed, x, kernel, stride, padding, dilation, layout)
+
+
+def global_avg_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
+    """The mean over all spatial axes, which stay with size 1.
+
+    Raises:
+        ShapeError: There are no spatial axes, or more than three.
+    """
+    return spatially("global_avg_pool", x, layout, lambda data: mean_axes(data, axes=_spatial(data), keep_dim=True))
+
+
+def global_max_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
+    """The largest cell of all spatial axes, which stay with size 1; equal ones share the derivative.
+
+    Raises:
+        ShapeError: There are no spatial axes, or more than three, or one has no cell.
+    """
+    return spatially("global_max_pool", x, layout, lambda data: max_axes(data, axes=_spatial(data), keep_dim=True))
+
+
+def adaptive_avg_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
+    """The means of so many windows as `sizes` says: window i of m covers cells ⌊i·n/m⌋ to ⌈(i + 1)·n/m⌉.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`.
+        sizes: Of the result's spatial axes; one number, or one for each.
+        layout: Where the channels are.
+
+    Raises:
+        ShapeError: A size is below 1, or that of x not known or 0.
+
+    >>> adaptive_avg_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
+    [[[1.5, 2.5]]]
+    """
+
+    def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
+        cells = np.arange(data.shape[axis])[:, None]
+        inside = (cells >= first) & (cells < last)
+        weights = (inside / (last - first)).astype(as_dtype(data.dtype).numpy)
+        return move_axis(mat_mul(move_axis(data, axis, data.ndim - 1), weights), data.ndim - 1, axis)
+
+    def averages(data: Any, **at: Any) -> Any:
+        return totals.avg_pool(data, **at)
+
+    def pooled(data: Any) -> Any:
+        own, held = averaged_dtypes(data)
+        return cast(_adapted("adaptive_avg_pool", cast(data, to=held), sizes, averages, along), to=own)
+
+    return spatially("adaptive_avg_pool", x, layout, pooled)
+
+
+def adaptive_max_pool(x: ArrayLike, sizes: Steps, *, layout: Layout = "nchw") -> Array:
+    """The largest cells of so many windows as `sizes` says, which lie as those of `adaptive_avg_pool`.
+
+    >>> adaptive_max_pool([[[1.0, 2.0, 3.0]]], 2).tolist()
+    [[[2.0, 3.0]]]
+    """
+
+    def along(data: Any, axis: int, first: np.ndarray, last: np.ndarray) -> Any:
+        # A window that is shorter than others shows its last cell again.
+        cells = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
+        return max_axes(gather(data, cells, axis=axis, oob="clip"), axes=(axis + 1,))
+
+    return spatially(
+        "adaptive_max_pool",
+        x,
+        layout,
+        lambda data: _adapted("adaptive_max_pool", data, sizes, extremes.max_pool, along),
+    )
+
+
+def _pooled(
+    what: str,
+    pool: Callable[..., Any],
+    x: Any,
+    kernel: Steps,
+    stride: Steps | None,
+    padding: Padding,
+    dilation: Steps,
+    layout: Layout,
+    **more: Any,
+) -> Any:
+    def pooled(data: Any) -> Any:
+        cells = steps(f"{what}: kernel", kernel, data.ndim - 2)
+        at = windows(what, data, cells, cells if stride is None else stride, padding, dilation)
+        return pool(data, kernel=cells, **at, **more)
+
+    return spatially(what, x, layout, pooled)
+
+
+def averaged_dtypes(data: Any) -> tuple[DType, DType]:
+    """The dtype of means of x, which are floats, and the one that sums are held in."""
+    own = as_dtype(data.dtype)
+    if not own.is_differentiable:
+        own = f64 if own.itemsize == 8 else f32
+    return own, own.accumulator
+
+
+def _spatial(data: Any) -> tuple[int, ...]:
+    return tuple(range(2, data.ndim))
+
+
+def _adapted(
+    what: str,
+    data: Any,
+    sizes: Steps,
+    pool: Callable[..., Any],
+    along: Callable[[Any, int, np.ndarray, np.ndarray], Any],
+) -> Any:
+    """Windows of one size where the sizes divide, else one axis after the other, with the windows' first and last cells."""
+    wanted = steps(f"{what}: sizes", sizes, data.ndim - 2)
+    own = data.shape[2:]
+    for n, m in zip(own, wanted, strict=True):
+        if not isinstance(n, int) or n < 1 or m < 1:
+            raise ShapeError(f"{what}: an axis goes from a known size of at least 1 to another, not from {n} to {m}")
+    if all(n % m == 0 for n, m in zip(own, wanted, strict=True)):
+        cells = tuple(n // m for n, m in zip(own, wanted, strict=True))
+        return pool(data, kernel=cells, stride=cells)
+    for axis, (n, m) in enumerate(zip(own, wanted, strict=True), 2):
+        if n != m:
+            i = np.arange(m)
+            data = along(data, axis, i * n // m, -(-(i + 1) * n // m))
+    return data

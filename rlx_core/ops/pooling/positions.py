@@ -1,0 +1,208 @@
+"""Where the extreme of a window is, and what follows it: the derivatives of pools that choose a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from attrs import evolve, field
+
+from rlx_core.errors import DtypeError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import FLOATS, DType, i32
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import ZERO, Op, Zero, define_op
+from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_shape
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.convolution.geometry import Geometry
+from rlx_core.ops.convolution.sliding import overlap_add
+from rlx_core.ops.convolution.ways import fitted
+from rlx_core.ops.creation import dim_value, iota, scalar
+from rlx_core.ops.pooling.pool import SpatialPool, pool_samples, windows_of
+from rlx_core.ops.reduction import max_axes, min_axes
+from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.selection import where
+from rlx_core.ops.structural import as_axes, as_shape, expand, reshape, sum_axes
+
+Extreme = Literal["max", "min"]
+
+
+def extreme_of_nothing(dtype: DType, extreme: Extreme) -> Any:
+    """The number that every other one beats."""
+    if dtype in FLOATS:
+        return float("-inf") if extreme == "max" else float("inf")
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min if extreme == "max" else limits.max)
+
+
+@define_op
+class PoolPositions(SpatialPool):
+    """Which cell of every window is its extreme: the first one in row-major order, and NaN wins.
+
+    Cells are counted in row-major order within the window. A window that padding alone fills has the number of its cells.
+
+    Shapes:
+        x: [n, c, l..], with its padding    ->    y: i32[n, c, o..]
+
+    Attributes:
+        kernel: Cells of a window along each spatial axis.
+        stride, dilation: See `Windowed`.
+        lo, hi: How many cells at both ends of x are padding, and count for nothing.
+        extreme: "max" or "min".
+    """
+
+    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
+    extreme: Extreme = field(default="max", kw_only=True)
+
+    def infer(self, x: TensorType) -> TensorType:
+        counts = self.inner(self.windows(x)).counts(x.shape[2:])
+        return TensorType(i32, (*x.shape[:2], *counts))
+
+    @staticmethod
+    def inner(geometry: Geometry) -> Geometry:
+        """The same windows of an operand that has its padding already."""
+        return evolve(geometry, lo=(0,) * geometry.rank, hi=(0,) * geometry.rank)
+
+    def decompose(self, x: Value) -> Value:
+        geometry = self.geometry(self.kernel)
+        axes = tuple(range(2, 2 + geometry.rank))
+        read = windows_of(x, self.inner(geometry))
+        inside = is_inside(x, geometry, read.shape[2 + geometry.rank :])
+        beaten = scalar(extreme_of_nothing(x.dtype, self.extreme), x.dtype)
+        counted = read if inside is None else where(inside, read, beaten)
+        best = (max_axes if self.extreme == "max" else min_axes)(counted, axes=axes, keep_dim=True)
+        is_best = (read == best) | (read != read) if x.dtype in FLOATS else read == best
+        found = is_best if inside is None else is_best & inside
+        number = expand(cell_numbers(geometry), read.shape)
+        return min_axes(where(found, number, scalar(geometry.cells, i32)), axes=axes)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero, ...]:
+        return (ZERO,)
+
+    def jvp(self, t: Sequence[Any], x: Value, *, y: Value) -> Zero:
+        return ZERO
+
+    def cost(self, x: TensorType) -> Dim:
+        return 4 * self.infer(x).size * self.geometry(self.kernel).cells
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        yield from pool_samples()
+        yield Sample("f32[2, 2, 7]", kernel=(3,), lo=(1,), hi=(2,), extreme="min")
+        yield Sample("i32[2, 2, 7]", kernel=(3,), lo=(1,), extreme="min")
+
+
+pool_positions = op_function(PoolPositions)
+
+
+def cell_numbers(geometry: Geometry) -> Value:
+    """The number of each cell of a window, `i32[k.., 1..]`."""
+    total: Any = None
+    after = 1
+    for axis in reversed(range(geometry.rank)):
+        own = iota(axis=axis, shape=(*geometry.kernel, *(1,) * geometry.rank), dtype=i32) * after
+        total = own if total is None else total + own
+        after *= geometry.kernel[axis]
+    found: Value = total
+    return found
+
+
+def is_inside(x: Value, geometry: Geometry, counts: Shape) -> Value | None:
+    """Which cells of the windows are none of padding, `bool[k.., o..]`; `None` where all are."""
+    found: Any = None
+    rank = geometry.rank
+    for axis in range(rank):
+        lo, hi = geometry.lo[axis], geometry.hi[axis]
+        if not lo and not hi:
+            continue
+        shape = (*geometry.kernel, *counts)
+        cell = iota(axis=axis, shape=shape, dtype=i32) * geometry.dilation[axis]
+        place = cell + iota(axis=rank + axis, shape=shape, dtype=i32) * geometry.stride[axis]
+        end = x.shape[2 + axis] - hi
+        own = (place >= lo) & (place < (end if isinstance(end, int) else cast(dim_value(size=end), to=i32)))
+        found = own if found is None else found & own
+    inside: Value | None = found
+    return inside
+
+
+@define_op
+class MaxPoolBackward(SpatialPool):
+    """The cotangent of x in `MaxPool` and `MinPool`: each dy goes to the cell that was chosen, and adds up there.
+
+    Shapes:
+        positions: i32[n, c, o..]    dy: f[n, c, o..]    ->    dx: f[n, c, sizes..]
+
+    Attributes:
+        sizes: The spatial dims of x.
+        kernel, stride, dilation, lo, hi: Those of the pool.
+    """
+
+    sizes: Shape = field(converter=as_shape, kw_only=True)
+    kernel: tuple[int, ...] = field(converter=as_axes, kw_only=True)
+
+    def infer(self, positions: TensorType, dy: TensorType) -> TensorType:
+        geometry = self.windows(dy)
+        expect_dtype("positions", positions, (i32,))
+        if len(self.sizes) != geometry.rank:
+            raise ShapeError(f"sizes has {len(self.sizes)} numbers for {geometry.rank} spatial axes")
+        expect_shape("dy", dy, (*dy.shape[:2], *geometry.counts(self.sizes)))
+        expect_shape("positions", positions, dy.shape)
+        return dy.with_shape((*dy.shape[:2], *self.sizes))
+
+    def decompose(self, positions: Value, dy: Value) -> Value:
+        geometry = self.geometry(self.kernel)
+        chosen = is_chosen(positions, geometry)
+        spread = where(chosen, with_cells(dy, geometry), 0)
+        ends = zip(geometry.lo, self.sizes, geometry.hi, strict=True)
+        padded = overlap_add(
+            spread, sizes=tuple(lo + n + hi for lo, n, hi in ends), stride=self.stride, dilation=self.dilation
+        )
+        return fitted(padded, tuple(-n for n in geometry.lo), tuple(-n for n in geometry.hi))
+
+    def cost(self, positions: TensorType, dy: TensorType) -> Dim:
+        return 2 * dy.size * self.geometry(self.kernel).cells
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f32", "f64", "f16", "bf16", "i32"):
+            yield Sample(
+                "i32[2, 3, 3]", f"{d}[2, 3, 3]", sizes=(6,), kernel=(2,), stride=(2,), ranges={"positions": (0, 1)}
+            )
+        yield Sample("i32[2, 2, 3, 6]", "f32[2, 2, 3, 6]", sizes=(5, 6), kernel=(3, 2), stride=(2, 1), lo=(1, 0),
+                     hi=(1, 1), ranges={"positions": (0, 6)})  # fmt: skip
+        yield Sample("i32[1, 2, 3, 4]", "f32[1, 2, 3, 4]", sizes=(6, 5), kernel=(2, 2), dilation=(3, 1),
+                     ranges={"positions": (0, 3)})  # fmt: skip
+        yield Rejected(
+            "i32[2, 3, 3]", "f32[2, 3, 3]", sizes=(9,), kernel=(2,), error=ShapeError, says="must be [2, 3, 8]"
+        )
+        yield Rejected(
+            "i32[2, 3, 3]", "f32[2, 3, 3]", sizes=(4, 4), kernel=(2,), error=ShapeError, says="2 numbers for 1"
+        )
+        yield Rejected(
+            "f32[2, 3, 3]", "f32[2, 3, 3]", sizes=(4,), kernel=(2,), error=DtypeError, says="positions must be"
+        )
+
+
+max_pool_backward = op_function(MaxPoolBackward)
+
+
+def with_cells(y: Value, geometry: Geometry) -> Value:
+    """`[n, c, o..]` as `[n, c, 1.., o..]`, which broadcasts against windows."""
+    return reshape(y, (*y.shape[:2], *(1,) * geometry.rank, *y.shape[2:]))
+
+
+def is_chosen(positions: Value, geometry: Geometry) -> Value:
+    """Whether each cell of the windows is the one at its window's position, `bool[n, c, k.., o..]`."""
+    chosen: Value = with_cells(positions, geometry) == cell_numbers(geometry)
+    return chosen
+
+
+def taken(x: Value, positions: Value, geometry: Geometry) -> Value:
+    """What x holds where each window has its position; 0 where that is no cell. x has its padding."""
+    axes = tuple(range(2, 2 + geometry.rank))
+    return sum_axes(where(is_chosen(positions, geometry), windows_of(x, geometry), 0), axes=axes)
+
+
+OPS: tuple[type[Op], ...] = (PoolPositions, MaxPoolBackward)

@@ -1,0 +1,94 @@
+"""Layers that give images other sizes: resampled, or with channels for cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.errors import ShapeError
+from rlx_core.ops.arguments import whole
+from rlx_core.ops.convolution.arguments import Layout, Steps, spatially, steps
+from rlx_core.ops.resize.places import Coordinates, Method
+from rlx_core.ops.resize.resample import resize as resize_op
+from rlx_core.ops.structural import reshape, transpose
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = ["pixel_shuffle", "pixel_unshuffle", "resize"]
+
+
+def resize(
+    x: ArrayLike,
+    sizes: Steps,
+    *,
+    method: Method = "nearest",
+    coordinates: Coordinates = "half-pixel",
+    sharpness: float = -0.75,
+    layout: Layout = "nchw",
+) -> Array:
+    """The spatial axes with other numbers of cells; see `Resize`.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; one to three spatial axes.
+        sizes: Of the result's spatial axes; one number, or one for each.
+        method: "nearest", "linear" (bilinear, trilinear) or "cubic".
+        coordinates: "half-pixel" (cells are areas, as in image libraries), "align-corners" (the first and last cells
+            coincide) or "asymmetric" (cell i lies at i·n/m).
+        sharpness: The slope of the cubic kernel; -0.75 in most libraries, -0.5 in some.
+        layout: Where the channels are.
+
+    Raises:
+        ShapeError: A size is below 1, or that of x not known.
+        ConfigError: The method or the coordinates are another word.
+        DtypeError: Integers cannot be weighted; `nearest` takes them.
+
+    >>> resize([[[1.0, 2.0]]], 4, method="linear").tolist()
+    [[[1.0, 1.25, 1.75, 2.0]]]
+    """
+
+    def resized(data: Any) -> Any:
+        wanted = steps("resize: sizes", sizes, data.ndim - 2)
+        return resize_op(data, sizes=wanted, method=method, coordinates=coordinates, sharpness=sharpness)
+
+    return spatially("resize", x, layout, resized)
+
+
+def pixel_shuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Array:
+    """Channels as cells: `[n, c·factor^d, l..]` to `[n, c, l·factor..]`, the first spatial axis outermost in a channel.
+
+    Raises:
+        ShapeError: factor^d does not divide the channels.
+    """
+    times = whole("pixel_shuffle: factor", factor, least=1)
+
+    def shuffled(data: Any) -> Any:
+        rank = data.ndim - 2
+        n, channels, *sizes = data.shape
+        if not isinstance(channels, int) or channels % times**rank:
+            raise ShapeError(f"pixel_shuffle: {channels} channels are no multiple of {times**rank}")
+        apart = reshape(data, (n, channels // times**rank, *(times,) * rank, *sizes))
+        between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
+        return reshape(transpose(apart, (0, 1, *between)), (n, channels // times**rank, *(s * times for s in sizes)))
+
+    return spatially("pixel_shuffle", x, layout, shuffled)
+
+
+def pixel_unshuffle(x: ArrayLike, factor: int, *, layout: Layout = "nchw") -> Array:
+    """Cells as channels, the inverse of `pixel_shuffle`.
+
+    Raises:
+        ShapeError: The factor does not divide a spatial axis.
+    """
+    times = whole("pixel_unshuffle: factor", factor, least=1)
+
+    def gathered(data: Any) -> Any:
+        rank = data.ndim - 2
+        n, channels, *sizes = data.shape
+        for size in sizes:
+            if not isinstance(size, int) or size % times:
+                raise ShapeError(f"pixel_unshuffle: {size} cells are no multiple of {times}")
+        apart = reshape(data, (n, channels, *(part for s in sizes for part in (s // times, times))))
+        order = (*range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2))
+        return reshape(transpose(apart, (0, 1, *order)), (n, channels * times**rank, *(s // times for s in sizes)))
+
+    return spatially("pixel_unshuffle", x, layout, gathered)

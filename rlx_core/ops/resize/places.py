@@ -1,0 +1,72 @@
+"""Where the cells of a resized axis are read, and with which weights, by the convention of coordinates.
+
+Cell i of m lies at a place on the axis of n cells:
+
+    half-pixel      (i + 1/2)·n/m - 1/2     cells are areas, and the whole areas coincide
+    align-corners   i·(n - 1)/(m - 1)       cells are points, and the first and last coincide; 0 where there is one
+    asymmetric      i·n/m                   cells are points, and the first ones coincide
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+__all__ = ["COORDINATES", "METHODS", "Coordinates", "Method", "nearest", "taps"]
+
+Coordinates = Literal["half-pixel", "align-corners", "asymmetric"]
+Method = Literal["nearest", "linear", "cubic"]
+
+COORDINATES: tuple[str, ...] = get_args(Coordinates)
+METHODS: tuple[str, ...] = get_args(Method)
+
+
+def nearest(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
+    """The cell of n that each of m shows, worked out in integers.
+
+    An area shows the cell that its middle lies in; of the points the asymmetric ones show the cell at or before them, and
+    aligned ones the nearer, of two equally near the later.
+    """
+    i = np.arange(m)
+    if coordinates == "half-pixel":
+        return (2 * i + 1) * n // (2 * m)
+    if coordinates == "asymmetric":
+        return i * n // m
+    last = max(m - 1, 1)
+    return (2 * i * (n - 1) + last) // (2 * last)
+
+
+def places(n: int, m: int, coordinates: Coordinates) -> np.ndarray:
+    """The places of m cells on an axis of n."""
+    i = np.arange(m, dtype=np.float64)
+    if coordinates == "half-pixel":
+        return (i + 0.5) * n / m - 0.5
+    if coordinates == "asymmetric":
+        return i * n / m
+    return i * (n - 1) / max(m - 1, 1)
+
+
+def taps(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: float) -> tuple[np.ndarray, np.ndarray]:
+    """The cells that each of m is read from and their weights, both `[taps, m]`; cells outside are the outermost."""
+    at = places(n, m, coordinates)
+    if method == "linear":
+        at = np.clip(at, 0, n - 1)
+    first = np.floor(at).astype(np.int64)
+    part = at - first
+    if method == "linear":
+        cells, weights = np.stack([first, first + 1]), np.stack([1 - part, part])
+    else:
+        cells = np.stack([first + k for k in (-1, 0, 1, 2)])
+        weights = np.stack(
+            [_cubic(part + 1, sharpness), _cubic(part, sharpness)] + [_cubic(k - part, sharpness) for k in (1, 2)]
+        )
+    return np.clip(cells, 0, n - 1), weights
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """Keys' kernel: 1 at 0, 0 at every other integer, with slope `a` at 1."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

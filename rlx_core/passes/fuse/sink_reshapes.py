@@ -1,0 +1,117 @@
+"""Reshapes moved behind the element-wise region that reads them, so that a product and the region after it have one shape.
+
+A convolution is a product of matrices `[n, m, o]` that is read as `[n, m, height, width]`: bias, residual and activation
+come after the reshape, and a product's epilogue takes only what has the product's own dims. In them the region is the same loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from attrs import evolve
+
+from rlx_core.ir.dims import Dim, product
+from rlx_core.ir.graph import Graph, Node, Value, as_results
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import Shape
+from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
+from rlx_core.ops.linalg import reshaped
+from rlx_core.ops.region import access_of
+from rlx_core.ops.structural import Reshape
+from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph
+from rlx_core.passes.engine.fusion import claims
+from rlx_core.passes.engine.sweep import sweep
+from rlx_core.passes.fuse.matmul_epilogue import is_product, region_at
+
+__all__ = ["SinkReshapes"]
+
+
+@define_pass("sink-reshapes")
+class SinkReshapes(Pass):
+    """Compute element-wise regions in the dims of the product that they read through a reshape, and reshape what they give.
+
+    Only where the target computes regions on the sums of products, and where the product is read there alone.
+    """
+
+    requires: ClassVar = frozenset({LOWERED})
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        if not claims(context, (FusedMatMulEpilogue,)):
+            return Result.unchanged(graph)
+        return each_graph(graph, sink)
+
+
+def sink(graph: Graph) -> Result:
+    """`graph` with every region that reads a reshaped product in the dims of the product."""
+    count = 0
+
+    def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
+        nonlocal count
+        region, inputs = region_at(graph, node)
+        source = next((v for v in inputs if is_reshaped_product(graph, v, node)), None)
+        if region is None or source is None:
+            return None
+        (whole,) = source.node.present()
+        shapes = [regrouped(v.shape, region.shape, whole.shape) for v in inputs]
+        known = [s for s in shapes if s is not None]
+        if len(known) < len(shapes):
+            return None
+        new = dict(zip(node.operands, operands, strict=True))
+        moved = evolve(region, shape=whole.shape, access=tuple(access_of(s, whole.shape) for s in known))
+        made = as_results(moved(*(in_dims(new[v], s) for v, s in zip(inputs, known, strict=True))))
+        count += 1
+        return tuple(reshaped(y, region.shape) for y in made)
+
+    made, values = rebuild(graph, replace, by=SinkReshapes.name)
+    # The reshapes that nothing reads any more would count as readers of the products.
+    return Result(made, values, {"sunk": count}).then(sweep(made)) if count else Result.unchanged(graph)
+
+
+def in_dims(value: Value | None, shape: Shape) -> Value:
+    """A value in other dims: what it is a reshape of, if that has them."""
+    assert value is not None, "what a region reads is there"
+    if isinstance(value.node.op, Reshape):
+        (source,) = value.node.present()
+        if source.shape == shape:
+            return source
+    return reshaped(value, shape)
+
+
+def is_reshaped_product(graph: Graph, value: Value, reader: Node) -> bool:
+    """Whether a value is a product in other dims, which `reader` alone reads."""
+    if not isinstance(value.node.op, Reshape) or value in graph.output_set:
+        return False
+    (source,) = value.node.present()
+    alone = {*graph.uses[value]} == {reader} and {*graph.uses[source]} == {value.node}
+    return alone and source not in graph.output_set and is_product(source.node)
+
+
+def regrouped(shape: Shape, region: Shape, wanted: Shape) -> Shape | None:
+    """The dims in which an input of a region of dims `region` is one of a region of dims `wanted`; `None` if it is none.
+
+    >>> regrouped((8, 1, 1), (2, 8, 5, 5), (2, 8, 25)), regrouped((5,), (2, 8, 5, 5), (2, 8, 25))
+    ((1, 8, 1), None)
+    """
+    aligned = (*(1,) * (len(region) - len(shape)), *shape)
+    found: list[Dim] = []
+    old, new = list(zip(region, aligned, strict=True)), list(wanted)
+    while old or new:
+        left, right = [old.pop(0)] if old else [], [new.pop(0)] if new else []
+        while (have := product([d for d, _ in left])) != (want := product(right)):
+            # Only known sizes can be told to be parts of one another.
+            if not (isinstance(have, int) and isinstance(want, int) and have and want):
+                return None
+            longer: Any = old if have < want else new
+            if not longer:
+                return None
+            (left if have < want else right).append(longer.pop(0))
+        if all(own == size for size, own in left):
+            found += right
+        elif all(own == 1 for _, own in left):
+            found += [1] * len(right)
+        elif [d for d, _ in left if d != 1] == [d for d in right if d != 1]:
+            sizes = iter(own for d, own in left if d != 1)
+            found += [1 if d == 1 else next(sizes) for d in right]
+        else:
+            return None
+    return tuple(found)
