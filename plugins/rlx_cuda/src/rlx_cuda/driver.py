@@ -16,11 +16,13 @@ from attrs import define
 from cupy.cuda import driver, function, memory, runtime
 
 from rlx_core.codegen.gpu.cuda import CUDA
+from rlx_core.codegen.places import Place
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_cuda import nvrtc
 from rlx_cuda.launches import FEWEST, Launch, Recording, Submitted
 from rlx_cuda.queue import Queue
+from rlx_cuda.routines import Routine
 
 __all__ = ["Buffer", "CudaDriver"]
 
@@ -196,7 +198,10 @@ class CudaDriver(Driver):
         with self._queue:
             return Launch.of(module.loaded, name, groups, group_size, arguments)
 
-    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+    def routine(self, name: str, places: Sequence[Place], arguments: Sequence[Argument]) -> Routine:
+        return Routine.of(name, places, arguments, self._number)
+
+    def set_argument(self, launch: Launch | Routine, number: int, argument: Argument) -> None:
         launch.set(number, argument)
 
     def submit(self, launches: Sequence[Submitted]) -> None:
@@ -257,7 +262,7 @@ def _taking(array: Any) -> Callable[[Any], Any] | None:
     """
     where = getattr(type(array), "__dlpack_device__", None)
     if where is not None and not isinstance(array, cupy.ndarray):
-        return cupy.from_dlpack if where(array)[0] in ON_CUDA else None  # type: ignore[no-any-return]
+        return cupy.from_dlpack if where(array)[0] in ON_CUDA else None
     return cupy.asarray if hasattr(type(array), INTERFACE) else None
 
 
