@@ -108,12 +108,12 @@ class Device:
 
         One with gaps, or that begins where kernels cannot read several elements at once, is copied on the device.
         """
-        if isinstance(data, Placed) or placed_type(data) is None:
+        type = None if isinstance(data, Placed) else placed_type(data)
+        if type is None:
             return None
         found = self.driver.adopt(data)
         if found is None:
             return None
-        type = TensorType(dtype(data.dtype), tuple(data.shape))
         strides = found.strides or dense_strides(type)
         if type.size and (found.offset % WIDEST or not is_dense(type, strides)):
             return self.dense(At(found.buffer, found.offset), type, strides)

@@ -185,6 +185,15 @@ class Driver(ABC):
     def launch(self, module: Any, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Any:
         """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
 
+    def routine(self, name: str, places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
+        """A call of a function of the device's library, submitted and changed like a launch.
+
+        Args:
+            name: As the rows of the plug-in's kernel table call it; no others are asked for.
+            places: The type and the strides of each argument, a `rlx_core.codegen.places.Place` each.
+        """
+        raise AssertionError(f"{self.facts.driver} has no library, and is asked for {name}")
+
     @abstractmethod
     def set_argument(self, launch: Any, number: int, argument: Argument) -> None:
         """Change one argument of what is submitted from now on."""

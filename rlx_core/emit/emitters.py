@@ -13,14 +13,14 @@ import numpy as np
 from attrs import define, field, frozen
 
 from rlx_core.codegen.loops import Kernel
-from rlx_core.codegen.places import Fault, Layout
+from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Level
 
-__all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitter_of"]
+__all__ = ["Call", "Emit", "Emitted", "Emitting", "Function", "Language", "emitter_of", "library_call"]
 
 
 @frozen
@@ -41,6 +41,7 @@ class Call:
         groups, group_size: How many threads run it.
         buffers: What it is given, by number: the step's operands, then its results, then its workspaces.
         faults: What its sites report; with any, it is given the words for faults and the number of the first site.
+        places: How the elements of each buffer lie, where `function` is one of the device's library, which is told so; else none.
     """
 
     function: str
@@ -48,6 +49,7 @@ class Call:
     group_size: int
     buffers: tuple[int, ...]
     faults: tuple[Fault, ...] = ()
+    places: tuple[Place, ...] = ()
 
 
 @frozen
@@ -63,6 +65,17 @@ class Emitted:
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
     workspaces: tuple[int, ...] = ()
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the device's library is called, which may wait and allocate, so that nothing is recorded around it."""
+        return any(call.places for call in self.calls)
+
+
+def library_call(name: str, layout: Layout) -> Emitted:
+    """A function of the device's library, given the operands of a step and then its results."""
+    places = [(i, p) for i, p in enumerate((*layout.operands, *layout.results)) if p is not None]
+    return Emitted((), (Call(name, 1, 1, tuple(i for i, _ in places), (), tuple(p for _, p in places)),))
 
 
 Emit = Callable[[Node, Layout], Emitted]

@@ -232,19 +232,27 @@ class Frames:
             if call.faults:
                 arguments += [Whole(frame.bound[STATUS].buffer), np.uint32(site)]
                 site += len(call.faults)
+            if call.places:
+                frame.launches.append(device.driver.routine(call.function, call.places, arguments))
+                continue
             module = self._modules.by_function[call.function]
             frame.launches.append(device.driver.launch(module, call.function, call.groups, call.group_size, arguments))
         return frame
 
     def _parts(self, is_single: bool) -> Any:
-        """Maximal runs of launches, and the steps between them that run on the host."""
-        place, first, steps = 0, 0, []
+        """Maximal runs of launches, and the steps between them that a library or the host runs."""
+        place = first = 0
+        steps: list[int] = []
         for number, step in enumerate(self.lir.steps):
             emitted = self._emissions.steps.get(number)
+            is_apart = is_single or emitted is None or emitted.is_library
+            if place > first and is_apart:
+                yield Part(first, place, tuple(steps))
+                first, steps = place, []
             if emitted is not None:
                 place += len(emitted.calls)
                 steps.append(number)
-            if place > first and (is_single or emitted is None):
+            if place > first and is_apart:
                 yield Part(first, place, tuple(steps))
                 first, steps = place, []
             if emitted is None and not is_empty(step):

@@ -12,9 +12,10 @@ from rlx_core.codegen.gpu.faults import fault_of
 from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.kernels import print_loops
 from rlx_core.codegen.gpu.languages import Language as GpuDialect
-from rlx_core.codegen.gpu.products import TiledProduct, print_product
+from rlx_core.codegen.gpu.products import print_product
 from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.gpu.sources import source_of
+from rlx_core.codegen.gpu.tiles import TiledProduct
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.loops import Apply
 from rlx_core.codegen.places import Fault

@@ -19,7 +19,10 @@ def listings(lir: Lir, kernels: KernelTable, language: Language, steps: Sequence
     shared: dict[int, list[int]] = {}
     found: list[Listing] = []
     for number in steps:
-        if number in made.steps:
+        if number in made.steps and made.steps[number].is_library:
+            called = ", then ".join(call.function for call in made.steps[number].calls)
+            found.append(Listing((number,), "", f"calls the device's library: {called}"))
+        elif number in made.steps:
             shared.setdefault(id(made.steps[number]), []).append(number)
         else:
             step = lir.steps[number]

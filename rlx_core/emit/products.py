@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from rlx_core.codegen import formula_of
-from rlx_core.codegen.gpu.products import TiledProduct
-from rlx_core.codegen.gpu.tiles import Factor
+from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
 from rlx_core.codegen.layout import whole_kernel
 from rlx_core.codegen.loops import Apply, Const, Kernel, Load, Scalar, Store
 from rlx_core.codegen.places import Layout, Place

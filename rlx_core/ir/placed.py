@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.ir.dtypes import dtype
+from rlx_core.ir.dtypes import ALL, dtype
 from rlx_core.ir.types import TensorType
 
 __all__ = ["Placed", "placed_type"]
@@ -33,17 +33,29 @@ class Placed(ABC):
 def placed_type(data: Any) -> TensorType | None:
     """The type of an array that lies on a device, rlx's own or a device library's; `None` for everything else.
 
-    A library's array says its dims and a NumPy dtype, and either that its memory is a device's or nothing of memory at all.
+    A library's array says its dims and a dtype, and either that its memory is a device's or nothing of memory at all. A dtype
+    that is not NumPy's is known by its name (`torch.float32`), of arrays alone that say by DLPack where they lie.
     """
     if isinstance(data, Placed):
         return data.type
     if isinstance(data, np.ndarray | np.generic):
         return None
     shape, kind = getattr(data, "shape", None), getattr(data, "dtype", None)
-    if not isinstance(shape, tuple) or not isinstance(kind, np.dtype):
+    if not isinstance(shape, tuple) or kind is None:
         return None
+    if not isinstance(kind, np.dtype):
+        return _named_type(data, shape, str(kind).rpartition(".")[2])
     if hasattr(data, "__dlpack_device__"):
         is_there = data.__dlpack_device__()[0] not in _HOST_KINDS
     else:
         is_there = not hasattr(data, "__array__") and not hasattr(data, "__array_interface__")
     return TensorType(dtype(kind), shape) if is_there else None
+
+
+def _named_type(data: Any, shape: tuple[int, ...], name: str) -> TensorType | None:
+    """The type of an array on a device that calls its dtype by a name of its own library."""
+    where = getattr(data, "__dlpack_device__", None)
+    if where is None or where()[0] in _HOST_KINDS:
+        return None
+    known = next((d for d in ALL if d.numpy.name == name), None)
+    return None if known is None else TensorType(known, tuple(shape))

@@ -20,7 +20,7 @@ from rlx_core.testing.shim.compiler import compiler
 
 FAKES = str(Path(__file__).parent / "fakes")
 _worlds = itertools.count()
-DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver", "rlx_cuda.launches", "rlx_cuda.queue")
+DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver", "rlx_cuda.launches", "rlx_cuda.queue", "rlx_cuda.routines")
 """What imports CuPy, or keeps the devices that it found."""
 
 

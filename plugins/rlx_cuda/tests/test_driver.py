@@ -131,6 +131,77 @@ def test_cupys_arrays_are_taken_as_they_lie(driven: PluginHost, world: Any) -> N
     assert [what for word, what in world.records if word == "copy"][len(asked) :] == [(2, X.nbytes)]
 
 
+class Foreign:
+    """An array as torch has them: a dtype of its own, DLPack, and no interface that names a stream."""
+
+    def __init__(self, data: np.ndarray, stream: Any) -> None:
+        import cupy
+
+        with stream:
+            self.held, self.stream = cupy.array(data * 0), stream
+            ready = cupy.array(data)
+            cupy.cuda.runtime.memcpyAsync(
+                self.held.data.ptr, ready.data.ptr, data.nbytes, 3, stream.ptr
+            )  # not waited for
+        self.kept, self.asked = ready, []
+        self.shape, self.dtype = data.shape, f"library.{data.dtype.name}"
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.held.__dlpack_device__()
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        import cupy
+
+        self.asked.append(stream)
+        cupy.cuda.stream_of(stream or 1).wait_event(self.stream.record())
+        return "dltensor", self.held
+
+
+def test_arrays_that_have_dlpack_alone_are_taken_in_order(driven: PluginHost, world: Any) -> None:
+    import cupy
+
+    f = on(driven, lambda x: x * 2)
+    theirs, ours = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    given = Foreign(X, theirs)
+    with ours:
+        found = f(given)
+        assert given.asked == [ours.ptr]
+        np.testing.assert_array_equal(found.to_host(), 2 * X)
+    assert f.report.traffic.inputs == 0
+    assert put(driven, given).block.buffer.owner is given.held
+
+
+def test_what_cupy_cannot_take_is_said_with_its_librarys_words(driven: PluginHost, world: Any) -> None:
+    import cupy
+
+    given = Foreign(X, cupy.cuda.Stream(non_blocking=True))
+    given.held.dtype = np.dtype("V4")
+    with pytest.raises(PlaceError, match="CuPy cannot take Foreign on cuda:0") as caught:
+        on(driven, lambda x: x * 2)(given)
+    assert "unsupported dtype" in str(caught.value)
+
+
+class Interfaced:
+    """An array as Numba has them: the interface, which names a stream."""
+
+    def __init__(self, held: Any, stream: Any) -> None:
+        self.shape, self.dtype = held.shape, held.dtype
+        self.held, self.named = held, stream.ptr
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.held.__cuda_array_interface__, "stream": self.named}
+
+
+def test_an_interface_that_names_a_stream_is_waited_for(driven: PluginHost, world: Any) -> None:
+    import cupy
+
+    given = Foreign(X, cupy.cuda.Stream(non_blocking=True))
+    f = on(driven, lambda x: x * 2)
+    np.testing.assert_array_equal(f(Interfaced(given.held, given.stream)).to_host(), 2 * X)
+    assert f.report.traffic.inputs == 0
+
+
 @pytest.mark.parametrize("view", [np.s_[:, 1:], np.s_[1:], np.s_[::-1, ::2]], ids=str)
 def test_views_of_cupys_arrays_are_made_dense_on_the_device(driven: PluginHost, view: Any) -> None:
     import cupy

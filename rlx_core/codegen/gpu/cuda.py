@@ -6,6 +6,7 @@ from attrs import evolve
 
 from rlx_core.codegen.gpu.c_family import FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
 from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.matrix_units import CUDA_UNIT
 from rlx_core.ir.dtypes import f32, f64, i32, i64
 
 __all__ = ["CUDA", "HIP"]
@@ -46,7 +47,9 @@ RLX_FN u16 rlx_f16_of_f32(f32 x) {
         "rlx_exchange": """
 template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor_sync(0xffffffffu, x, distance); }""",
         "rlx_fault": fault_fragment("u32*", "atomicMin(word, place);"),
+        **CUDA_UNIT.fragments,
     },
+    matrix_unit=CUDA_UNIT,
     # The CUDA C++ programming guide, maximum error over the full range, with neither fast-math nor fused contraction.
     builtins={
         **builtins(exp=2, exp2=2, expm1=1, log=1, log2=1, log10=2, log1p=1, rsqrt=2, sin=2, cos=2, tan=4),
@@ -65,12 +68,13 @@ HIP = evolve(
     name="hip",
     suffix=".hip",
     fragments={
-        **CUDA.fragments,
+        **{name: text for name, text in CUDA.fragments.items() if name not in CUDA_UNIT.fragments},
         "rlx_f32_of_f16": """
 RLX_FN f32 rlx_f32_of_f16(u16 half_word) { return (f32)__builtin_bit_cast(_Float16, half_word); }""",
         "rlx_f16_of_f32": """
 RLX_FN u16 rlx_f16_of_f32(f32 x) { return __builtin_bit_cast(u16, (_Float16)x); }""",
         "rlx_exchange": "template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor(x, distance); }",
     },
+    matrix_unit=None,
     options=("-std=c++17", "-ffp-contract=off"),
 )

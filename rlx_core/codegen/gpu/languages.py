@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from attrs import field, frozen
 
+from rlx_core.codegen.gpu.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.registers import (
     INSTRUCTIONS,
     INVERSE,
@@ -73,6 +74,7 @@ class Language:
         inexact: Instructions that the language has, but not exactly; they are printed from others.
         options: What its compiler must be told, for numbers to be right.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
+        matrix_unit: What multiplies small matrices, where the devices of the language have it.
         most_arguments: Buffers and numbers that a kernel may be given, where these are few.
         one_entry: Whether a module holds one kernel, because its memory is declared outside of it.
         head: The kernel's head, of `size`, `name` and `arguments`.
@@ -94,6 +96,7 @@ class Language:
     inexact: frozenset[str] = frozenset()
     options: tuple[str, ...] = ()
     exchanged_dtypes: frozenset[DType] = frozenset()
+    matrix_unit: MatrixUnit | None = field(default=None, eq=False)
     most_arguments: int | None = None
     one_entry: bool = False
     head: str = ""

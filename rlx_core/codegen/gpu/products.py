@@ -17,31 +17,14 @@ from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.printer import renamed
 from rlx_core.codegen.gpu.registers import register_dtype
-from rlx_core.codegen.gpu.tiles import Factor, Span, bring, multiplied
+from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied
+from rlx_core.codegen.gpu.unit_products import print_unit_product, unit_for
 from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule
-from rlx_core.codegen.loops import Kernel
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["TiledProduct", "Tiles", "print_product", "tiles_of"]
-
-
-@frozen
-class TiledProduct:
-    """`Σ_k lhs[…, m, k]·rhs[…, k, n]` for every point of a kernel without rows, and what the kernel makes of it.
-
-    Attributes:
-        kernel: Over the batch axes, then m, then n.
-        element: The value of the kernel that is the sum; a `Const` stands in its place. Its dtype is that of the sums.
-        depth: How many products are added up.
-    """
-
-    kernel: Kernel
-    element: int
-    lhs: Factor
-    rhs: Factor
-    depth: int
+__all__ = ["Tiles", "print_product", "tiles_of"]
 
 
 @frozen
@@ -81,6 +64,8 @@ def _threads(tiles: Tiles) -> int:
 
 def print_product(problem: TiledProduct, language: Language, machine: Machine, scalars: ScalarTable) -> Function:
     """The function that computes a product whose result has elements and whose indices fit into 32 bits."""
+    if (unit := unit_for(problem, language, machine)) is not None:
+        return print_unit_product(problem, unit, language, machine, scalars)
     kernel, tiles = problem.kernel, tiles_of(problem, machine)
     b = TextAssembler(language)
     used = sorted({a.buffer for a in kernel.accesses} | {problem.lhs.buffer, problem.rhs.buffer})

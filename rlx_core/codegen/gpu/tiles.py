@@ -9,10 +9,10 @@ from attrs import frozen
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.memory import Memory, index_text
 from rlx_core.codegen.gpu.registers import register_dtype
-from rlx_core.codegen.loops import Buffer
+from rlx_core.codegen.loops import Buffer, Kernel
 from rlx_core.ir.dtypes import DType, bool_
 
-__all__ = ["Factor", "Span", "bring", "multiplied"]
+__all__ = ["Factor", "Span", "TiledProduct", "bring", "multiplied"]
 
 
 @frozen
@@ -23,6 +23,23 @@ class Factor:
     strides: tuple[int, ...]
     depth: int
     offset: int = 0
+
+
+@frozen
+class TiledProduct:
+    """`Σ_k lhs[…, m, k]·rhs[…, k, n]` for every point of a kernel without rows, and what the kernel makes of it.
+
+    Attributes:
+        kernel: Over the batch axes, then m, then n.
+        element: The value of the kernel that is the sum; a `Const` stands in its place. Its dtype is that of the sums.
+        depth: How many products are added up.
+    """
+
+    kernel: Kernel
+    element: int
+    lhs: Factor
+    rhs: Factor
+    depth: int
 
 
 @frozen

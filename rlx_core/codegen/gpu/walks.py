@@ -15,7 +15,7 @@ from attrs import frozen
 from rlx_core.codegen.gpu.memory import is_whole_words
 from rlx_core.codegen.loops import Bound, Kernel, Load, Store
 
-__all__ = ["Machine", "Schedule", "Walk", "is_far", "schedule_of", "strides_fault", "walk_of"]
+__all__ = ["Machine", "Schedule", "Walk", "has_pairs", "is_far", "schedule_of", "strides_fault", "walk_of"]
 
 Walk = Literal["point", "row_thread", "row_group"]
 
@@ -140,6 +140,14 @@ def _lanes(kernel: Kernel, machine: Machine, walk: Walk) -> int:
         ):
             return lanes
     return 1
+
+
+def has_pairs(kernel: Kernel) -> bool:
+    """Whether what a kernel touches of two neighbours along the last axis is whole words wherever it can be."""
+    axis = len(kernel.extents) - 1
+    wide = [a for a in kernel.accesses if is_whole_words(kernel.buffers[a.buffer].dtype, 2)]
+    along = [a for a in wide if a.strides[axis] == _itemsize(kernel, a)]
+    return kernel.extents[axis] % 2 == 0 and all(_is_aligned(kernel, a, axis, 2) for a in along)
 
 
 def _itemsize(kernel: Kernel, access: Load | Store) -> int:

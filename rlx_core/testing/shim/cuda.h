@@ -2,6 +2,7 @@
 #pragma once
 #include "functions.h"
 #include "group.h"
+#include "matrices.h"
 
 namespace cuda_functions {
 RLX_SHIM_UNARY(RLX_SHIM_UNARY_F32)

@@ -21,6 +21,25 @@ _HALVES = {
 """Halves by their bits."""
 
 
+_MATRICES = {
+    "rlx_blocks": "RLX_FN void rlx_blocks(u32* words, const u16* row) { shim::blocks(words, row, false); }",
+    "rlx_blocks_transposed": """
+RLX_FN void rlx_blocks_transposed(u32* words, const u16* row) { shim::blocks(words, row, true); }""",
+    **{
+        f"rlx_multiply_{dtype}": f"""
+RLX_FN void rlx_multiply_{dtype}(rlx_sums& sums, const rlx_lhs& a, const rlx_rhs& b) {{
+  for (u32 i = 0u; i < 2u; i += 1u) {{ shim::multiply(sums.each + 4u * i, a.words, b.words + 2u * i, {is_bf16}); }}
+}}"""
+        for dtype, is_bf16 in (("f16", "false"), ("bf16", "true"))
+    },
+    "rlx_copy_ahead": """
+RLX_FN void rlx_copy_ahead(u16* to, const u16* from, bool is_there) { shim::copy_ahead(to, from, is_there ? 16u : 0u); }""",
+    "rlx_copies_end": "RLX_FN void rlx_copies_end() { shim::ended[shim::current] += 1u; }",
+    "rlx_await_copies": "template <u32 N> RLX_FN void rlx_await_copies() { shim::await_copies(N); }",
+}
+"""Instructions of a subgroup on matrices, and copies that nobody has waited for."""
+
+
 @frozen
 class Dialect:
     """A language as C++.
@@ -59,11 +78,11 @@ CUDA_DIALECT = Dialect(
     CUDA,
     "cuda.h",
     re.compile(r'^extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(', re.M),
-    _HALVES,
+    {**_HALVES, **_MATRICES},
     shared_nbytes=48 << 10,
 )
 
-HIP_DIALECT = evolve(CUDA_DIALECT, language=HIP, shared_nbytes=64 << 10)
+HIP_DIALECT = evolve(CUDA_DIALECT, language=HIP, replaced=_HALVES, shared_nbytes=64 << 10)
 
 METAL_DIALECT = Dialect(
     METAL,

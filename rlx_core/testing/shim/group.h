@@ -122,17 +122,17 @@ static void start_threads(u32 count) {
     stack_tops[i] = top;
     states[i] = READY;
     turns[i] = 0;
-    order[i] = i;
   }
 }
 
-static void run_ready(u32 count) {
-  for (u32 i = count; i-- > 1;) {
-    const u32 j = random() % (i + 1), held = order[i];
+static void run_ready(u32 begin, u32 end) {
+  for (u32 i = begin; i < end; ++i) order[i] = i;
+  for (u32 i = end; i-- > begin + 1;) {
+    const u32 j = begin + random() % (i + 1 - begin), held = order[i];
     order[i] = order[j];
     order[j] = held;
   }
-  for (u32 i = 0; i < count && !launch->fault; ++i) {
+  for (u32 i = begin; i < end && !launch->fault; ++i) {
     if (states[order[i]] != READY) continue;
     current = order[i];
     thread_place.x = current;
@@ -149,25 +149,38 @@ static void release(u32 begin, u32 end) {
   for (u32 i = begin; i < end; ++i) states[i] = READY;
 }
 
-// Whether somebody may go on who waited; if not, who waits does so in vain.
-static bool released(u32 count) {
-  bool any = all_are(AT_GROUP, 0, count);
-  if (any) release(0, count);
-  for (u32 begin = 0; begin < count; begin += SUBGROUP) {
-    const u32 end = begin + SUBGROUP < count ? begin + SUBGROUP : count;
-    if (!all_are(AT_SUBGROUP, begin, end)) continue;
-    release(begin, end);
-    any = true;
+static u32 end_of(u32 begin, u32 count) { return begin + SUBGROUP < count ? begin + SUBGROUP : count; }
+
+// Lets a subgroup go on, all of which waits for one another: mostly the one that did so last, so that some are far ahead of others.
+// What is read and written in different subgroups without a barrier between is then read too early in some runs.
+static bool advanced(u32 count, u32& last) {
+  const u32 many = (count + SUBGROUP - 1) / SUBGROUP;
+  if (random() % 8 == 0) last = random() % many;
+  for (u32 i = 0; i < many; ++i) {
+    const u32 begin = last * SUBGROUP, end = end_of(begin, count);
+    if (all_are(AT_SUBGROUP, begin, end)) {
+      release(begin, end);
+      run_ready(begin, end);
+      return true;
+    }
+    last = (last + 1) % many;
   }
-  return any;
+  return false;
 }
 
 static void run_group(u32 count) {
   start_threads(count);
+  u32 last = 0;
+  run_ready(0, count);
   for (;;) {
-    run_ready(count);
-    if (launch->fault || all_are(DONE, 0, count)) return;
-    if (released(count)) continue;
+    if (launch->fault) return;
+    if (advanced(count, last)) continue;
+    if (all_are(DONE, 0, count)) return;
+    if (all_are(AT_GROUP, 0, count)) {
+      release(0, count);
+      run_ready(0, count);
+      continue;
+    }
     for (current = 0; states[current] == DONE; ++current) {}
     for (u32 i = 0; i < count; ++i) if (states[i] == AT_SUBGROUP) current = i;
     note(states[current] == AT_SUBGROUP ? SUBGROUP_DIVERGES : GROUP_DIVERGES);

@@ -8,9 +8,8 @@ from typing import Literal, get_args
 from attrs import frozen
 
 from rlx_core.codegen import check_kernel
-from rlx_core.codegen.gpu.products import TiledProduct
 from rlx_core.codegen.gpu.scatter import OwnedScatter
-from rlx_core.codegen.gpu.tiles import Factor
+from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.loops import Apply, Buffer, Const, Kernel, Load, Scalar, Store
 from rlx_core.ir.dtypes import DType, bf16, f16, f32, i32
@@ -43,6 +42,17 @@ PRODUCT_CASES = (
     ProductCase(i32, (), 9, 10, 11),
     ProductCase(f32, (), 1, 7, 3),
 )
+
+UNIT_CASES = (
+    ProductCase(f16, (), 40, 72, 136, has_epilogue=True),
+    ProductCase(bf16, (2,), 21, 33, 50, machine=Machine(most_groups=5)),
+    ProductCase(f16, (3,), 7, 18, 19, is_lhs_transposed=True, has_epilogue=True),
+    ProductCase(bf16, (), 1, 264, 72, is_rhs_transposed=True, has_epilogue=True),
+    ProductCase(f16, (), 136, 128, 40, is_lhs_transposed=True, is_rhs_transposed=True, machine=Machine(many_groups=8)),
+    ProductCase(bf16, (), 140, 130, 96, machine=Machine(many_groups=8, shared_nbytes=48 << 10)),
+    ProductCase(bf16, (), 24, 16, 5, is_lhs_transposed=True, machine=Machine(group=32)),
+)
+"""What matrix units compute: copies of 16 bytes and of elements, every order of operands, tiles of all shapes."""
 
 
 def product_of(case: ProductCase) -> TiledProduct:
@@ -103,5 +113,5 @@ class ScatterCase:
 SCATTER_CASES = [ScatterCase(d, m, o) for d in (f32, f16, i32) for m in get_args(Mode) for o in get_args(Outside)]
 
 
-PRODUCTS = [product_of(case) for case in PRODUCT_CASES]
+PRODUCTS = [product_of(case) for case in (*PRODUCT_CASES, *UNIT_CASES)]
 SCATTERS = [case.problem for case in SCATTER_CASES]

@@ -10,10 +10,12 @@ import pytest
 from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.products import print_product, tiles_of
 from rlx_core.codegen.gpu.scalars import scalars_of
+from rlx_core.codegen.gpu.unit_products import unit_for
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import bf16, f16, f32
-from tests.codegen.gpu.executors import EXECUTORS, Executor
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
 from tests.codegen.gpu.problems import PRODUCT_CASES as CASES
+from tests.codegen.gpu.problems import UNIT_CASES
 from tests.codegen.gpu.problems import ProductCase as Case
 from tests.codegen.gpu.problems import product_of as problem_of
 
@@ -21,6 +23,20 @@ from tests.codegen.gpu.problems import product_of as problem_of
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
 @pytest.mark.parametrize("cases", [CASES[2:3], pytest.param(CASES, marks=pytest.mark.slow)], ids=["one", "all"])
 def test_products_are_numpys(executor: Executor, cases: Sequence[Case]) -> None:
+    check(executor, cases)
+
+
+@pytest.mark.parametrize(
+    "cases", [UNIT_CASES[2:4], pytest.param(UNIT_CASES, marks=pytest.mark.slow)], ids=["two", "all"]
+)
+def test_products_by_matrix_units_are_numpys(cases: Sequence[Case]) -> None:
+    for case in cases:
+        assert unit_for(problem_of(case), ON_CUDA.language, ON_CUDA.machine(case.machine)) is not None, case
+    check(ON_CUDA, cases)
+
+
+def check(executor: Executor, cases: Sequence[Case]) -> None:
+    """Run cases, and hold them against NumPy."""
     problems = [problem_of(case) for case in cases]
     made = [
         Printed((print_product(p, executor.language, executor.machine(c.machine), scalars_of(executor.language)),))

@@ -5,20 +5,56 @@ from __future__ import annotations
 import base64
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
+
+from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
+from rlx_core.emit.emitters import Language
+from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.gpu_backend import GpuBackend
+from rlx_core.emit.table import DeviceTable
 from rlx_core.errors import ConfigError
-from rlx_core.pipeline.select.backend import Level
-from rlx_cuda import nvrtc
+from rlx_core.pipeline.select.backend import Level, Target
+from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_cuda import library, nvrtc
 
 __all__ = ["CudaBackend"]
 
 USUAL: Final = "sm_90"
 """What code is compiled for where neither an option nor a device says it."""
+
+
+PRODUCTS: Final = ("generated", "library")
+"""Who may multiply matrices, as `cuda.products` says it."""
+
+
+class CudaLanguage(GpuLanguage):
+    """CUDA C for a device.
+
+    Args:
+        has_library: Whether its driver calls CuPy's functions.
+    """
+
+    def __init__(self, *facts: Any, has_library: bool) -> None:
+        super().__init__(*facts)
+        self.has_library = has_library
+
+
+@cache
+def with_products(kernels: KernelTable) -> KernelTable:
+    """The kernels of a device with its library's products before them."""
+
+    def fill(table: KernelTable) -> None:
+        rows = DeviceTable(kernels.target, plugin=kernels.plugin)
+        library.product_rows(rows)
+        table.merge(rows)
+        table.merge(kernels)
+
+    return KernelTable(kernels.target, plugin=kernels.plugin, fill=fill)
 
 
 class CudaBackend(GpuBackend):
@@ -36,6 +72,7 @@ class CudaBackend(GpuBackend):
         shared_nbytes=48 << 10,
         subgroup=32,
         lacks=frozenset(("c64", "c128")),
+        features=frozenset((library.FEATURE,)),
     )
     """What NVIDIA's GPUs of the last years have at least."""
     below = (
@@ -47,6 +84,29 @@ class CudaBackend(GpuBackend):
         from rlx_cuda import discovery  # code is printed without the device's library
 
         return discovery.wanted(options)
+
+    def language(self, device: Device) -> Language:
+        has_library = library.FEATURE in device.facts.features
+        return CudaLanguage(CUDA, self.machine(device), self.level, device.facts.lacks, has_library=has_library)
+
+    def rows(self, table: DeviceTable, language: Language) -> None:
+        assert isinstance(language, CudaLanguage), "it is what this backend made"
+        if language.has_library:
+            library.solver_rows(table)
+        super().rows(table, language)
+
+    def target_for(self, options: Mapping[str, Any]) -> Target:
+        target, products = super().target_for(options), str(options.get("cuda.products", "generated"))
+        if products not in PRODUCTS:
+            raise ConfigError(f"cuda.products: {products!r} is neither of {' and '.join(PRODUCTS)}")
+        if products == "generated":
+            return target
+        device = self.device(options)
+        if library.FEATURE not in device.facts.features:
+            raise ConfigError(
+                f"cuda.products: {device.name} ({device.facts.name}) has no library", hint='cuda.products = "generated"'
+            )
+        return evolve(target, kernels=with_products(target.kernels))
 
     def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
         own = device.facts.driver.rpartition(" ")[2]

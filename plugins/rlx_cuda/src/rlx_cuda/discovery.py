@@ -13,6 +13,7 @@ from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.errors import DeviceUnavailableError, Fact
 from rlx_cuda import nvrtc
+from rlx_cuda.library import FEATURE
 from rlx_cuda.plugin import INSTALL, STAND_IN
 
 __all__ = ["Found", "found", "wanted"]
@@ -124,6 +125,7 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
         units=int(properties["multiProcessorCount"]),
         subgroup=int(properties["warpSize"]),
         lacks=frozenset(("c64", "c128")),
+        features=frozenset((FEATURE,)),
     )
     return Found(number, architecture, facts)
 

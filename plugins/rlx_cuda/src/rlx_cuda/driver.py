@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import cupy
@@ -16,11 +16,13 @@ from attrs import define
 from cupy.cuda import driver, function, memory, runtime
 
 from rlx_core.codegen.gpu.cuda import CUDA
+from rlx_core.codegen.places import Place
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 from rlx_cuda import nvrtc
 from rlx_cuda.launches import FEWEST, Launch, Recording, Submitted
 from rlx_cuda.queue import Queue
+from rlx_cuda.routines import Routine
 
 __all__ = ["Buffer", "CudaDriver"]
 
@@ -28,6 +30,10 @@ STAGED: Final = 4 << 20
 """Bytes up to which an array that its owner may change at once is copied to page-locked memory, instead of waiting."""
 
 INTERFACE: Final = "__cuda_array_interface__"
+
+
+ON_CUDA: Final = (2, 13)
+"""DLPack's numbers for memory of a CUDA device: its own, and what it shares with the host."""
 
 
 @define(eq=False)
@@ -122,10 +128,16 @@ class CudaDriver(Driver):
     # ---------------------------------------------------------------------------- arrays of other libraries
 
     def adopt(self, array: Any) -> Adopted | None:
-        if not hasattr(type(array), INTERFACE):
+        take = _taking(array)
+        if take is None:
             return None
         with self._queue:
-            found = cupy.asarray(array)  # the current stream waits for the one that the array names
+            try:
+                found = take(array)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                self._queue.expect(error)
+                reason = Fact("its library", error)
+                raise PlaceError(f"run: CuPy cannot take {type(array).__name__} on {self.place}", reason) from None
             if found.device.id != self._number:
                 raise PlaceError(
                     f"run: an array lies on CUDA's device {found.device.id}, and the program runs on {self.place}",
@@ -186,7 +198,10 @@ class CudaDriver(Driver):
         with self._queue:
             return Launch.of(module.loaded, name, groups, group_size, arguments)
 
-    def set_argument(self, launch: Launch, number: int, argument: Argument) -> None:
+    def routine(self, name: str, places: Sequence[Place], arguments: Sequence[Argument]) -> Routine:
+        return Routine.of(name, places, arguments, self._number)
+
+    def set_argument(self, launch: Launch | Routine, number: int, argument: Argument) -> None:
         launch.set(number, argument)
 
     def submit(self, launches: Sequence[Submitted]) -> None:
@@ -238,6 +253,17 @@ class CudaDriver(Driver):
         while self._held and self._held[0][0].done:
             self._held.popleft()
         self._held.append((stream.record(), held))
+
+
+def _taking(array: Any) -> Callable[[Any], Any] | None:
+    """What makes an array of CuPy's of another library's, as it lies; the current stream then waits for the array's own.
+
+    By DLPack, if it has that: whoever exports is told our stream. The interface names a stream only if its library likes to.
+    """
+    where = getattr(type(array), "__dlpack_device__", None)
+    if where is not None and not isinstance(array, cupy.ndarray):
+        return cupy.from_dlpack if where(array)[0] in ON_CUDA else None
+    return cupy.asarray if hasattr(type(array), INTERFACE) else None
 
 
 def _address(array: np.ndarray) -> int:

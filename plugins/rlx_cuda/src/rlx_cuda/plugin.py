@@ -65,6 +65,13 @@ def rlx_options() -> list[OptionSpec]:
             env="RLX_CUDA_POISON",
         ),
         OptionSpec(
+            "cuda.products",
+            str,
+            "generated",
+            doc="Who multiplies matrices of f32 and f64 where nothing follows: generated (kernels of rlx), or library (cuBLAS).",
+            env="RLX_CUDA_PRODUCTS",
+        ),
+        OptionSpec(
             "cuda.stand-in",
             bool,
             False,

@@ -26,7 +26,7 @@ class ndarray:
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         if self.dtype.kind == "V":
             raise ValueError(f"unsupported dtype {self.dtype}")
-        self.size = int(np.prod(self.shape))
+        self.size, self.ndim = int(np.prod(self.shape)), len(self.shape)
         dense = np.empty(self.shape, self.dtype).strides
         self.strides = tuple(strides or dense)
         self.data = memptr or cuda.alloc(max(self.size * self.dtype.itemsize, 1))
@@ -60,6 +60,16 @@ class ndarray:
         stream.synchronize()
         return host
 
+    def all(self, axis: Any, keepdims: bool) -> ndarray:
+        shape = [1 if i - len(self.shape) in axis else d for i, d in enumerate(self.shape)]
+        return computed(lambda x: x.all(axis=axis, keepdims=keepdims), shape, bool, self)
+
+    def reshape(self, shape: Any) -> ndarray:
+        return computed(lambda x: x.reshape(shape), shape, self.dtype, self)
+
+    def astype(self, dtype: Any, copy: bool = True) -> ndarray:
+        return computed(lambda x: x.astype(dtype), self.shape, dtype, self)
+
     def __getitem__(self, key: Any) -> ndarray:
         """Views by slices, as NumPy makes them."""
         base = np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
@@ -88,6 +98,70 @@ def asarray(data: Any) -> ndarray:
         cuda.get_current_stream().wait_event(cuda.stream_of(said["stream"]).record())
     owned = cuda.memory.UnownedMemory(said["data"][0], dtype.itemsize * int(np.prod(shape)), data)
     return ndarray(shape, dtype, cuda.memory.MemoryPointer(owned, 0), said.get("strides"))
+
+
+def from_dlpack(data: Any) -> ndarray:
+    """CuPy's: whoever exports is told the current stream, and has it wait."""
+    assert data.__dlpack_device__()[0] in (2, 13)
+    _, found = data.__dlpack__(stream=cuda.get_current_stream().ptr or 1)
+    if found.dtype.kind == "V":
+        raise BufferError("unsupported dtype")
+    return found  # type: ignore[no-any-return]
+
+
+def computed(function: Any, shape: Any, dtype: Any, *operands: Any, into: Any = None) -> ndarray:
+    """An array of what a function of NumPy's arrays gives, once the current stream comes to it."""
+    made = ndarray(shape, dtype) if into is None else into
+
+    def work() -> None:
+        given = [_seen(x) if isinstance(x, ndarray) else x for x in operands]
+        _seen(made)[...] = function(*given)
+
+    cuda.world.records.append(("library", getattr(function, "__name__", "")))
+    cuda.get_current_stream().ask(work)
+    return made
+
+
+def _seen(x: ndarray) -> np.ndarray:
+    """The memory of the device as an array of NumPy's, from its lowest byte on."""
+    spans = [s * (d - 1) for d, s in zip(x.shape, x.strides, strict=True)] if x.size else []
+    low, high = sum(s for s in spans if s < 0), sum(s for s in spans if s > 0)
+    raw = cuda.world.at(x.data.ptr + low, high - low + x.dtype.itemsize)
+    return np.ndarray(x.shape, x.dtype, raw, -low, x.strides)
+
+
+nan = float("nan")
+
+
+def matmul(a: ndarray, b: ndarray, out: ndarray) -> ndarray:
+    return computed(np.matmul, None, None, a, b, into=out)
+
+
+def isfinite(x: ndarray) -> ndarray:
+    return computed(np.isfinite, x.shape, bool, x)
+
+
+def where(condition: ndarray, x: ndarray, y: Any) -> ndarray:
+    return computed(np.where, x.shape, x.dtype, condition, x, y)
+
+
+def copyto(into: ndarray, x: ndarray) -> None:
+    computed(np.array, None, None, x, into=into)
+
+
+def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What cuSOLVER leaves: where a matrix is singular it divides by a pivot of 0."""
+    found = np.full(b.shape, np.inf, b.dtype)
+    for at in np.ndindex(a.shape[:-2]):
+        if np.linalg.matrix_rank(a[at]) == a.shape[-1]:
+            found[at] = np.linalg.solve(a[at], b[at])
+    return found
+
+
+class linalg:
+    @staticmethod
+    def solve(a: ndarray, b: ndarray) -> ndarray:
+        return computed(_divided, b.shape, b.dtype, a, b)
 
 
 def ascontiguousarray(data: ndarray) -> ndarray:

@@ -1,0 +1,70 @@
+"""What CUDA's libraries compute, by CuPy: who is called, on which memory, and that nothing is recorded around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core.errors import ConfigError
+from rlx_core.plugins import PluginHost
+
+RNG = np.random.default_rng(3)
+A = RNG.normal(size=(2, 5, 5)).astype(np.float32) + 4 * np.eye(5, dtype=np.float32)
+B = RNG.normal(size=(2, 5, 3)).astype(np.float32)
+
+LIBRARY = {"options": {"cuda.products": "library"}}
+
+
+@pytest.fixture(autouse=True)
+def available(cpp: None, cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What files tell of drivers is another test's."""
+    monkeypatch.setattr("rlx_cuda.plugin.has_driver", lambda: True)
+
+
+def on(driven: PluginHost, f: Any, config: Any = None) -> Any:
+    return rlx.jit(f, target="cuda", host=driven, config=config)
+
+
+def called(world: Any) -> list[str]:
+    """The functions of the library that the fake device was asked for."""
+    return [what for word, what in world.records if word == "library"]
+
+
+@pytest.mark.parametrize(("a", "b"), [(A, B), (A[0], B[0]), (A[0], B[0, :, 0])], ids=["stack", "matrix", "vector"])
+def test_systems_are_solved_by_the_library(driven: PluginHost, world: Any, a: np.ndarray, b: np.ndarray) -> None:
+    f = on(driven, lambda a, b: 2 * rlx.linalg.solve(a, b + 1) - 1)
+    for _ in range(3):  # what is before and after is recorded the second time; the library never is
+        np.testing.assert_allclose(f(a, b), 2 * np.linalg.solve(a, b + 1) - 1, rtol=1e-4, atol=1e-5)
+    assert called(world).count("_divided") == 3
+    assert "library_solve" in str(f.report)
+
+
+def test_a_singular_system_is_nan_and_the_others_are_solved(driven: PluginHost) -> None:
+    a = A.copy()
+    a[1, 2] = a[1, 3]
+    found = on(driven, rlx.linalg.solve)(a, B)
+    np.testing.assert_allclose(found[0], np.linalg.solve(A[0], B[0]), rtol=1e-4)
+    assert np.isnan(found[1]).all()
+
+
+def test_products_are_the_librarys_where_the_option_says_so(driven: PluginHost, world: Any) -> None:
+    f, g = (on(driven, lambda a, b: rlx.matmul(a.mT, b[:, ::-1]), config) for config in (LIBRARY, None))
+    for _ in range(2):
+        np.testing.assert_allclose(f(A, B), A.mT @ B[:, ::-1], rtol=1e-5)
+    assert called(world) == ["matmul"] * 2
+    np.testing.assert_allclose(g(A, B), A.mT @ B[:, ::-1], rtol=1e-5)
+    assert called(world) == ["matmul"] * 2
+    assert "library" in str(f.report)
+
+
+def test_who_multiplies_is_one_of_two(driven: PluginHost) -> None:
+    with pytest.raises(ConfigError, match="'cublas' is neither of generated and library"):
+        on(driven, lambda a: a @ a, {"options": {"cuda.products": "cublas"}})(A)
+
+
+def test_the_stand_in_has_no_library(host: PluginHost) -> None:
+    with pytest.raises(ConfigError, match=r"cuda:0 \(cuda on this processor\) has no library"):
+        on(host, lambda a: a @ a, LIBRARY)(A)

@@ -1,0 +1,115 @@
+"""Instructions that multiply small matrices, which the threads of a subgroup hold together: how a prelude spells them.
+
+A kernel that uses them names no layout: matrices are `rlx_lhs`, `rlx_rhs` and `rlx_sums`, brought from shared memory by
+`rlx_bring_…` and multiplied by `rlx_multiply_…`; which element of a sum a thread has, `rlx_sum_row` and `rlx_sum_column` say. So
+another language takes part by a prelude of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from rlx_core.ir.dtypes import DType, bf16, f16
+
+__all__ = ["CUDA_UNIT", "MatrixUnit"]
+
+
+@frozen(kw_only=True)
+class MatrixUnit:
+    """What multiplies `[size, size] @ [size, size]`, adding up in f32.
+
+    Attributes:
+        dtypes: Of the factors.
+        size: Rows, columns and depth of what is multiplied at once.
+        threads: Of a subgroup, which holds the matrices.
+        pairs: Pairs of neighbouring columns that a thread has of the sums.
+        fragments: The prelude's functions and types, by name.
+    """
+
+    dtypes: frozenset[DType]
+    size: int
+    threads: int
+    pairs: int
+    fragments: Mapping[str, str] = field(eq=False)
+
+
+_LANE = "const u32 lane = rlx_thread() % 32u;"
+
+_ALONG = "lane % 16u * step + lane / 16u * 8u"
+"""Where a thread's eight elements begin, if the four blocks of a matrix follow one another down its rows."""
+
+_ACROSS = "(lane % 8u + lane / 16u * 8u) * step + lane / 8u % 2u * 8u"
+"""The same, if they follow one another along its rows."""
+
+
+def _bring(name: str, into: str, place: str, blocks: str) -> dict[str, str]:
+    return {
+        name: f"""
+RLX_FN void {name}({into}& matrix, const u16* tile, u32 step) {{
+  {_LANE}
+  {blocks}(matrix.words, tile + {place});
+}}"""
+    }
+
+
+def _blocks(name: str, order: str) -> dict[str, str]:
+    return {
+        name: f"""
+RLX_FN void {name}(u32* words, const u16* row) {{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
+    : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
+}}"""
+    }
+
+
+def _multiply(dtype: DType) -> dict[str, str]:
+    name = f"rlx_multiply_{dtype}"
+    return {
+        name: f"""
+RLX_FN void {name}(rlx_sums& sums, const rlx_lhs& a, const rlx_rhs& b) {{
+  RLX_UNROLL for (u32 i = 0u; i < 2u; i += 1u) {{
+    f32* const s = sums.each + 4u * i;
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, "
+      "{{%0, %1, %2, %3}};" : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+      : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "r"(b.words[2u * i]), "r"(b.words[2u * i + 1u]));
+  }}
+}}"""
+    }
+
+
+CUDA_UNIT = MatrixUnit(
+    dtypes=frozenset((f16, bf16)),
+    size=16,
+    threads=32,
+    pairs=4,
+    # The PTX ISA, "Warp-level matrix instructions": two products of 16 by 8 by 16 are one of ours.
+    fragments={
+        "rlx_lhs": "struct rlx_lhs { u32 words[4]; };",
+        "rlx_rhs": "struct rlx_rhs { u32 words[4]; };",
+        "rlx_sums": "struct rlx_sums { f32 each[8]; };",
+        **_blocks("rlx_blocks", ""),
+        **_blocks("rlx_blocks_transposed", ".trans"),
+        **_bring("rlx_bring_lhs", "rlx_lhs", _ALONG, "rlx_blocks"),
+        **_bring("rlx_bring_lhs_transposed", "rlx_lhs", _ACROSS, "rlx_blocks_transposed"),
+        **_bring("rlx_bring_rhs", "rlx_rhs", _ALONG, "rlx_blocks_transposed"),
+        **_bring("rlx_bring_rhs_transposed", "rlx_rhs", _ACROSS, "rlx_blocks"),
+        **_multiply(f16),
+        **_multiply(bf16),
+        "rlx_sum_row": f"""
+RLX_FN u32 rlx_sum_row(u32 pair) {{ {_LANE} return lane / 4u + pair % 2u * 8u; }}""",
+        "rlx_sum_column": f"""
+RLX_FN u32 rlx_sum_column(u32 pair) {{ {_LANE} return lane % 4u * 2u + pair / 2u * 8u; }}""",
+        "rlx_copy_ahead": """
+RLX_FN void rlx_copy_ahead(u16* to, const u16* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(is_there ? 16u : 0u) : "memory");
+}""",
+        "rlx_copies_end": """
+RLX_FN void rlx_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }""",
+        "rlx_await_copies": """
+template <u32 N> RLX_FN void rlx_await_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }""",
+    },
+)
+"""NVIDIA's tensor cores from compute capability 8.0 on."""
