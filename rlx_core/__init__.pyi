@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 import builtins
+from rlx_core import fft as fft
 from rlx_core import linalg as linalg
 from rlx_core.builder import GraphBuilder as GraphBuilder
 from rlx_core.files.load_save import from_bytes as from_bytes

@@ -94,6 +94,9 @@ SPELLINGS = {
     "rlx.batched_dense_solve": "solve",
     "rlx.full": "full full_like ones ones_like zeros zeros_like",
     "rlx.linear_block": "nn.linear",
+    "rlx.fft": "fft.fft fft.ifft fft.fftn fft.ifftn",
+    "rlx.real_fft": "fft.rfft fft.rfftn fft.ihfft fft.stft",
+    "rlx.inverse_real_fft": "fft.irfft fft.irfftn fft.hfft fft.istft",
 }
 """Op → the public functions that write it, where those are more than the op's own function and are called otherwise."""
 
@@ -130,6 +133,7 @@ CORE = _table(
     }
 ) | {
     "bool_": "rlx_core.ir.dtypes",
+    "fft": "rlx_core.fft:",
     "linalg": "rlx_core.linalg:",
     "__array_api_version__": "rlx_core.ops.array_info:API_VERSION",
     "__array_namespace_info__": "rlx_core.ops.array_info:namespace_info",

@@ -25,7 +25,7 @@ LAYERS = (
     ("device",),
     ("models", "contributions", "hooks"),
     ("plugins",),
-    ("ops", "nn", "linalg"),
+    ("ops", "nn", "linalg", "fft"),
     ("codegen",),
     ("transforms",),
     ("passes",),
