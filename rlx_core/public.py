@@ -42,6 +42,7 @@ FUNCTIONS = _table(
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
         ),
         "rlx_core.ops.complex": "angle complex_abs complex_norm_sq make_complex",
+        "rlx_core.ops.pairs.pairs": "view_as_complex view_as_real",
         "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
         "rlx_core.ops.array_api": (
             "all any arange argmax argmin argsort asarray astype broadcast_to ceil clip concat conj conjugate "

@@ -57,6 +57,7 @@ FAMILIES: Final[Mapping[str, str]] = {
         "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
         "rms_norm_backward_beta group_norm_backward_input group_norm_backward_gamma group_norm_backward_beta"
     ),
+    "pairs": "view_as_real view_as_complex",
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
     "products": "lora_matmul grouped_matmul",
     "rearrange": "roll tile repeat tril triu diagonal diag",
