@@ -1135,6 +1135,18 @@ def var(
 def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
     """The sum of `conj(a) * b` along one axis of both."""
 
+def view_as_complex(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The complex numbers whose parts lie side by side.
+
+    Shapes:
+        x: f[.., 2]    ->    z: c[..]"""
+
+def view_as_real(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The real and the imaginary part of each element, side by side.
+
+    Shapes:
+        z: c[..]    ->    y: f[.., 2]"""
+
 def where(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
     """`a` where the condition holds, `b` elsewhere: `Where` on broadcast operands.
 

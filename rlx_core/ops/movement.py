@@ -280,13 +280,23 @@ class Pad(Op):
     def vjp(self, g: Value, x: Value, value: Value | None = None, *, y: Value) -> tuple[Any, ...]:
         if self.mode != "constant":
             return (self._sum_back(g, x),)
-        back = pad(g, lo=tuple(-d for d in self.lo), hi=tuple(-d for d in self.hi))
+        back = self._cropped(g)
         for axis, gap in enumerate(self.gaps(x.ndim)):
             if gap:
                 back = narrow(back, axis=axis, start=0, length=x.shape[axis], step=gap + 1)
         if value is None:
             return (back,)
         return back, sum_axes(where(self._is_outside(x), g, 0), axes=tuple(range(g.ndim)))
+
+    def _cropped(self, g: Value) -> Value:
+        """`g` without the cells before and after; a slice, which is a view, where nothing was cropped."""
+        if not all(isinstance(w, int) and w >= 0 for w in (*self.lo, *self.hi)):
+            cropped: Value = pad(g, lo=tuple(-d for d in self.lo), hi=tuple(-d for d in self.hi))
+            return cropped
+        for axis, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
+            if lo or hi:
+                g = narrow(g, axis=axis, start=lo, length=g.shape[axis] - lo - hi)
+        return g
 
     def _sum_back(self, g: Value, x: Value) -> Value:
         for axis in reversed(range(x.ndim)):

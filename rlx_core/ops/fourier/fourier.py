@@ -132,12 +132,13 @@ class Fft(Fourier):
                 x = evolve(self, axes=(axis,))(x)
             return x
         axis = normalize_axis(self.axes[0], x.ndim)
-        line = move_axis(x, axis, x.ndim - 1)
-        re, im = dft(real(line), imag(line), 1 if self.inverse else -1)
+        last = x.ndim - 1
+        re, im = (move_axis(part(x), axis, last) for part in (real, imag))
+        re, im = dft(re, im, 1 if self.inverse else -1)
         scale = self.factor(self.along(x.shape), self.inverse, re.dtype)
         if scale is not None:
             re, im = re * scale, im * scale
-        return move_axis(make_complex(re, im), x.ndim - 1, axis)
+        return make_complex(*(move_axis(v, last, axis) for v in (re, im)))
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         return (evolve(self, inverse=not self.inverse, norm=OPPOSITE[self.norm])(g),)
@@ -208,7 +209,7 @@ class RealFft(Fourier):
         scale = self.factor((n,), False, x.dtype)
         parts = [narrow(v, axis=x.ndim - 1, start=0, length=half(n)) for v in dft(line, None, -1)]
         re, im = parts if scale is None else (v * scale for v in parts)
-        return move_axis(make_complex(re, im), x.ndim - 1, axis)
+        return make_complex(*(move_axis(v, x.ndim - 1, axis) for v in (re, im)))
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         # 2·Re(Rᴴ g): the inverse counts every element twice but those that are their own conjugates, which are doubled here.
@@ -305,9 +306,8 @@ class InverseRealFft(Fourier):
             whole = Fft(tuple(others), inverse=True, norm=self.norm)(z)
             return InverseRealFft(self.n, (last,), self.norm)(whole)
         axis = normalize_axis(last, z.ndim)
-        line = move_axis(z, axis, z.ndim - 1)
         place, mirrored = z.ndim - 1, (self.n + 1) // 2 - 1
-        re, im = real(line), imag(line)
+        re, im = (move_axis(part(z), axis, place) for part in (real, imag))
         re_rest, im_rest = (flip(narrow(v, axis=place, start=1, length=mirrored), axes=(place,)) for v in (re, im))
         y, _ = dft(concat([re, re_rest], axis=place), concat([im, -im_rest], axis=place), 1)
         scale = self.factor((self.n,), True, re.dtype)
