@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 import builtins
+from rlx_core import fft as fft
 from rlx_core import linalg as linalg
 from rlx_core import optim as optim
 from rlx_core import random as random
@@ -1148,6 +1149,18 @@ def var(
 
 def vecdot(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
     """The sum of `conj(a) * b` along one axis of both."""
+
+def view_as_complex(x: ArrayLike, *, name: str | None = None) -> Array:
+    """The complex numbers whose parts lie side by side.
+
+    Shapes:
+        x: f[.., 2]    ->    z: c[..]"""
+
+def view_as_real(z: ArrayLike, *, name: str | None = None) -> Array:
+    """The real and the imaginary part of each element, side by side.
+
+    Shapes:
+        z: c[..]    ->    y: f[.., 2]"""
 
 def where(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
     """`a` where the condition holds, `b` elsewhere: `Where` on broadcast operands.

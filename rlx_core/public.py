@@ -42,6 +42,7 @@ FUNCTIONS = _table(
             "bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
         ),
         "rlx_core.ops.complex": "angle complex_abs complex_norm_sq make_complex",
+        "rlx_core.ops.pairs.pairs": "view_as_complex view_as_real",
         "rlx_core.ops.selection": "optimization_barrier stop_gradient straight_through where",
         "rlx_core.ops.array_api": (
             "all any arange argmax argmin argsort asarray astype broadcast_to ceil clip concat conj conjugate "
@@ -94,6 +95,9 @@ SPELLINGS = {
     "rlx.batched_dense_solve": "solve",
     "rlx.full": "full full_like ones ones_like zeros zeros_like",
     "rlx.linear_block": "nn.linear",
+    "rlx.fft": "fft.fft fft.ifft fft.fftn fft.ifftn",
+    "rlx.real_fft": "fft.rfft fft.rfftn fft.ihfft fft.stft",
+    "rlx.inverse_real_fft": "fft.irfft fft.irfftn fft.hfft fft.istft",
 }
 """Op → the public functions that write it, where those are more than the op's own function and are called otherwise."""
 
@@ -136,6 +140,7 @@ CORE = _table(
 ) | {
     "bool_": "rlx_core.ir.dtypes",
     "checkpoint_policies": "rlx_core.transforms.checkpoint_policies:",
+    "fft": "rlx_core.fft:",
     "linalg": "rlx_core.linalg:",
     "optim": "rlx_core.optim:",
     "random": "rlx_core.random:",

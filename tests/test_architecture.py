@@ -25,7 +25,7 @@ LAYERS = (
     ("device",),
     ("models", "contributions", "hooks"),
     ("plugins",),
-    ("ops", "nn", "linalg", "optim", "random"),
+    ("ops", "nn", "linalg", "optim", "random", "fft"),
     ("codegen",),
     ("transforms",),
     ("passes",),

@@ -174,7 +174,6 @@ ELSEWHERE: Final[dict[str, str]] = {
     "tree_map": "any pytree of arrays is an argument or a result; optree.tree_map maps over one",
     "tree_util": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "block_until_ready": "a call returns when its results are there",
-    "fft": "there are no Fourier ops yet (docs/array-api.md lists what is absent)",
     "norm": "rlx.linalg.vector_norm, or rlx.linalg.matrix_norm",
     **{
         name: f"rlx.linalg.{name}"
@@ -182,6 +181,24 @@ ELSEWHERE: Final[dict[str, str]] = {
     },
     "sum_pool": "nn.avg_pool, times the cells of a window",
     "prod_pool": "nn.unfold, and rlx.prod over the cells of a window",
+    **{
+        name: f"rlx.fft.{name}"
+        for name in [
+            "ifft",
+            "rfft",
+            "irfft",
+            "fft2",
+            "fftn",
+            "hfft",
+            "fftfreq",
+            "rfftfreq",
+            "fftshift",
+            "stft",
+            "istft",
+        ]
+    },
+    "real_fft": "rlx.fft.rfft",
+    "inverse_real_fft": "rlx.fft.irfft",
     "unique": "how many there are is only known when the program runs: rlx.sort, and compare neighbours",
 }
 """A name → what to do instead, where no one function is its equal."""

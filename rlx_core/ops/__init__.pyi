@@ -177,6 +177,8 @@ from rlx_core.ops.linalg import vecdot as vecdot
 from rlx_core.ops.normalization import group_norm as group_norm
 from rlx_core.ops.normalization import layer_norm as layer_norm
 from rlx_core.ops.normalization import rms_norm as rms_norm
+from rlx_core.ops.pairs.pairs import view_as_complex as view_as_complex
+from rlx_core.ops.pairs.pairs import view_as_real as view_as_real
 from rlx_core.ops.piecewise import celu as celu
 from rlx_core.ops.piecewise import elu as elu
 from rlx_core.ops.piecewise import hard_sigmoid as hard_sigmoid

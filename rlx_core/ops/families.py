@@ -46,6 +46,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "dynamic": "dynamic_slice dynamic_update_slice",
     "einsum": "einsum",
     "floating": "copy_sign next_on_grid next_after",
+    "fourier": "fft real_fft inverse_real_fft",
     "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
     "fused_layers": "fused_attention_block fused_transformer_layer",
     "fused_loop": "fused_loop",
@@ -61,6 +62,7 @@ FAMILIES: Final[Mapping[str, str]] = {
         "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
         "rms_norm_backward_beta group_norm_backward_input group_norm_backward_gamma group_norm_backward_beta"
     ),
+    "pairs": "view_as_real view_as_complex",
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
     "pooling": "sum_pool avg_pool prod_pool pool_positions max_pool_backward max_pool min_pool",
     "products": "lora_matmul grouped_matmul",

@@ -160,6 +160,7 @@ class Expand(Op):
         yield Sample("f32[1, 3]", target=(2, 3))
         yield Sample("f32[3]", target=(2, 2, 3))
         yield Sample("i32[2, 1]", target=(-1, 4))
+        yield Sample("c64[2, 1]", target=(2, 3))
         yield Sample("f32[]", target=(2,))
         yield Sample("f32[1]", target=(0,))
         yield Rejected("f32[2]", target=(3,), error=ShapeError, says="broadcast")

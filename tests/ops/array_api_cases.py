@@ -189,6 +189,10 @@ def _matrix_norm(ord: Any) -> Case:
     return lambda xp, a: xp.linalg.matrix_norm(a("float64", 2, 3, 4), ord=ord)
 
 
+def _transform(name: str, kind: str) -> Case:
+    return lambda xp, a: getattr(xp.fft, name)(a(kind, 3, 5))
+
+
 PROGRAMS: dict[str, Case] = {
     **{name: _moved(name, kind, (2, 3, 4)) for name, kind in zip(MOVED, EVERY * 4, strict=False)},
     # creation
@@ -273,5 +277,21 @@ PROGRAMS: dict[str, Case] = {
     **{f"vector_norm {ord}": _vector_norm(ord) for ord in (2, 1, 0, 3, float("inf"), -float("inf"))},
     "vector_norm of all": lambda xp, a: xp.linalg.vector_norm(a("complex128", 2, 3), keepdims=True),
     **{f"matrix_norm {ord}": _matrix_norm(ord) for ord in ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf"))},
+    # Fourier transforms
+    **{
+        f"fft.{name}": _transform(name, "complex128")
+        for name in ("fft", "ifft", "fftn", "ifftn", "irfft", "irfftn", "hfft")
+    },
+    **{f"fft.{name} of complex64": _transform(name, "complex64") for name in ("fft", "ifftn", "irfft", "hfft")},
+    **{f"fft.{name}": _transform(name, "float64") for name in ("rfft", "rfftn", "ihfft")},
+    **{f"fft.{name} of float32": _transform(name, "float32") for name in ("rfft", "rfftn", "ihfft")},
+    "fft.fft of fewer": lambda xp, a: xp.fft.fft(a("complex64", 3, 4), n=3, axis=0, norm="ortho"),
+    "fft.irfft of an odd number": lambda xp, a: xp.fft.irfft(a("complex128", 3, 4), n=7, norm="forward"),
+    "fft.fftn of other sizes": lambda xp, a: xp.fft.fftn(a("complex128", 3, 4), s=(2, 6), axes=(1, 0)),
+    "fft.irfftn of other sizes": lambda xp, a: xp.fft.irfftn(a("complex128", 3, 4), s=(2, 5), axes=(0, 1)),
+    "fft.fftfreq": lambda xp, a: xp.fft.fftfreq(7, d=0.5, dtype=xp.float64),
+    "fft.rfftfreq": lambda xp, a: xp.fft.rfftfreq(8, dtype=xp.float32),
+    "fft.fftshift": lambda xp, a: xp.fft.fftshift(a("float32", 3, 4)),
+    "fft.ifftshift": lambda xp, a: xp.fft.ifftshift(a("complex64", 3, 5), axes=(1,)),
     "matrix_norm kept": lambda xp, a: xp.linalg.matrix_norm(a("float32", 3, 4), keepdims=True),
 }

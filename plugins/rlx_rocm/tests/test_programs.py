@@ -82,3 +82,23 @@ def test_a_second_process_builds_nothing(host: PluginHost, tmp_path: Path) -> No
     (first, seconds), (second, again) = found
     assert (first, second) == ("compiled", "cached")
     assert again < 0.5 * seconds
+
+
+def test_complex_numbers_are_computed_in_their_parts(host: PluginHost) -> None:
+    def f(z: Any) -> Any:
+        y = rlx.fft.fft(z, axis=0) / (2 + rlx.conj(z))
+        return rlx.fft.ifft2(y @ rlx.exp(z.T)), rlx.abs(y) + rlx.angle(y), rlx.fft.irfft(y, n=13), y.sum(axis=1)
+
+    z = (X + 1j * X[::-1]).astype(np.complex64)
+    compiled = on(host, f)
+    for found, wanted in zip(compiled(z), f(z), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-4)
+    assert "host" not in str(compiled.report)
+
+
+def test_a_transform_has_its_gradient_on_the_device(host: PluginHost) -> None:
+    def power(x: Any) -> Any:
+        return rlx.sum(rlx.complex_norm_sq(rlx.fft.rfft(x, n=67)))
+
+    found = on(host, rlx.grad(power))(X)
+    np.testing.assert_allclose(found, rlx.grad(power)(X), rtol=1e-4, atol=1e-3)

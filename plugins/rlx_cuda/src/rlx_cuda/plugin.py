@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 
-from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
@@ -38,6 +38,11 @@ def has_driver() -> bool:
 @hookimpl
 def rlx_backends() -> list[BackendSpec]:
     return [BackendSpec("cuda", load="rlx_cuda.backend:CudaBackend", summary="NVIDIA's GPUs by CuPy and NVRTC.")]
+
+
+@hookimpl
+def rlx_legalizations() -> list[LegalizationSpec]:
+    return [LegalizationSpec("cuda", "cuda.complex_parts", "rlx_core.emit.complex_parts:complex_parts")]
 
 
 @hookimpl

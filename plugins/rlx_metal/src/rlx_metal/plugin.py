@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 
-from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 STAND_IN = "RLX_METAL_STAND_IN"
@@ -44,6 +44,11 @@ def rlx_backends() -> list[BackendSpec]:
             summary="GPUs by Metal, on macOS; this machine's processor only if metal.stand-in says so.",
         )
     ]
+
+
+@hookimpl
+def rlx_legalizations() -> list[LegalizationSpec]:
+    return [LegalizationSpec("metal", "metal.complex_parts", "rlx_core.emit.complex_parts:complex_parts")]
 
 
 @hookimpl

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 VENDORS = ("/etc/OpenCL/vendors", "/opt/rocm/etc/OpenCL/vendors")
@@ -47,6 +47,11 @@ def rlx_backends() -> list[BackendSpec]:
             summary="GPUs by OpenCL, AMD's first; a processor only if rocm.allow-cpu says so.",
         )
     ]
+
+
+@hookimpl
+def rlx_legalizations() -> list[LegalizationSpec]:
+    return [LegalizationSpec("rocm", "rocm.complex_parts", "rlx_core.emit.complex_parts:complex_parts")]
 
 
 @hookimpl

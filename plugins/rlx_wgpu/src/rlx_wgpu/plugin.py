@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from rlx_core.contributions import BackendSpec, OptionSpec
+from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
 DRIVERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
@@ -55,6 +55,11 @@ def rlx_backends() -> list[BackendSpec]:
             summary="GPUs by WebGPU; a driver in software only if wgpu.allow-cpu says so.",
         )
     ]
+
+
+@hookimpl
+def rlx_legalizations() -> list[LegalizationSpec]:
+    return [LegalizationSpec("wgpu", "wgpu.complex_parts", "rlx_core.emit.complex_parts:complex_parts")]
 
 
 @hookimpl

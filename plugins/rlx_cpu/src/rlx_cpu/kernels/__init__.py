@@ -7,6 +7,7 @@ from rlx_cpu.kernels import (
     attention,
     control,
     elementwise,
+    fourier,
     fused,
     indexing,
     linalg,
@@ -18,4 +19,4 @@ from rlx_cpu.kernels.table import kernels
 
 __all__ = ["FAMILIES", "kernels"]
 
-FAMILIES = (reference, elementwise, reduction, linalg, indexing, normalization, attention, fused, control)
+FAMILIES = (*(reference, elementwise, reduction, linalg, fourier, indexing, normalization, attention, fused, control),)
