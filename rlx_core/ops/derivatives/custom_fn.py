@@ -17,7 +17,6 @@ from rlx_core.ir.interpret import evaluate_nested
 from rlx_core.ir.op import ZERO, Category, Op, Rule, Zero, define_op
 from rlx_core.ir.rules import CustomDerivative, nested
 from rlx_core.ir.types import TensorType, listed
-from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.call import (
     Inlined,
@@ -30,6 +29,7 @@ from rlx_core.ops.call import (
     zeros,
 )
 from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.selection import stop_gradient
 
 __all__ = ["OPS", "CustomFn", "custom_fn", "custom_jvp", "custom_vjp"]
 
@@ -176,12 +176,8 @@ class CustomFn(CustomDerivative, Inlined, Op):
         yield Sample("f32[3]", fwd=fwd, vjp_graph=vjp)
         yield Sample("f32[3]", fwd=fwd, jvp_graph=jvp)
         yield Sample("f32[3]", fwd=fwd, vjp_graph=vjp, jvp_graph=jvp)
-        power = traced("power", lambda x, n: exp(multiply(n, multiply(x, x))), "f32[3] f32[]")
-        slope = traced(
-            "slope",
-            lambda x, n, y, g: multiply(multiply(g, y), multiply(2.0, multiply(n, x))),
-            "f32[3] f32[] f32[3] f32[3]",
-        )
+        power = traced("power", lambda x, n: multiply(cube(x), stop_gradient(n)), "f32[3] f32[]")
+        slope = traced("slope", lambda x, n, y, g: multiply(cotangent(x, y, g), n), "f32[3] f32[] f32[3] f32[3]")
         yield Sample("f32[3]", "f32[]", fwd=power, vjp_graph=slope, held=(1,), is_smooth=False)
         yield Rejected("f32[4]", fwd=fwd, error=ShapeError, says="x0 must be [3]")
         yield Rejected("f32[3]", fwd=fwd, vjp_graph=jvp, error=FormatError, says="vjp_graph takes 2 inputs, not 3")
