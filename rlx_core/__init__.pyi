@@ -60,12 +60,14 @@ from rlx_core.ops.array_info import namespace_info as __array_namespace_info__
 from rlx_core.ops.array_info import nan as nan
 from rlx_core.ops.array_info import newaxis as newaxis
 from rlx_core.ops.array_info import pi as pi
+from rlx_core.runtime.api import eval_shape as eval_shape
 from rlx_core.runtime.api import grad as grad
 from rlx_core.runtime.api import hessian as hessian
 from rlx_core.runtime.api import hvp as hvp
 from rlx_core.runtime.api import jacfwd as jacfwd
 from rlx_core.runtime.api import jacrev as jacrev
 from rlx_core.runtime.api import jvp as jvp
+from rlx_core.runtime.api import linearize as linearize
 from rlx_core.runtime.api import trace as trace
 from rlx_core.runtime.api import value_and_grad as value_and_grad
 from rlx_core.runtime.api import vjp as vjp

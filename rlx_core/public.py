@@ -120,7 +120,7 @@ CORE = _table(
     {
         "rlx_core.runtime.compiled_function": "compile",
         "rlx_core.runtime.jit": "jit",
-        "rlx_core.runtime.api": "grad hessian hvp jacfwd jacrev jvp trace value_and_grad vjp vmap",
+        "rlx_core.runtime.api": "eval_shape grad hessian hvp jacfwd jacrev jvp linearize trace value_and_grad vjp vmap",
         "rlx_core.transforms.checkpoint": "checkpoint checkpoint_name",
         "rlx_core.transforms.custom_jvp": "custom_jvp",
         "rlx_core.transforms.custom_vjp": "custom_vjp",

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
+from attrs import evolve
+
 from rlx_core.errors import ShapeError
 from rlx_core.ir.graph import Graph, ambient_builder
 from rlx_core.pipeline.forward import transforming_for
@@ -20,7 +22,20 @@ from rlx_core.transforms import functional
 from rlx_core.transforms.trace import trace as _trace
 from rlx_core.trees.flatten import expect_function
 
-__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "trace", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "eval_shape",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "trace",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
 
 Function = Callable[..., Any]
 Axes = int | Sequence[int]
@@ -209,35 +224,109 @@ def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 
 @overload
-def jvp(function: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[*Ts]) -> tuple[R, R]: ...
+def jvp(
+    function: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[*Ts], *, has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
 @overload
-def jvp(function: Callable[..., R], primals: list[Any], tangents: list[Any]) -> tuple[R, R]: ...
-def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The value of `function` at `primals` and its derivative along `tangents`.
+def jvp(
+    function: Callable[[*Ts], tuple[R, Aux]], primals: tuple[*Ts], tangents: tuple[*Ts], *, has_aux: Literal[True]
+) -> tuple[R, R, Aux]: ...
+@overload
+def jvp(
+    function: Callable[..., R], primals: list[Any], tangents: list[Any], *, has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+def jvp(
+    function: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """The value of `function` at `primals` and its derivative along `tangents`; with `has_aux`, the auxiliary result after them.
 
     Args:
-        function: Any function of pytrees of arrays.
+        function: Any function of pytrees of arrays; with `has_aux`, it returns `(result, aux)`.
         primals: Its arguments, as a tuple.
         tangents: A direction for each of them, of the same structure and types.
+        has_aux: Whether there is an auxiliary result, which is not differentiated.
 
     Raises:
-        ShapeError, DtypeError: A tangent is not of its primal's type, or they are no tuples.
+        ShapeError, DtypeError: A tangent is not of its primal's type, or they are no tuples; or there is no auxiliary result.
     """
-    value, tangent = _here(lambda p, t: functional.jvp(function, p, t), *_both("jvp", primals, tangents))
-    return value, tangent
+    found: tuple[Any, ...] = _here(
+        lambda p, t: functional.jvp(function, p, t, has_aux=has_aux), *_both("jvp", primals, tangents)
+    )
+    return found
 
 
-def vjp(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]:
+@overload
+def vjp(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[R], tuple[*Ts]]]: ...
+@overload
+def vjp(
+    function: Callable[..., tuple[R, Aux]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[[R], tuple[Any, ...]], Aux]: ...
+def vjp(  # type: ignore[misc]  # mypy has no argument list that covers `*Ts` and a keyword
+    function: Function, *primals: Any, has_aux: bool = False
+) -> tuple[Any, ...]:
     """The value of `function` and its pullback, which maps cotangents of the results to one cotangent a primal.
 
+    With `has_aux`, `function` returns `(result, aux)`, and `aux` comes after the pullback.
     Outside a traced function the pullback computes the forward values again; inside one they are shared.
     """
     expect_function("vjp", function)
     if ambient_builder() is not None:
-        return functional.vjp(function, *primals)
-    pull = Jitted(lambda p, g: functional.vjp(function, *p)[1](g), {}, ())
-    value = Jitted(lambda p: function(*p), {}, ())(primals)
-    return value, lambda cotangents: pull(primals, cotangents)
+        return functional.vjp(function, *primals, has_aux=has_aux)
+    pull = Jitted(lambda p, g: functional.vjp(function, *p, has_aux=has_aux)[1](g), {}, ())
+
+    def pullback(cotangents: Any) -> Any:
+        return pull(primals, cotangents)
+
+    if has_aux:
+        value, aux = Jitted(lambda p: functional.vjp(function, *p, has_aux=True)[::2], {}, ())(primals)
+        return value, pullback, aux
+    return Jitted(lambda p: function(*p), {}, ())(primals), pullback
+
+
+def linearize(function: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts], R]]:
+    """The value of `function` at `primals`, and its derivative there: a function from tangents to the tangent of the result.
+
+    What does not depend on tangents is computed once, however often the derivative is used.
+
+    Raises:
+        DtypeError: A leaf of the primals is not floating-point.
+        ShapeError, DtypeError (on a call of the derivative): A tangent is not of its primal's type.
+
+    >>> value, derivative = rlx.linearize(rlx.sin, np.float32(0))
+    >>> derivative(np.float32(2))
+    array(2., dtype=float32)
+    """
+    expect_function("linearize", function)
+    if ambient_builder() is not None:
+        found: tuple[R, Callable[[*Ts], R]] = functional.linearize(function, *primals)
+        return found
+    made: list[functional.Linear] = []
+
+    def at_the_point(p: tuple[Any, ...]) -> Any:
+        value, linear = functional.linearize(function, *p)
+        made.append(linear)
+        return value, linear.residuals
+
+    value, residuals = Jitted(at_the_point, {}, ())(primals)
+    (linear,) = made
+    apply = Jitted(lambda r, t: evolve(linear, residuals=r)(*t), {}, ())
+    return value, lambda *tangents: apply(residuals, tangents)
+
+
+@in_standard_modes
+def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
+    """What `function` would return for these arguments, with types in place of arrays; nothing is computed.
+
+    Args:
+        function: Any Python function of pytrees of arrays.
+        args, kwargs: Arrays or `rlx.spec`s.
+
+    >>> rlx.eval_shape(lambda x: {"total": rlx.sum(x), "root": rlx.sqrt(x)}, rlx.spec("f32[3]"))
+    {'root': f32[3], 'total': f32[]}
+    """
+    with forks_wait, transforming_for(None, None):
+        traced = _trace(function, args, kwargs)
+    return traced.results.unflatten([v.type for v in traced.graph.outputs])
 
 
 def _both(what: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from rlx_core.ir.dtypes import weak_dtype
 from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder
 from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType, normalize_axis
+from rlx_core.transforms import linearization
 from rlx_core.transforms.batch import vmap_graph
 from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
@@ -27,7 +28,7 @@ from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
 from rlx_core.transforms.vjp import grad_with_loss, vjp_graph
 from rlx_core.trees.flatten import Tree, bind_arguments, flatten, flatten_arguments, same_structure, single, spread
 
-__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "vmap"]
 
 Function = Callable[..., Any]
 Results = tuple[Value, ...]
@@ -194,37 +195,110 @@ def grad(
     return transformed
 
 
-def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
+def vjp(function: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """`(f(*primals), pullback)`; the pullback maps cotangents of the results to one cotangent a primal."""
     call = enter("vjp", function, [as_arrays(p) for p in primals], {}).prepared().held()
     arguments = tuple(call.subtrees)
     wrt = call.differentiable("vjp", arguments)
-    graph = vjp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
-    count = len(call.traced.graph.outputs)
+    outputs = call.traced.graph.outputs
+    results = _results(call, "vjp", has_aux)
+    graph = vjp_graph(call.traced.graph, wrt, outputs=range(len(results.names)), engine=engine_for(call.traced.graph))
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         flat, tree = flatten(cotangents, "result")
-        same_structure("vjp", call.traced.results, tree)
-        taken = [c for c, o in zip(flat, call.traced.graph.outputs, strict=True) if o.dtype.is_differentiable]
-        leaves = dict(zip(wrt, call.inline(graph, taken)[count:], strict=True))
+        same_structure("vjp", results, tree)
+        taken = [c for c, o in zip(flat, outputs, strict=False) if o.dtype.is_differentiable]
+        leaves = dict(zip(wrt, call.inline(graph, taken)[len(outputs) :], strict=True))
         return tuple(call.argument(name, leaves) for name in arguments)
 
-    return call.returned(call.inline(call.traced.graph)), pullback
+    returned = call.returned(call.inline(call.traced.graph))
+    return (returned[0], pullback, returned[1]) if has_aux else (returned, pullback)
 
 
-def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(
+    function: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
+) -> tuple[Any, ...]:
     """`(f(*primals), its derivative along tangents)`; results without derivatives have the tangent `None`."""
-    primals = [as_arrays(p) for p in primals]
-    call = enter("jvp", function, primals, {})
-    wrt = call.differentiable("jvp", tuple(call.subtrees))
-    flat, tree = flatten(tuple(tangents), "tangents")
-    same_structure("jvp", flatten(tuple(primals), "tangents")[1], tree)
+    call, wrt, flat = _directed("jvp", function, primals, tangents)
     graph = jvp_graph(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
+    _results(call, "jvp", has_aux)
     results = call.inline(graph, flat)
     outputs = call.traced.graph.outputs
-    pairs = zip(outputs, results[len(outputs) :], strict=True)
-    pushed = [tangent if o.dtype.is_differentiable else None for o, tangent in pairs]
-    return call.returned(results[: len(outputs)]), call.returned(pushed)
+    value = call.returned(results[: len(outputs)])
+    tangent = call.returned(_with_derivatives(outputs, results[len(outputs) :]))
+    return (value[0], tangent[0], value[1]) if has_aux else (value, tangent)
+
+
+def _directed(
+    what: str, function: Function, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Call, list[str], list[Any]]:
+    """A call, the leaves that it is differentiated by, and a tangent for each of them."""
+    primals = [as_arrays(p) for p in primals]
+    call = enter(what, function, primals, {})
+    wrt = call.differentiable(what, tuple(call.subtrees))
+    flat, tree = flatten(tuple(tangents), "tangents")
+    same_structure(what, flatten(tuple(primals), "tangents")[1], tree)
+    return call, wrt, flat
+
+
+def _with_derivatives(outputs: Sequence[Value], tangents: Sequence[Value]) -> list[Value | None]:
+    return [t if o.dtype.is_differentiable else None for o, t in zip(outputs, tangents, strict=True)]
+
+
+def _results(call: Call, what: str, has_aux: bool) -> Tree:
+    """The structure of the results that are differentiated, which come first.
+
+    Raises:
+        ShapeError: There is to be an auxiliary result, and the function returns no pair.
+    """
+    if not has_aux:
+        return call.traced.results
+    returned = call.returned(range(len(call.traced.graph.outputs)))
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise ShapeError(
+            f"{what}: {call.traced.graph.name} must return (result, aux), because has_aux=True says so",
+            Fact("returned", call.traced.results.structure),
+        )
+    return flatten(returned[0], "result")[1]
+
+
+def linearize(function: Function, *primals: Any) -> tuple[Any, Any]:
+    """`(f(*primals), its derivative there)`, which is a function of tangents."""
+    primals = tuple(as_arrays(p) for p in primals)
+    call = enter("linearize", function, primals, {})
+    wrt = call.differentiable("linearize", tuple(call.subtrees))
+    parts = linearization.linearize(call.traced.graph, wrt, engine=engine_for(call.traced.graph))
+    count = len(call.traced.graph.outputs)
+    results = call.inline(parts.primal)
+    linear = Linear(parts.linear, call.traced, flatten(primals, "tangents")[1], results[count:])
+    return call.returned(results[:count]), linear
+
+
+@frozen(eq=False)
+class Linear:
+    """The derivative of a function at a point: maps a tangent for each primal to the tangents of the results.
+
+    Attributes:
+        graph: What it computes: from `residuals`, and then the tangents.
+        traced: The function.
+        primals: The structure of its arguments.
+        residuals: What was computed at the point.
+    """
+
+    graph: Graph
+    traced: Trace
+    primals: Tree
+    residuals: tuple[Any, ...]
+
+    def __call__(self, *tangents: Any) -> Any:
+        builder = current_builder("linearize")
+        flat, tree = flatten(tangents, "tangents")
+        same_structure("linearize", self.primals, tree)
+        values = {True: iter(self.residuals), False: iter(flat)}
+        types = self.graph.input_types
+        given = {name: next(values[name.startswith("residual_")]) for name in types}
+        found = inline(builder, self.graph, {n: of_type(builder, n, given[n], t) for n, t in types.items()})
+        return self.traced.results.unflatten(_with_derivatives(self.traced.graph.outputs, found))
 
 
 def hvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
