@@ -32,6 +32,7 @@ from rlx_core.errors.configuring import (
 from rlx_core.errors.devices import DeviceLostError, KernelBuildError, PlaceError
 from rlx_core.errors.running import (
     BindingError,
+    CallbackError,
     DeadlockError,
     GuardError,
     LengthMismatchError,
@@ -54,6 +55,7 @@ __all__ = [
     "AbsentNameError",
     "AxisError",
     "BindingError",
+    "CallbackError",
     "CacheError",
     "ConfigError",
     "CycleError",

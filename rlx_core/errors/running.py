@@ -4,6 +4,7 @@ from rlx_core.errors.base import RlxError
 
 __all__ = [
     "BindingError",
+    "CallbackError",
     "DeadlockError",
     "GuardError",
     "LengthMismatchError",
@@ -50,6 +51,26 @@ class BindingError(RlxError, ValueError):
     >>> table = rlx.compile(lambda x, y: x + y, x, y)
     >>> table(np.ones((3, 1), np.float32), np.ones(4, np.float32)).shape
     (3, 4)
+    """
+
+
+class CallbackError(RlxError, RuntimeError):
+    """A Python function that a program calls while it runs raised an error, or returned what it does not promise.
+
+    The error of the function is the cause of this one. The program is as it was
+    before, and can be run again.
+
+    >>> def checked(x):
+    ...     if x < 0:
+    ...         raise ValueError("it is negative")
+    >>> f = rlx.jit(lambda x: rlx.debug.callback(checked, x) or x + 1)
+    >>> f(np.float32(-1))
+    Traceback (most recent call last):
+        ...
+    CallbackError: callback checked: it raised ValueError: it is negative
+
+    >>> f(np.float32(1))
+    array(2., dtype=float32)
     """
 
 

@@ -1,0 +1,1 @@
+"""Ops that call Python functions while a program runs."""

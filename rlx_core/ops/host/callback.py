@@ -1,0 +1,168 @@
+"""Calls of Python functions while a program runs: for a value (`PureCallback`), or for what they do (`DebugCallback`).
+
+A function is no data: a program with one runs in the process that made it, and is not saved. So these ops are no part of the
+standard ones, which files and caches name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+from attrs import evolve, frozen
+
+from rlx_core.errors import CallbackError, Fact, FormatError
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.ir.graph import Value, as_results
+from rlx_core.ir.op import Category, Op, define_op
+from rlx_core.ir.rules import CustomDerivative
+from rlx_core.ir.types import TensorType
+from rlx_core.ops.structural import all_batched
+
+__all__ = ["DebugCallback", "HostFunction", "PureCallback", "host_function"]
+
+_numbers = itertools.count()
+_known: Final[WeakValueDictionary[str, HostFunction]] = WeakValueDictionary()
+
+
+@frozen(slots=False)
+class HostFunction:
+    """A Python function of arrays in this process; equal to itself alone, and alive while a program has it.
+
+    Attributes:
+        name: What it is called, for reports and errors.
+        key: What it is found by when a program is copied as text.
+    """
+
+    name: str
+    key: str
+
+    def __attrs_post_init__(self) -> None:
+        known = _known.get(self.key)
+        if known is not None:
+            object.__setattr__(self, "call", known.call)
+
+    call: ClassVar[Callable[..., Any]]
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
+        """What the function returns for copies of these arrays, which it may keep.
+
+        Raises:
+            CallbackError: It raised an error, which is the cause of this one; or it is another process's.
+        """
+        if "call" not in vars(self):
+            raise CallbackError(f"callback {self.name}: it is a function of the process that made the program")
+        try:
+            return vars(self)["call"](*[np.array(a) for a in arrays])
+        except Exception as error:
+            raise CallbackError(
+                f"callback {self.name}: it raised {type(error).__name__}: {error}", *_raised_at(error)
+            ) from error
+
+
+def host_function(function: Callable[..., Any], name: str) -> HostFunction:
+    """A Python function as an attribute of ops."""
+    made = HostFunction(name, f"{os.getpid()}-{id(_known):x}-{next(_numbers)}")
+    object.__setattr__(made, "call", function)
+    _known[made.key] = made
+    return made
+
+
+def _raised_at(error: Exception) -> list[Fact]:
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return []
+    return [Fact("raised at", f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}")]
+
+
+def per_example(batch: Sequence[int], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+    """The operands of each call: one for each element of the mapped axes."""
+    return [[a[index] for a in arrays] for index in np.ndindex(*batch)]
+
+
+@define_op
+class PureCallback(CustomDerivative, Op):
+    """What a Python function returns for its operands: it must have no effects, and may be called any number of times.
+
+    Shapes:
+        operands: [batch.., ...]    ->    results: [batch.., ...]
+
+    Attributes:
+        function: Which one.
+        dtypes: The dtypes of the operands, which it is called with.
+        results: The types of what it returns.
+        batch: The sizes of the axes it is mapped over: it is called once for each element.
+    """
+
+    category: ClassVar[Category] = "boundary"
+    function: HostFunction
+    dtypes: tuple[DType, ...]
+    results: tuple[TensorType, ...]
+    batch_shape: tuple[Dim, ...] = ()
+
+    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        return tuple(t.with_shape((*self.batch_shape, *t.shape)) for t in self.results)
+
+    def reference(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        given = [a.astype(d.numpy, copy=False) for a, d in zip(arrays, self.dtypes, strict=True)]
+        shape = tuple(d.__index__() for d in self.batch_shape)
+        calls = [self._called(each) for each in per_example(shape, given)]
+        columns = zip(*calls, strict=True) if calls else ([] for _ in self.results)
+        return tuple(
+            np.asarray(list(column), t.dtype.numpy).reshape(*shape, *t.static_shape)
+            for column, t in zip(columns, self.results, strict=True)
+        )
+
+    def _called(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        found = [np.asarray(a) for a in self.function(arrays)]
+        for k, (array, wanted) in enumerate(zip(found, self.results, strict=True)):
+            if array.shape != wanted.static_shape or array.dtype != wanted.dtype.numpy:
+                raise CallbackError(
+                    f"callback {self.function.name}: result {k} must be {wanted}, not {array.dtype}{list(array.shape)}"
+                )
+        return found
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> tuple[Value, ...]:
+        mapped = evolve(self, batch_shape=(size, *self.batch_shape))
+        return as_results(mapped(*all_batched(size, x, is_batched)))
+
+    def why_unstated(self) -> tuple[str, str]:
+        return (
+            f"callback {self.function.name}: a Python function has no derivative that rlx could find",
+            "state one with rlx.custom_vjp, or cut the arguments off with rlx.stop_gradient",
+        )
+
+
+@define_op
+class DebugCallback(Op):
+    """A call of a Python function for what it does: it stays, in its order among the others, and gives nothing (a false).
+
+    Shapes:
+        operands: [batch.., ...]    ->    bool[]
+    """
+
+    category: ClassVar[Category] = "boundary"
+    is_pure: ClassVar[bool] = False
+    function: HostFunction
+    dtypes: tuple[DType, ...]
+    batch_shape: tuple[Dim, ...] = ()
+
+    def infer(self, *x: TensorType) -> TensorType:
+        return TensorType(bool_, self.batch_shape)
+
+    def reference(self, *arrays: np.ndarray) -> np.ndarray:
+        given = [a.astype(d.numpy, copy=False) for a, d in zip(arrays, self.dtypes, strict=True)]
+        shape = tuple(d.__index__() for d in self.batch_shape)
+        for each in per_example(shape, given):
+            self.function(each)
+        return np.zeros(shape, np.bool_)
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
+        return evolve(self, batch_shape=(size, *self.batch_shape))(*all_batched(size, x, is_batched))

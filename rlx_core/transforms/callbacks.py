@@ -1,0 +1,121 @@
+"""`pure_callback` and `debug.callback`, `debug.print`: Python functions of pytrees that a program calls while it runs."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from typing import Any
+
+import optree
+from attrs import evolve
+
+from rlx_core.errors import CallbackError, TraceError
+from rlx_core.ir.graph import Value, ambient_builder, as_results
+from rlx_core.ir.types import TensorType, spec
+from rlx_core.ops.host.callback import DebugCallback, PureCallback, host_function
+from rlx_core.transforms.lifting import Arguments, current_builder
+from rlx_core.trees.flatten import expect_function, function_name
+
+__all__ = ["debug_callback", "debug_print", "pure_callback"]
+
+
+def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) -> Any:
+    """What a Python function of arrays returns, which a compiled program calls on the host while it runs.
+
+    The function must have no effects: it is called as often as its value is needed, perhaps never. Under `vmap` it is called
+    once for each example; it has no derivative, which `rlx.custom_vjp` may state.
+
+    Args:
+        function: Takes `args` with NumPy arrays in place of arrays, and returns a pytree like `result_spec`.
+        result_spec: The types of its results: a pytree of `rlx.spec`s or their text.
+        args: Pytrees of arrays; Python scalars are passed as they are.
+
+    Raises:
+        CallbackError (when the program runs): The function raised an error, or returned something else.
+
+    >>> def on_the_host(x):
+    ...     return np.sort(x)
+    >>> f = rlx.jit(lambda x: rlx.pure_callback(on_the_host, rlx.spec("f32[3]"), 2 * x))
+    >>> f(np.float32([3, 1, 2]))
+    array([2., 4., 6.], dtype=float32)
+    """
+    expect_function("pure_callback", function)
+    if ambient_builder() is None:
+        return function(*args)
+    specs, structure = optree.tree_flatten(result_spec)
+    types = tuple(_type_of(each) for each in specs)
+    arguments, call = _calling("pure_callback", function, args)
+
+    def flat(*arrays: Any) -> list[Any]:
+        leaves, found = optree.tree_flatten(call(*arrays))
+        if found != structure:
+            raise CallbackError(f"callback {function_name(function)}: it returned {found}, not {structure}")
+        return leaves
+
+    op = PureCallback(host_function(flat, function_name(function)), tuple(v.dtype for v in arguments.operands), types)
+    return optree.tree_unflatten(structure, as_results(op(*arguments.operands)))
+
+
+def _type_of(each: Any) -> TensorType:
+    if isinstance(each, TensorType):
+        return each
+    if isinstance(each, str):
+        return spec(each)
+    if isinstance(each, Value):
+        return each.type
+    raise TraceError(f"pure_callback: result_spec has {type(each).__name__}, not a type", hint='rlx.spec("f32[3]")')
+
+
+def debug_callback(function: Callable[..., Any], *args: Any) -> None:
+    """Call a Python function for what it does, on the host, whenever the program passes this place.
+
+    Calls stay, though nothing needs them, and keep their order among one another. Under `vmap` there is one for each example;
+    under `grad` they happen in the forward evaluation.
+
+    Raises:
+        CallbackError (when the program runs): The function raised an error.
+    """
+    expect_function("debug.callback", function)
+    if ambient_builder() is None:
+        function(*args)
+        return
+    arguments, call = _calling("debug.callback", function, args)
+    dtypes = tuple(v.dtype for v in arguments.operands)
+    DebugCallback(host_function(call, function_name(function)), dtypes)(*arguments.operands)
+
+
+def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
+    """Print a text with arrays in it, whenever the program passes this place.
+
+    Args:
+        text: As for `str.format`: `"x = {x}"`.
+        args, kwargs: What stands in it: pytrees of arrays.
+
+    >>> f = rlx.jit(lambda x: rlx.debug.print("x = {x}", x=x) or x + 1)
+    >>> f(np.float32([1, 2]))
+    x = [1. 2.]
+    array([2., 3.], dtype=float32)
+    """
+    names = {str(name).split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(text) if name}
+    unknown = [n for n in names if n not in kwargs and not (n.isdigit() and int(n) < len(args))]
+    if unknown:
+        raise TraceError(f"debug.print: the text has {{{unknown[0]}}}, and nothing is given for it")
+
+    def show(args: Any, kwargs: Any) -> None:
+        print(text.format(*args, **kwargs))
+
+    debug_callback(show, args, kwargs)
+
+
+def _calling(what: str, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Arguments, Callable[..., Any]]:
+    """The arguments of a call, and the function of their arrays."""
+    arguments = Arguments.of(current_builder(what), {f"arg{i}": a for i, a in enumerate(args)})
+
+    without_values = evolve(arguments, operands=())  # the values of the trace are not the function's to keep
+
+    def call(*arrays: Any) -> Any:
+        given = iter(arrays)
+        leaves = [leaf.static if leaf.role == "static" else next(given) for leaf in without_values.leaves]
+        return function(*without_values.unflatten(leaves).values())
+
+    return arguments, call
