@@ -5,6 +5,7 @@ from typing import Any, Literal, NoReturn
 
 import builtins
 from rlx_core import fft as fft
+from rlx_core import debug as debug
 from rlx_core import linalg as linalg
 from rlx_core import optim as optim
 from rlx_core import random as random
@@ -88,6 +89,7 @@ from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
 from rlx_core.runtime.training import train_step as train_step
 from rlx_core.transforms import checkpoint_policies as checkpoint_policies
+from rlx_core.transforms.callbacks import pure_callback as pure_callback
 from rlx_core.transforms.checkpoint import checkpoint as checkpoint
 from rlx_core.transforms.checkpoint import checkpoint_name as checkpoint_name
 from rlx_core.transforms.custom_jvp import custom_jvp as custom_jvp

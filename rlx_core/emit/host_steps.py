@@ -60,7 +60,7 @@ def run_on_host(
         with np.errstate(all="ignore"):
             run(node.op, *operands, out=results[0] if len(results) == 1 else tuple(results), workspace=None)
     except RlxError as error:
-        raise at_step(error, step) from None
+        raise at_step(error, step) from error.__cause__
     for value, array in zip(node.results, results, strict=True):
         if array.size:
             assert places.is_dense(value), "rows that run on the host do not say that they write with gaps"

@@ -142,7 +142,16 @@ class Encoder:
         )
 
     def op(self, op: Op) -> Json:
-        """An op: name, version, attributes."""
+        """An op: name, version, attributes.
+
+        Raises:
+            FormatError: It is to be stored, and belongs to this process; or an attribute has no form.
+        """
+        if self.keeps_names and not op.is_storable:
+            raise FormatError(
+                f"{op.title}: a program with it is not stored, because it calls a function of this process ({op!r})",
+                hint="save the program without it; what it computes is given as an input",
+            )
         try:
             return [op.name, op.version, {name: self.value(a) for name, a in op.attributes().items()}]
         except FormatError as error:

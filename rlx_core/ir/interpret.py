@@ -143,7 +143,7 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
         try:
             return tape.play([a for a in operands if a is not None], is_wide=mode == "wide")
         except RlxError as error:
-            raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
+            raise error.with_fact(Fact("node", node.label, node.origin.source)) from error.__cause__
     wide_enough = [None if a is None else widened(a) for a in operands]
     try:
         # The operands decide what is a NaN or an infinity, and what rounds to one; NumPy's warnings would be noise.
@@ -154,4 +154,4 @@ def _evaluate(node: Node, operands: Sequence[np.ndarray | None], mode: Mode) -> 
                 for r, t in zip(results, node.types, strict=True)
             )
     except RlxError as error:
-        raise error.with_fact(Fact("node", node.label, node.origin.source)) from None
+        raise error.with_fact(Fact("node", node.label, node.origin.source)) from error.__cause__

@@ -155,9 +155,12 @@ class Job:
     def stored(self, compiled: Compiled) -> bytes | None:
         """The bytes of a compiled program that another process can go on from.
 
-        `None` where tables for the target could not be used: once they can, the program is another one.
+        `None` where tables for the target could not be used: once they can, the program is another one. And where it calls
+        functions of this process.
         """
-        if any(kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out):
+        if not compiled.lir.graph.is_storable or any(
+            kind in ("kernels", "legalizations") for kind, _ in self.registry.left_out
+        ):
             return None
         return save(Module.of_lir(compiled.lir), self.lines)
 

@@ -19,6 +19,7 @@ from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.padded_sums import is_padded, sum_of_padded
+from rlx_core.ops.selection import StopGradient
 from rlx_core.transforms.engine import STANDARD, Engine, missing_rule, rule_for
 from rlx_core.transforms.graphs import dependents, operand_name, padded, placeholder, zeros
 
@@ -48,7 +49,8 @@ def backward(
         MissingRuleError: An op on the way has no rule and none can be derived, or its rule leaves out an operand.
     """
     sums = Sums(engine, builder, dict(cotangents))
-    active = None if wrt is None else dependents(nodes, wrt)
+    # Behind what cuts derivatives off nothing is asked for a derivative that it may not have.
+    active = None if wrt is None else dependents((n for n in nodes if not isinstance(n.op, StopGradient)), wrt)
     for node in reversed(nodes):
         g = [sums.get(r) for r in node.results]
         wanted = [

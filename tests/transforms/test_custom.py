@@ -157,6 +157,12 @@ def test_differentiating_by_a_value_that_the_rule_does_not_know_is_an_error(tran
     assert any("test_custom.py" in str(fact.where) for fact in caught.value.facts)
 
 
+def test_a_value_that_is_cut_off_may_be_used():
+    found = evaluate(rlx.grad(lambda x, c: closing_over(x, rlx.stop_gradient(c)), (0, 1)), X, V)
+    np.testing.assert_allclose(found[0], 10 * V)
+    np.testing.assert_array_equal(found[1], 0)
+
+
 def test_the_partial_rules_of_defjvps_are_added():
     f = rlx.custom_jvp(lambda x, y, z: rlx.sin(x) * y)
     f.defjvps(lambda t, y_, x, y, z: 10 * rlx.cos(x) * y * t, lambda t, y_, x, y, z: 100 * y_ / y * t, None)

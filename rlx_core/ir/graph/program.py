@@ -101,6 +101,11 @@ class Graph(Travels, Drawn):
         return names[name]
 
     @cached_property
+    def is_storable(self) -> bool:
+        """Whether another process can go on with it: no op, in nested graphs neither, belongs to this one."""
+        return all(n.op.is_storable and all(g.is_storable for g in nested_graphs(n.op).values()) for n in self.nodes)
+
+    @cached_property
     def depth(self) -> int:
         """How many graphs are nested, this one included: 1 if no op holds a graph."""
         return 1 + max((body.depth for n in self.nodes for body in nested_graphs(n.op).values()), default=0)

@@ -7,7 +7,7 @@ standard ones, which files and caches name.
 from __future__ import annotations
 
 import itertools
-import os
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from attrs import evolve, frozen
 
-from rlx_core.errors import CallbackError, Fact, FormatError
+from rlx_core.errors import CallbackError, Fact
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, bool_
 from rlx_core.ir.graph import Value, as_results
@@ -26,6 +26,7 @@ from rlx_core.ops.structural import all_batched
 
 __all__ = ["DebugCallback", "HostFunction", "PureCallback", "host_function"]
 
+_PROCESS: Final = secrets.token_hex(8)
 _numbers = itertools.count()
 _known: Final[WeakValueDictionary[str, HostFunction]] = WeakValueDictionary()
 
@@ -45,9 +46,7 @@ class HostFunction:
     def __attrs_post_init__(self) -> None:
         known = _known.get(self.key)
         if known is not None:
-            object.__setattr__(self, "call", known.call)
-
-    call: ClassVar[Callable[..., Any]]
+            vars(self).update(vars(known))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
         """What the function returns for copies of these arrays, which it may keep.
@@ -67,7 +66,7 @@ class HostFunction:
 
 def host_function(function: Callable[..., Any], name: str) -> HostFunction:
     """A Python function as an attribute of ops."""
-    made = HostFunction(name, f"{os.getpid()}-{id(_known):x}-{next(_numbers)}")
+    made = HostFunction(name, f"{_PROCESS}-{next(_numbers)}")
     object.__setattr__(made, "call", function)
     _known[made.key] = made
     return made
@@ -98,10 +97,11 @@ class PureCallback(CustomDerivative, Op):
         function: Which one.
         dtypes: The dtypes of the operands, which it is called with.
         results: The types of what it returns.
-        batch: The sizes of the axes it is mapped over: it is called once for each element.
+        batch_shape: The sizes of the axes it is mapped over: it is called once for each element.
     """
 
     category: ClassVar[Category] = "boundary"
+    is_storable: ClassVar[bool] = False
     function: HostFunction
     dtypes: tuple[DType, ...]
     results: tuple[TensorType, ...]
@@ -116,7 +116,7 @@ class PureCallback(CustomDerivative, Op):
         calls = [self._called(each) for each in per_example(shape, given)]
         columns = zip(*calls, strict=True) if calls else ([] for _ in self.results)
         return tuple(
-            np.asarray(list(column), t.dtype.numpy).reshape(*shape, *t.static_shape)
+            np.asarray(list(column), t.dtype.numpy).reshape((*shape, *t.static_shape))
             for column, t in zip(columns, self.results, strict=True)
         )
 
@@ -150,6 +150,7 @@ class DebugCallback(Op):
 
     category: ClassVar[Category] = "boundary"
     is_pure: ClassVar[bool] = False
+    is_storable: ClassVar[bool] = False
     function: HostFunction
     dtypes: tuple[DType, ...]
     batch_shape: tuple[Dim, ...] = ()

@@ -41,7 +41,7 @@ class Instruction:
         try:
             self.call(self.step.node.op, *operands, out=out, workspace=workspace)
         except RlxError as error:
-            raise at_step(error, self.step) from None
+            raise at_step(error, self.step) from error.__cause__
 
 
 def instruction(step: Step, frames: Frames, kernels: KernelTable, program: Callable[[Lir], Program]) -> Instruction:
