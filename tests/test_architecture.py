@@ -27,7 +27,7 @@ LAYERS = (
     ("plugins",),
     ("ops", "nn", "linalg", "optim", "random", "fft"),
     ("codegen",),
-    ("transforms",),
+    ("transforms", "debug"),
     ("passes",),
     ("pipeline",),
     ("emit",),

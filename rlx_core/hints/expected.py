@@ -88,7 +88,7 @@ RENAMED: Final[dict[str, str]] = {
     "rlx.sign": "sgn",
     "rlx.signbit": "sign_bit",
     "rlx.solve": "dense_solve batched_dense_solve",
-    "rlx.spec": "ShapeDtypeStruct TensorSpec eval_shape",
+    "rlx.spec": "ShapeDtypeStruct TensorSpec",
     "rlx.split": "array_split chunk vsplit hsplit narrow",
     "rlx.squeeze": "squeeze_",
     "rlx.stop_gradient": "detach",
