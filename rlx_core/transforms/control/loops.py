@@ -66,23 +66,19 @@ def _expect_one_bool(outputs: Sequence[Value]) -> None:
 
 def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     """See `rlx.fori_loop`."""
-    within("fori_loop")
+    builder = within("fori_loop")
     expect_function("fori_loop", body)
     if all(type(each) is int or isinstance(each, Expr) for each in (lower, upper)):
         return _counted(lower, upper, body, init)
     numbers = [each for each in (lower, upper) if type(each) is not int]
-    dtypes = {as_value(within("fori_loop"), each).dtype for each in numbers}
+    dtypes = {as_value(builder, each).dtype for each in numbers}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_integer:
         raise DtypeError(
             f"fori_loop: bounds must be integers of one dtype, not {' and '.join(sorted(d.name for d in dtypes))}"
         )
     (counter,) = dtypes
-    first, end = (
-        within("fori_loop").constant(e, counter) if type(e) is int else as_value(within("fori_loop"), e)
-        for e in (lower, upper)
-    )
-    for each in (first, end):
-        expect_scalar("fori_loop", "a bound", each)
+    bounds = [builder.constant(e, counter) if type(e) is int else as_value(builder, e) for e in (lower, upper)]
+    first, end = (expect_scalar("fori_loop", "a bound", each) for each in bounds)
 
     def goes(state: tuple[Any, Any]) -> Any:
         return state[0] < end

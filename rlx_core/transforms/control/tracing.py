@@ -162,10 +162,16 @@ def numbered(leaf: Any, dtype: DType) -> Any:
 
 
 def captured_by(*bodies: Body) -> list[Value]:
+    """The values of the enclosing trace that some bodies use, each once."""
     return list(dict.fromkeys(v for body in bodies for v in body.captures.values()))
 
 
 def expect_scalar(what: str, operand: str, value: Value) -> Value:
+    """The value, which must be one.
+
+    Raises:
+        ShapeError: It has axes.
+    """
     if value.shape != ():
         raise ShapeError(
             f"{what}: {operand} must be a scalar, not {value.type}",
