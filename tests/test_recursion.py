@@ -35,11 +35,12 @@ BOUNDED = {
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",
         "rlx_core/pipeline/select/tiers.py": "tier_of_step why_step",
-        "rlx_core/emit/program.py": "code_of",
+        "rlx_core/emit/code.py": "code_of",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive",
     },
     "half as many each time": {
-        "rlx_core/transforms/control.py": "associative_scan.running switch.among",
+        "rlx_core/transforms/control/associative.py": "associative_scan.running",
+        "rlx_core/transforms/control/choices.py": "switch.among",
     },
     "readers refuse what is nested deeper than their _MAX_DEPTH": {
         "rlx_core/ir/decoding.py": "Decoder.value Decoder._nested",

@@ -11,11 +11,12 @@ from attrs import evolve
 
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts, Driver
+from rlx_core.emit.code import Code
 from rlx_core.emit.control import control_rows
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.listing import listings
 from rlx_core.emit.movement import movement_rows
-from rlx_core.emit.program import Code, DeviceProgram, build_program
+from rlx_core.emit.program import DeviceProgram, build_program
 from rlx_core.emit.rearranging import Rearranger
 from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
 from rlx_core.errors import DeviceError, DeviceUnavailableError, Fact

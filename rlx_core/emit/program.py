@@ -12,25 +12,24 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import define, field
 
 from rlx_core.codegen.gpu.faults import first_error
 from rlx_core.device.array import DeviceArray
 from rlx_core.device.device import Device, usable
 from rlx_core.device.driver import At
 from rlx_core.device.pool import Block
+from rlx_core.emit.code import Code, code_of
 from rlx_core.emit.control import drive
 from rlx_core.emit.delivery import Delivery
-from rlx_core.emit.emitters import Function, Language
+from rlx_core.emit.emitters import Language
 from rlx_core.emit.frames import Frame, Frames, PendingRun
 from rlx_core.emit.host_steps import run_on_host
-from rlx_core.emit.modules import Modules, build_modules
 from rlx_core.emit.parameters import Binder, Params
 from rlx_core.emit.places import CONSTANTS, STATUS, Space
 from rlx_core.emit.poison import Poison
 from rlx_core.emit.profile import active
 from rlx_core.emit.runs import Started, StepFault
-from rlx_core.emit.steps import Emissions, emissions
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step
@@ -38,20 +37,10 @@ from rlx_core.pipeline.planning.alias import placement
 from rlx_core.pipeline.select.backend import Bindings, ObjectStore, Outputs, Program, Traffic
 from rlx_core.pipeline.select.kernels import KernelTable
 
-__all__ = ["Code", "DeviceProgram", "build_program"]
+__all__ = ["DeviceProgram", "build_program"]
 
 MOST_UNSETTLED: Final = 64
 """Runs that may fail, each given the results of the one before, after which the next one waits for them."""
-
-
-@frozen(eq=False)
-class Code:
-    """What programs of one plan share: what the steps become, and the modules."""
-
-    emissions: Emissions
-    modules: Modules
-    nested: Mapping[tuple[int, str], Code] = field(factory=dict)
-    """Of the graphs inside steps, by the step's number and the attribute."""
 
 
 @define(eq=False)
@@ -77,30 +66,6 @@ def build_program(
         KernelBuildError: The device's compiler refuses a function.
     """
     return DeviceProgram(lir, device, kernels, code_of(lir, device, kernels, language, objects), poison=poison)
-
-
-def code_of(
-    lir: Lir, device: Device, kernels: KernelTable, language: Language, objects: ObjectStore | None = None
-) -> Code:
-    """What programs of a plan share, and of the plans inside it.
-
-    Raises:
-        KernelBuildError: The device's compiler refuses a function.
-    """
-    made = emissions(lir, kernels)
-
-    def told(function: Function) -> Sequence[Fact]:
-        calling = (
-            lir.steps[n] for n, each in made.steps.items() if any(c.function == function.name for c in each.calls)
-        )
-        return [Fact("node", f"{s.node.label} {s.node.op.name}", s.node.origin.source) for s in calling]
-
-    nested = {
-        (number, name): code_of(plan, device, kernels, language, objects)
-        for number, step in enumerate(lir.steps)
-        for name, plan in step.nested.items()
-    }
-    return Code(made, build_modules(device, language, made.functions, objects, told), nested)
 
 
 class DeviceProgram(Program):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.runtime.jit import Jitted
-from rlx_core.transforms import control
+from rlx_core.transforms.control import associative, choices, loops
 
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
@@ -30,7 +30,7 @@ def cond(pred: Any, true_fn: Callable[..., R], false_fn: Callable[..., R], *oper
 
     Under `vmap` with a predicate for each example both run, and results are chosen example by example.
     """
-    found: R = _here(lambda p, x: control.cond(p, true_fn, false_fn, *x), pred, operands)
+    found: R = _here(lambda p, x: choices.cond(p, true_fn, false_fn, *x), pred, operands)
     return found
 
 
@@ -46,7 +46,7 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any) -> 
         ShapeError, DtypeError: The index is not one integer, or branches return different types.
         WrongInputCountError: There is no branch.
     """
-    found: R = _here(lambda i, x: control.switch(i, branches, *x), index, operands)
+    found: R = _here(lambda i, x: choices.switch(i, branches, *x), index, operands)
     return found
 
 
@@ -63,7 +63,7 @@ def while_loop(cond: Callable[[C], Any], body: Callable[[C], C], init: C, *, max
         ShapeError, DtypeError: The condition is not one bool, or a carry changes its type; it is named.
         MissingRuleError: It is differentiated in reverse, and there is no `max_steps`.
     """
-    found: C = _here(lambda c: control.while_loop(cond, body, c, max_steps=max_steps), init)
+    found: C = _here(lambda c: loops.while_loop(cond, body, c, max_steps=max_steps), init)
     return found
 
 
@@ -80,9 +80,9 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, C], C], init: C) -> C
         ShapeError, DtypeError: A carry changes its type, or a bound is no integer.
     """
     if all(type(each) is int for each in (lower, upper)):
-        known: C = _here(lambda c: control.fori_loop(lower, upper, body, c), init)
+        known: C = _here(lambda c: loops.fori_loop(lower, upper, body, c), init)
         return known
-    found: C = _here(lambda a, b, c: control.fori_loop(a, b, body, c), lower, upper, init)
+    found: C = _here(lambda a, b, c: loops.fori_loop(a, b, body, c), lower, upper, init)
     return found
 
 
@@ -113,7 +113,7 @@ def scan(
     A loop of any length is one node of the program. Its derivative keeps the carries of all steps, and computes a step again when
     it goes back through it.
     """
-    found: tuple[C, Any] = _here(lambda c, x: control.scan(body, c, x, length, reverse, checkpoints), init, xs)
+    found: tuple[C, Any] = _here(lambda c, x: loops.scan(body, c, x, length, reverse, checkpoints), init, xs)
     return found
 
 
@@ -122,7 +122,7 @@ def map(function: Callable[[Any], R], xs: Any) -> R:
 
     `rlx.vmap` does all at once, which is faster and takes the memory of all.
     """
-    found: R = _here(lambda x: control.mapped(function, x), xs)
+    found: R = _here(lambda x: loops.mapped(function, x), xs)
     return found
 
 
@@ -138,7 +138,7 @@ def associative_scan(function: Callable[[C, C], C], xs: C, axis: int = 0, revers
     Raises:
         ShapeError: Sizes along the axis differ, or combining two changes a type.
     """
-    found: C = _here(lambda x: control.associative_scan(function, x, axis, reverse), xs)
+    found: C = _here(lambda x: associative.associative_scan(function, x, axis, reverse), xs)
     return found
 
 

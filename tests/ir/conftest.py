@@ -1,20 +1,18 @@
 """What the tests of the IR share: a table of all standard ops, and graphs with something of everything in them."""
 
-import importlib
-import pkgutil
 from enum import Enum
 
 import numpy as np
 import pytest
 from attrs import frozen
 
-import rlx_core.ops
 from rlx_core.ir.block import Block, define_block
 from rlx_core.ir.dims import symbol
 from rlx_core.ir.dtypes import f64
 from rlx_core.ir.graph import Builder, Graph, building
 from rlx_core.ir.op import Op, define_op
 from rlx_core.ir.types import TensorType, spec
+from rlx_core.ops import standard_ops
 from rlx_core.ops.arithmetic import add, exp
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.structural import reshape, sum_axes
@@ -80,12 +78,7 @@ class Scale(Block):
         return self.fusable(w, x)
 
 
-def _standard_ops():
-    modules = [importlib.import_module(f"rlx_core.ops.{m.name}") for m in pkgutil.iter_modules(rlx_core.ops.__path__)]
-    return {op.name: op for module in modules for op in getattr(module, "OPS", ())}
-
-
-OPS = {**_standard_ops(), **{op.name: op for op in (Everything, Split, Scale)}}
+OPS = {op.name: op for op in (*standard_ops(), Everything, Split, Scale)}
 
 
 def everything(**attributes):

@@ -26,7 +26,7 @@ def in_segments(op: Scan, count: int, operands: Sequence[Value]) -> tuple[Value,
     Raises:
         ShapeError: There are more segments than steps, or none; or the number of steps is not known.
     """
-    if not isinstance(op.length, int) or not 0 < count <= max(op.length, 1):
+    if not isinstance(op.length, int) or type(count) is not int or not 0 < count <= max(op.length, 1):
         raise ShapeError(f"{op.title}: checkpoints must be between 1 and the number of steps, {op.length}, not {count}")
     carries, consts, xs = op.split(operands)
     size, longer = divmod(op.length, count)

@@ -1,0 +1,77 @@
+"""`associative_scan`: running combinations in logarithmic depth, made of slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.array_api import concat, flip, stack
+from rlx_core.transforms.control.tracing import Function, with_arguments, within
+from rlx_core.transforms.functional import as_value
+from rlx_core.trees.flatten import expect_function, flatten, same_structure
+
+__all__ = ["associative_scan"]
+
+
+def associative_scan(function: Function, xs: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """See `rlx.associative_scan`."""
+    builder = within("associative_scan")
+    expect_function("associative_scan", function)
+    if type(reverse) is not bool:
+        raise ConfigError(f"associative_scan: reverse must be True or False, not {reverse!r}")
+    leaves, tree = flatten(xs, "x")
+    values = [as_value(builder, leaf) for leaf in leaves]
+    axes = [normalize_axis(axis, v.ndim) for v in values]
+    sizes = {v.shape[a] for v, a in zip(values, axes, strict=True)}
+    if len(sizes) != 1 or not isinstance(next(iter(sizes)), int):
+        given = ", ".join(map(str, sizes)) or "nothing"
+        raise ShapeError(f"associative_scan: all arrays must have one known size along the axis, not {given}")
+
+    def combined(a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
+        found, form = flatten(with_arguments(function, tree.unflatten(a), tree.unflatten(b)), "x")
+        same_structure("associative_scan", tree, form)
+        for name, before, after in zip(tree.names, a, found, strict=True):
+            if after.type != before.type:
+                raise ShapeError(
+                    f"associative_scan: {name} is {before.type} and becomes {after.type} when two are combined"
+                )
+        return found
+
+    def cut(parts: Sequence[Value], *bounds: int | None) -> list[Value]:
+        return [v[(*[slice(None)] * a, slice(*bounds))] for v, a in zip(parts, axes, strict=True)]
+
+    def merged(even: Sequence[Value], odd: Sequence[Value]) -> list[Value]:
+        """Both in turns, the even ones first; there may be one more of them."""
+        return [_in_turns(e, o, a) for e, o, a in zip(even, odd, axes, strict=True)]
+
+    def running(parts: list[Value]) -> list[Value]:
+        count = parts[0].shape[axes[0]]
+        assert isinstance(count, int), "sizes along the axis are known"
+        if count < 2:
+            return parts
+        # Neighbours together, then what is before each pair: half as many, twice as long.
+        odd = running(combined(cut(parts, 0, count - 1, 2), cut(parts, 1, None, 2)))
+        before = odd if count % 2 else cut(odd, 0, -1)
+        rest = combined(before, cut(parts, 2, None, 2)) if count > 2 else []
+        first = cut(parts, 0, 1)
+        even = [concat([f, r], axis=a) for f, r, a in zip(first, rest, axes, strict=True)] if rest else first
+        return merged(even, odd)
+
+    if not values:
+        return xs
+    turned = [flip(v, axis=a) for v, a in zip(values, axes, strict=True)] if reverse else values
+    found = running(turned)
+    return tree.unflatten([flip(v, axis=a) for v, a in zip(found, axes, strict=True)] if reverse else found)
+
+
+def _in_turns(even: Value, odd: Value, axis: int) -> Value:
+    count = odd.shape[axis]
+    assert isinstance(count, int), "sizes along the axis are known"
+    head = even[(*[slice(None)] * axis, slice(0, count))]
+    shape = (*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :])
+    pairs = stack([head, odd], axis=axis + 1).reshape(shape)
+    last = even[(*[slice(None)] * axis, slice(count, None))]
+    return concat([pairs, last], axis=axis) if even.shape[axis] != count else pairs

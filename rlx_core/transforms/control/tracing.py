@@ -1,0 +1,202 @@
+"""How functions of loops and choices are traced: what they take and give, what they capture, and what a loop carries.
+
+A loop needs its body to return the carry as it took it. A Python number as the initial carry is weakly typed: it has the dtype
+that the body makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
+from rlx_core.ir.dtypes import DType, i32, weak_dtype
+from rlx_core.ir.graph import Builder, Graph, Value, ambient_builder, building
+from rlx_core.ir.rewrite import inline
+from rlx_core.ir.types import TensorType
+from rlx_core.transforms.functional import as_value
+from rlx_core.transforms.trace import Leaf, is_static_leaf, trace_flat
+from rlx_core.trees.flatten import Tree, bind_arguments, flatten, function_name, same_structure
+
+__all__ = [
+    "Body",
+    "Carry",
+    "Function",
+    "Inputs",
+    "captured_by",
+    "expect_scalar",
+    "numbered",
+    "traced",
+    "with_arguments",
+    "with_numbers_typed",
+    "within",
+]
+
+Function = Callable[..., Any]
+
+Inputs = Sequence[tuple[str, TensorType]]
+"""Leaves by name, with their types."""
+
+
+@frozen(eq=False)
+class Body:
+    """A function traced: its graph takes leaves and then captures, which stand for values of the enclosing trace."""
+
+    graph: Graph
+    results: Tree
+    captures: Mapping[str, Value]
+
+    def over(self, leaves: Inputs, captured: Sequence[Value], rest: Inputs = ()) -> Graph:
+        """The graph with these leaves, these values of the enclosing trace, and the rest of the leaves as its inputs."""
+        builder = Builder(self.graph.name)
+        with building(builder):
+            inputs = {name: builder.input(name, type) for name, type in leaves}
+            stands_for = {v: builder.input(f"captured{i}", v.type) for i, v in enumerate(captured)}
+            inputs |= {name: builder.input(name, type) for name, type in rest}
+            inputs |= {name: stands_for[v] for name, v in self.captures.items()}
+            return builder.finish(inline(builder, self.graph, inputs))
+
+
+@frozen(eq=False)
+class Carry:
+    """What a loop carries: its leaves as values of the enclosing trace, their names, and which were Python numbers."""
+
+    builder: Builder
+    leaves: tuple[Any, ...]
+    tree: Tree
+    types: tuple[TensorType, ...]
+
+    @classmethod
+    def of(cls, builder: Builder, init: Any) -> Carry:
+        leaves, tree = flatten(init, "carry")
+        types = (TensorType(i32, ()) if _is_weak_integer(leaf) else as_value(builder, leaf).type for leaf in leaves)
+        return cls(builder, tuple(leaves), tree, tuple(types))
+
+    def values(self) -> list[Value]:
+        return [
+            self.builder.constant(leaf, type.dtype) if is_static_leaf(leaf) else as_value(self.builder, leaf)
+            for leaf, type in zip(self.leaves, self.types, strict=True)
+        ]
+
+    def inputs(self) -> list[tuple[str, TensorType]]:
+        return list(zip(self.tree.names, self.types, strict=True))
+
+    def returned(self, what: str, result: Any) -> list[Any]:
+        """The leaves of a carry that a body returned."""
+        leaves, tree = flatten(result, "carry")
+        same_structure(f"{what}: the carry after a step", self.tree, tree)
+        return [numbered(leaf, t.dtype) for leaf, t in zip(leaves, self.types, strict=True)]
+
+    def stepped(self, what: str, trace: Callable[[Carry], Body]) -> tuple[Carry, Body]:
+        """The body that `trace` makes for this carry, and the carry once Python numbers in it have their dtypes.
+
+        Raises:
+            ShapeError, DtypeError: A carry changes its type.
+        """
+        body = trace(self)
+        found = body.graph.outputs[: len(self.types)]
+        types = tuple(_settled(leaf, a, b.dtype) for leaf, a, b in zip(self.leaves, self.types, found, strict=True))
+        if types == self.types:
+            self._expect_kept(what, found)
+            return self, body
+        settled = Carry(self.builder, self.leaves, self.tree, types)
+        body = trace(settled)
+        settled._expect_kept(what, body.graph.outputs)
+        return settled, body
+
+    def _expect_kept(self, what: str, found: Sequence[Value]) -> None:
+        for name, before, after in zip(self.tree.names, self.types, found, strict=False):
+            if after.type == before:
+                continue
+            error = DtypeError if after.shape == before.shape else ShapeError
+            raise error(
+                f"{what}: the carry {name} is {before} before a step and {after.type} after it",
+                Fact("returned", after.type, after.node.origin.source),
+                hint=f"begin with {after.type}, or rlx.astype(…, rlx.{before.dtype}) what the body returns"
+                if error is DtypeError
+                else "a carry keeps its shape: what grows is a result of each step (the second of the pair that rlx.scan's body "
+                "returns)",
+            )
+
+
+def _is_weak_integer(leaf: Any) -> bool:
+    """Whether a leaf is an integer that beside f32 is f32; as i64, which it is by itself, it would make that f64."""
+    return type(leaf) is int and -(2**31) <= leaf < 2**31
+
+
+def _settled(leaf: Any, begun: TensorType, found: DType) -> TensorType:
+    """The type of a carry once a body has been traced on it: a Python number has what became of it."""
+    if not is_static_leaf(leaf):
+        return begun
+    is_still_weak = _is_weak_integer(leaf) and found is begun.dtype
+    return TensorType(weak_dtype(leaf) if is_still_weak else found, begun.shape)
+
+
+def within(what: str) -> Builder:
+    """The program being traced.
+
+    Raises:
+        TraceError: There is none.
+    """
+    builder = ambient_builder()
+    if builder is None:
+        raise TraceError(f"{what}: there is no program being traced", hint=f"call rlx.{what}, which starts one")
+    return builder
+
+
+def traced(function: Function, inputs: Sequence[tuple[str, TensorType]], call: Callable[[list[Any]], Any]) -> Body:
+    """`call`, which calls `function`, traced on leaves of these names and types."""
+    leaves = [Leaf(name, "input", type) for name, type in inputs]
+    return Body(*trace_flat(function_name(function), leaves, call, capturing=True))
+
+
+def numbered(leaf: Any, dtype: DType) -> Any:
+    """A leaf that a body returned; a Python number takes the dtype of what it is the next value of."""
+    if not is_static_leaf(leaf) or isinstance(leaf, str):
+        return leaf
+    builder = ambient_builder()
+    assert builder is not None, "bodies are traced"
+    return builder.constant(leaf, weak_dtype(leaf, [dtype]))
+
+
+def captured_by(*bodies: Body) -> list[Value]:
+    """The values of the enclosing trace that some bodies use, each once."""
+    return list(dict.fromkeys(v for body in bodies for v in body.captures.values()))
+
+
+def expect_scalar(what: str, operand: str, value: Value) -> Value:
+    """The value, which must be one.
+
+    Raises:
+        ShapeError: It has axes.
+    """
+    if value.shape != ():
+        raise ShapeError(
+            f"{what}: {operand} must be a scalar, not {value.type}",
+            Fact(operand, value.type, value.node.origin.source),
+            hint="rlx.where chooses element by element; rlx.any and rlx.all make one bool of many",
+        )
+    return value
+
+
+def with_numbers_typed(result: Any) -> Any:
+    """A result whose Python numbers have the dtypes that they have by themselves."""
+    leaves, tree = flatten(result)
+    numbers = any(is_static_leaf(leaf) for leaf in leaves)
+    return tree.unflatten([_weakly(leaf) for leaf in leaves]) if numbers else result
+
+
+def _weakly(leaf: Any) -> Any:
+    return numbered(leaf, weak_dtype(leaf)) if is_static_leaf(leaf) and not isinstance(leaf, str) else leaf
+
+
+def with_arguments(function: Function, *args: Any) -> Any:
+    """A function of the user's called as a loop or a choice does.
+
+    Raises:
+        WrongInputCountError: It takes other arguments.
+    """
+    bind_arguments(function, args, {})
+    return function(*args)
