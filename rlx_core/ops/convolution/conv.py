@@ -193,7 +193,7 @@ class ConvBackwardInput(Convolution):
         if 0 in self.sizes:
             return zeros((dy.shape[0], w.shape[1] * self.groups, *self.sizes), dy.dtype)
         if max(geometry.stride) > 1 and max(geometry.dilation) == 1:
-            phases = Phases(geometry, self.sizes)
+            phases = Phases(geometry, self.sizes)  # of the result, as channels
             y = conv(phases.operand(dy), phases.weights(w, self.groups), groups=self.groups)
             return phases.result(y, w.shape[1] * self.groups)
         axes, gaps = range(rank), tuple(s - 1 for s in geometry.stride)
@@ -207,8 +207,8 @@ class ConvBackwardInput(Convolution):
     def vjp(self, g: Value, dy: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not dy.dtype.is_differentiable:
             return ZERO, ZERO
-        steps = steps_of(self)
-        return conv(g, w, **steps), conv_backward_weight(g, dy, kernel=w.shape[2:], **steps)
+        at = steps_of(self)
+        return conv(g, w, **at), conv_backward_weight(g, dy, kernel=w.shape[2:], **at)
 
     def cost(self, dy: TensorType, w: TensorType) -> Dim:
         return 2 * dy.size * product(w.shape[1:])
@@ -269,8 +269,8 @@ class ConvBackwardWeight(Convolution):
     def vjp(self, g: Value, x: Value, dy: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return ZERO, ZERO
-        steps = steps_of(self)
-        return conv_backward_input(dy, g, sizes=x.shape[2:], **steps), conv(x, g, **steps)
+        at = steps_of(self)
+        return conv_backward_input(dy, g, sizes=x.shape[2:], **at), conv(x, g, **at)
 
     def cost(self, x: TensorType, dy: TensorType) -> Dim:
         return 2 * dy.size * self.each("channels of x", x.shape[1]) * product(self.kernel)
