@@ -87,10 +87,10 @@ JAX: Mapping[str, Callable[[Any], Any]] = {
     "sum(cumulative_max([x, 1]))": lambda x: jax.lax.cummax(arrays(x, 1.0)).sum(),
     "sum(cumulative_min([x, 1]))": lambda x: jax.lax.cummin(arrays(x, 1.0)).sum(),
     "max_pool([x, 1], 2)": lambda x: jax.lax.reduce_window(
-        arrays(x, 1.0), -np.inf, jax.lax.max, (2,), (2,), "VALID"
+        arrays(x, 1.0), -jnp.inf, jax.lax.max, (2,), (2,), "VALID"
     ).sum(),
     "min_pool([x, 1], 2)": lambda x: jax.lax.reduce_window(
-        arrays(x, 1.0), np.inf, jax.lax.min, (2,), (2,), "VALID"
+        arrays(x, 1.0), jnp.inf, jax.lax.min, (2,), (2,), "VALID"
     ).sum(),
     "abs(x)": jnp.abs,
     "sign(x)": jnp.sign,

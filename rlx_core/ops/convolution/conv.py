@@ -18,6 +18,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Category, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_rank, expect_shape
 from rlx_core.ops.convolution.geometry import MOST_AXES, Windowed
+from rlx_core.ops.convolution.phases import Phases
 from rlx_core.ops.convolution.ways import (
     by_matrices,
     by_sums,
@@ -35,6 +36,8 @@ from rlx_core.ops.kinds import promoted
 from rlx_core.ops.movement import flip, spread_size
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import as_axes, as_shape, transpose
+
+SAMPLED = ("f32", "f64", "f16", "bf16", "i32")
 
 Place = tuple[int, bool]
 """An axis, and whether the groups are along it, so that a batch has to lie inside of them."""
@@ -123,24 +126,22 @@ class Conv(Convolution):
         geometry = self.geometry(w.shape[2:])
         if geometry.is_padded:
             return self.unpadded()(fitted(x, geometry.lo, geometry.hi), w)
-        is_small = has_few_terms(w) or has_few_results(w.shape[0], self.groups)
-        way = by_sums if is_small else by_matrices
-        return way(x, w, geometry, self.groups)
+        if has_few_terms(w) or has_few_results(w.shape[0], self.groups):
+            return by_sums(x, w, geometry, self.groups)
+        return by_matrices(x, w, geometry, self.groups)
 
     def vjp(self, g: Value, x: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return ZERO, ZERO
-        steps = steps_of(self)
-        dx = conv_backward_input(g, w, sizes=x.shape[2:], **steps)
-        return dx, conv_backward_weight(x, g, kernel=w.shape[2:], **steps)
+        at = steps_of(self)
+        return conv_backward_input(g, w, sizes=x.shape[2:], **at), conv_backward_weight(x, g, kernel=w.shape[2:], **at)
 
     def cost(self, x: TensorType, w: TensorType) -> Dim:
         return 2 * self.infer(x, w).size * product(w.shape[1:])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in ("f32", "f64", "f16", "bf16", "i32"):
-            yield Sample(f"{d}[2, 3, 6]", f"{d}[4, 3, 3]")
+        yield from (Sample(f"{d}[2, 3, 6]", f"{d}[4, 3, 3]") for d in SAMPLED)
         yield Sample("f32[2, 4, 6, 5]", "f32[8, 2, 3, 2]", stride=(2, 1), lo=(1, 0), hi=(2, 1), groups=2)
         yield Sample("f32[1, 9, 7, 7]", "f32[4, 9, 3, 3]", lo=(1, 1), hi=(1, 1), dilation=(2, 1))
         yield Sample("f32[2, 3, 6, 6]", "f32[3, 1, 3, 3]", lo=(1, 1), hi=(1, 1), groups=3)
@@ -191,6 +192,10 @@ class ConvBackwardInput(Convolution):
         geometry, rank = self.geometry(w.shape[2:]), dy.ndim - 2
         if 0 in self.sizes:
             return zeros((dy.shape[0], w.shape[1] * self.groups, *self.sizes), dy.dtype)
+        if max(geometry.stride) > 1 and max(geometry.dilation) == 1:
+            phases = Phases(geometry, self.sizes)  # of the result, as channels
+            y = conv(phases.operand(dy), phases.weights(w, self.groups), groups=self.groups)
+            return phases.result(y, w.shape[1] * self.groups)
         axes, gaps = range(rank), tuple(s - 1 for s in geometry.stride)
         before = tuple(geometry.extents[i] - 1 - geometry.lo[i] for i in axes)
         after = tuple(self.sizes[i] + geometry.lo[i] - spread_size(dy.shape[2 + i], gaps[i]) for i in axes)
@@ -202,16 +207,15 @@ class ConvBackwardInput(Convolution):
     def vjp(self, g: Value, dy: Value, w: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not dy.dtype.is_differentiable:
             return ZERO, ZERO
-        steps = steps_of(self)
-        return conv(g, w, **steps), conv_backward_weight(g, dy, kernel=w.shape[2:], **steps)
+        at = steps_of(self)
+        return conv(g, w, **at), conv_backward_weight(g, dy, kernel=w.shape[2:], **at)
 
     def cost(self, dy: TensorType, w: TensorType) -> Dim:
         return 2 * dy.size * product(w.shape[1:])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in ("f32", "f64", "f16", "bf16", "i32"):
-            yield Sample(f"{d}[2, 4, 4]", f"{d}[4, 3, 3]", sizes=(6,))
+        yield from (Sample(f"{d}[2, 4, 4]", f"{d}[4, 3, 3]", sizes=(6,)) for d in SAMPLED)
         yield Sample(
             "f32[2, 8, 4, 5]", "f32[8, 2, 3, 2]", sizes=(6, 5), stride=(2, 1), lo=(1, 0), hi=(2, 1), groups=2
         )  # fmt: skip
@@ -265,16 +269,15 @@ class ConvBackwardWeight(Convolution):
     def vjp(self, g: Value, x: Value, dy: Value, *, y: Value) -> tuple[Value | Zero, ...]:
         if not x.dtype.is_differentiable:
             return ZERO, ZERO
-        steps = steps_of(self)
-        return conv_backward_input(dy, g, sizes=x.shape[2:], **steps), conv(x, g, **steps)
+        at = steps_of(self)
+        return conv_backward_input(dy, g, sizes=x.shape[2:], **at), conv(x, g, **at)
 
     def cost(self, x: TensorType, dy: TensorType) -> Dim:
         return 2 * dy.size * self.each("channels of x", x.shape[1]) * product(self.kernel)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
-        for d in ("f32", "f64", "f16", "bf16", "i32"):
-            yield Sample(f"{d}[2, 3, 6]", f"{d}[2, 4, 4]", kernel=(3,))
+        yield from (Sample(f"{d}[2, 3, 6]", f"{d}[2, 4, 4]", kernel=(3,)) for d in SAMPLED)
         yield Sample(
             "f32[2, 4, 6, 5]", "f32[2, 8, 4, 5]", kernel=(3, 2), stride=(2, 1), lo=(1, 0), hi=(2, 1), groups=2
         )  # fmt: skip

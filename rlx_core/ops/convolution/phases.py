@@ -1,0 +1,79 @@
+"""The way back through a stride without products with zeros: cells of the result in phases, which are channels meanwhile.
+
+Cell i of the result meets element k of the kernel where i + lo = o·stride + k. With i + lo = q·stride + r and k = j·stride + r
+this is o = q - j: for each r < stride a convolution at stride 1 with every stride-th element of the kernel. All of them are one
+convolution, whose channels are those of the result times the phases.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from rlx_core.ir.dims import Dim, floor_quotient, product
+from rlx_core.ir.graph import Value
+from rlx_core.ir.types import Shape
+from rlx_core.ops.convolution.geometry import Geometry
+from rlx_core.ops.movement import fitted, flip, narrow
+from rlx_core.ops.structural import reshape, transpose
+
+__all__ = ["Phases"]
+
+
+@frozen
+class Phases:
+    """The phases of a way back.
+
+    Attributes:
+        geometry: Of the convolution that led there; without dilation.
+        sizes: Of the spatial axes of its operand.
+    """
+
+    geometry: Geometry
+    sizes: Shape
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many phases of each axis have an element of the kernel."""
+        return tuple(map(min, self.geometry.stride, self.geometry.kernel))
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Elements of the kernel in a phase; some have one more than others, and a zero makes up for it."""
+        return tuple(-(-k // r) for k, r in zip(self.geometry.kernel, self.counts, strict=True))
+
+    @property
+    def cells(self) -> tuple[Dim, ...]:
+        """Cells of a phase along each axis."""
+        ends = zip(self.geometry.lo, self.sizes, self.geometry.stride, strict=True)
+        return tuple(floor_quotient(lo + n + s - 1, s) for lo, n, s in ends)
+
+    def weights(self, w: Value, groups: Dim) -> Value:
+        """`[m, c/g, k..]` as `[c·phases, m/g, j..]`."""
+        m, each, *kernel = w.shape
+        rank, inner = len(kernel), floor_quotient(m, groups)
+        wanted = [j * r for j, r in zip(self.kernel, self.counts, strict=True)]
+        whole = fitted(w, (0,) * w.ndim, (0, 0, *(n - k for n, k in zip(wanted, kernel, strict=True))))
+        parts = [n for pair in zip(self.kernel, self.counts, strict=True) for n in pair]
+        apart = reshape(whole, (groups, inner, each, *parts))
+        turned = flip(apart, axes=tuple(range(3, 3 + 2 * rank, 2)))
+        order = (0, 2, *range(4, 3 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2))
+        return reshape(transpose(turned, order), (groups * each * product(self.counts), inner, *self.kernel))
+
+    def operand(self, dy: Value) -> Value:
+        """`dy` with so many cells around it that every cell of a phase has its windows."""
+        before = tuple(j - 1 for j in self.kernel)
+        after = tuple(q - o for q, o in zip(self.cells, dy.shape[2:], strict=True))
+        return fitted(dy, (0, 0, *before), (0, 0, *after))
+
+    def result(self, y: Value, channels: Dim) -> Value:
+        """`[n, c·phases, q..]` as `[n, c, sizes..]`."""
+        n, rank, stride = y.shape[0], self.geometry.rank, self.geometry.stride
+        apart = reshape(y, (n, channels, *self.counts, *self.cells))
+        absent = tuple(s - r for s, r in zip(stride, self.counts, strict=True))
+        whole = fitted(apart, (0,) * apart.ndim, (0, 0, *absent, *(0,) * rank))
+        between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
+        lengths = tuple(q * s for q, s in zip(self.cells, stride, strict=True))
+        dx = reshape(transpose(whole, (0, 1, *between)), (n, channels, *lengths))
+        for i, (lo, size) in enumerate(zip(self.geometry.lo, self.sizes, strict=True)):
+            dx = narrow(dx, axis=2 + i, start=lo, length=size)
+        return dx
