@@ -4,7 +4,7 @@
     writer, assembler, remainder, scalars                        scalar code as text: the assembler of `codegen.scalars`
     memory, values                                               elements and whole words; the values of a loop kernel at a run
     walks, stages, keeping, reductions, printer, kernels         a loop kernel: who computes which points, then its text
-    matrix_units, unit_products                                  products of narrow floats by matrix units
+    matrix_units, unit_tiles, unit_products                      products of narrow floats by matrix units
     tiles, products, scatter, movement                           what has no loop kernel, or a better cut than one
     score_tiles, attention, attention_backward                   attention in tiles of scores
     template, keys, sorting, extremes, searching                 order along lines

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
+from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.functions import Printed
+from rlx_core.codegen.gpu.matrix_units import CUDA_UNIT
 from rlx_core.codegen.gpu.products import print_product, tiles_of
 from rlx_core.codegen.gpu.scalars import scalars_of
-from rlx_core.codegen.gpu.unit_products import unit_for
+from rlx_core.codegen.gpu.unit_tiles import unit_for, unit_tiles_of
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import bf16, f16, f32
 from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
@@ -18,6 +22,8 @@ from tests.codegen.gpu.problems import PRODUCT_CASES as CASES
 from tests.codegen.gpu.problems import UNIT_CASES
 from tests.codegen.gpu.problems import ProductCase as Case
 from tests.codegen.gpu.problems import product_of as problem_of
+
+ROOMY = Machine(subgroup=32, shared_nbytes=48 << 10)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
@@ -72,3 +78,28 @@ def test_tiles_shrink_with_the_result_and_the_group() -> None:
     for group in (32, 64, 128, 256):
         down, across = tiles_of(problem_of(CASES[0]), Machine(group=group)).threads
         assert down * across <= group
+
+
+def test_tiles_of_units_fill_a_device_and_fit_into_a_group() -> None:
+    large, small = (problem_of(Case(bf16, (), n, n, 256)) for n in (4096, 512))
+    assert [(t.rows, t.columns) for t in (unit_tiles_of(p, ROOMY, CUDA_UNIT) for p in (large, small))] == [
+        (128, 128),
+        (64, 64),
+    ]
+    for group in (32, 64, 128, 256):
+        for shared in (8 << 10, 16 << 10, 48 << 10):
+            tiles = unit_tiles_of(large, evolve(ROOMY, group=group, shared_nbytes=shared), CUDA_UNIT)
+            assert tiles.subgroups * CUDA_UNIT.threads <= group
+            assert tiles.stages >= 2
+            assert tiles.stages * tiles.stage_nbytes <= shared
+
+
+@pytest.mark.parametrize(
+    "lacking", [{"subgroup": None}, {"group": 16}, {"shared_nbytes": 4 << 10}, {"subgroup": 64}], ids=str
+)
+def test_units_are_left_where_a_machine_has_no_room_for_them(lacking: dict[str, Any]) -> None:
+    problem = problem_of(Case(bf16, (), 64, 64, 64))
+    assert unit_for(problem, CUDA, ROOMY) is CUDA_UNIT
+    assert unit_for(problem, CUDA, evolve(ROOMY, **lacking)) is None
+    assert unit_for(problem, HIP, ROOMY) is None
+    assert unit_for(problem_of(Case(f32, (), 64, 64, 64)), CUDA, ROOMY) is None

@@ -1,0 +1,87 @@
+"""Which products matrix units compute, and in tiles of which sizes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.gpu.languages import Language
+from rlx_core.codegen.gpu.matrix_units import MatrixUnit
+from rlx_core.codegen.gpu.tiles import TiledProduct
+from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.ir.dtypes import f32
+
+__all__ = ["WORDS", "UnitTiles", "unit_for", "unit_tiles_of"]
+
+WORDS: Final = 8
+"""Elements of 16 bytes, which are copied at once."""
+
+MOST_STAGES: Final = 4
+
+
+def unit_for(problem: TiledProduct, language: Language, machine: Machine) -> MatrixUnit | None:
+    """What multiplies the factors of a product, if the language and the machine have such a thing."""
+    unit, kernel = language.matrix_unit, problem.kernel
+    if unit is None or machine.subgroup != unit.threads or machine.group < unit.threads:
+        return None
+    if machine.shared_nbytes < 2 * UnitTiles(unit.size, unit.size).stage_nbytes:
+        return None
+    lhs, rhs = (kernel.buffers[f.buffer].dtype for f in (problem.lhs, problem.rhs))
+    is_theirs = lhs is rhs and lhs in unit.dtypes and kernel.values[problem.element].dtype is f32
+    return unit if is_theirs else None
+
+
+@frozen
+class UnitTiles:
+    """A group's tile of the result, and its subgroups down and across it.
+
+    Attributes:
+        depth: Of the tiles of operands.
+        stages: Steps along the depth whose tiles are in shared memory at once.
+    """
+
+    rows: int = 128
+    columns: int = 128
+    depth: int = 32
+    stages: int = 2
+
+    @property
+    def across(self) -> int:
+        return max(self.columns // 32, 1)
+
+    @property
+    def down(self) -> int:
+        return max(min(self.rows // 32, 8 // self.across), 1)
+
+    @property
+    def subgroups(self) -> int:
+        return self.down * self.across
+
+    @property
+    def stage_nbytes(self) -> int:
+        """Bytes of both tiles, at most: a tile has eight elements more a row, so that rows lie in different banks."""
+        return 2 * sum(max(n * (self.depth + WORDS), self.depth * (n + WORDS)) for n in (self.rows, self.columns))
+
+
+def unit_tiles_of(problem: TiledProduct, machine: Machine, unit: MatrixUnit) -> UnitTiles:
+    """Tiles that are no larger than the result, so many that they fill a device, and that a group of the machine has room for."""
+    *batch, m, n = problem.kernel.extents
+    tiles, units = UnitTiles(), machine.many_groups // 8
+
+    def smaller(now: UnitTiles) -> UnitTiles:
+        if now.rows > max(now.columns, unit.size):
+            return evolve(now, rows=now.rows // 2)
+        return evolve(now, columns=max(now.columns // 2, unit.size))
+
+    while tiles.rows > unit.size and tiles.rows // 2 >= m:
+        tiles = evolve(tiles, rows=tiles.rows // 2)
+    while tiles.columns > unit.size and tiles.columns // 2 >= n:
+        tiles = evolve(tiles, columns=tiles.columns // 2)
+    while max(tiles.rows, tiles.columns) > 64 and prod(batch) * -(-m // tiles.rows) * -(-n // tiles.columns) < units:
+        tiles = smaller(tiles)
+    while tiles.subgroups * unit.threads > machine.group or 2 * tiles.stage_nbytes > machine.shared_nbytes:
+        tiles = smaller(tiles)
+    stages = min(machine.shared_nbytes // tiles.stage_nbytes, MOST_STAGES, max(-(-problem.depth // tiles.depth), 2))
+    return evolve(tiles, stages=stages)
