@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, gamma, trigonometry
-from rlx_core.ops.random.philox import RandomWord
 
 __all__ = ["LONG"]
 
@@ -14,6 +13,5 @@ LONG: tuple[type[Op], ...] = (
     *(f.op for f in (activation.erf, activation.erfc, activation.erfinv, gamma.lgamma, gamma.digamma)),
     *(f.op for f in (arithmetic.hypot, arithmetic.atan2, arithmetic.logaddexp)),
     *trigonometry.OPS,
-    RandomWord,
 )
-"""Primitives that are long polynomials on any float, or ten rounds on integers: what they cost, schedules weigh."""
+"""Primitives that are long polynomials on any float: what they cost, schedules weigh."""

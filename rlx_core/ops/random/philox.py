@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import Attribute, field
 
-from rlx_core.errors import ConfigError, DtypeError
+from rlx_core.errors import ConfigError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dtypes import DType, u32, u64
 from rlx_core.ir.op import ZERO, Operand, define_op
@@ -93,7 +93,6 @@ class RandomWord(Elementwise):
             yield from elementwise_samples(2, (u64,), _sample, dtype=dtype)
         yield _sample("u64[37]", "u64[37]", stream=0x8000_0001_0000_0000)
         yield Sample("u64[]", "u64[19]", make=_large)
-        yield Rejected("u32[2]", "u64[2]", error=DtypeError, says="one dtype")
         yield Rejected("u64[2]", "u64[2]", stream=-1, error=ConfigError, says="from 0 to")
 
 

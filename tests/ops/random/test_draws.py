@@ -1,0 +1,104 @@
+"""Numbers of every kind: the same natively as by the interpreter, masks, filtered tokens, and what bad input gets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_core import nn, random
+from rlx_core.errors import ConfigError, DtypeError, ShapeError
+
+KEY = random.key(2024)
+N = 3000
+
+EXACT = {
+    "uniform": lambda key: random.uniform(key, (N,)),
+    "uniform f64": lambda key: random.uniform(key, (N,), "f64"),
+    "uniform f16": lambda key: random.uniform(key, (N,), "f16"),
+    "uniform bf16": lambda key: random.uniform(key, (N,), "bf16"),
+    "bits u8": lambda key: random.bits(key, (N,), "u8"),
+    "bernoulli": lambda key: random.bernoulli(key, 0.3, (N,)),
+    "randint": lambda key: random.randint(key, (N,), -5, 7),
+    "randint i64": lambda key: random.randint(key, (N,), -(2**62), 2**63 - 1, "i64"),
+    "permutation": lambda key: random.permutation(key, N),
+    "choice": lambda key: random.choice(key, N, (50,), replace=False),
+}
+NEAR = {
+    "normal": lambda key: random.normal(key, (N,)),
+    "truncated": lambda key: random.truncated_normal(key, -1.0, 2.0, (N,)),
+    "exponential": lambda key: random.exponential(key, (N,)),
+    "laplace": lambda key: random.laplace(key, (N,)),
+    "gumbel": lambda key: random.gumbel(key, (N,)),
+}
+
+
+@pytest.mark.parametrize("draw", EXACT.values(), ids=EXACT)
+def test_native_integers_and_uniforms_are_the_interpreters(draw):
+    np.testing.assert_array_equal(np.asarray(rlx.jit(draw)(KEY)), draw(KEY))
+
+
+@pytest.mark.parametrize("draw", NEAR.values(), ids=NEAR)
+def test_native_numbers_through_a_function_are_within_its_error(draw):
+    wanted = draw(KEY)
+    # Two functions of at most 2 ulp each, and the last product; where a result crosses 0, of its argument.
+    np.testing.assert_allclose(np.asarray(rlx.jit(draw)(KEY)), wanted, rtol=8 * np.finfo(np.float32).eps, atol=1e-6)
+
+
+def test_uniforms_are_scaled_words():
+    words = random.bits(KEY, (100,))
+    assert (random.uniform(KEY, (100,)) == (words >> 8) * np.float32(2**-24)).all()
+    pairs = random.bits(KEY, (200,)).astype(np.float64)
+    wanted = ((pairs[::2] // 32) * 2**26 + pairs[1::2] // 64) * 2**-53
+    assert (random.uniform(KEY, (100,), "f64") == wanted).all()
+
+
+def test_dropout_scales_what_it_keeps_and_its_gradient_has_the_same_mask():
+    x = np.linspace(1, 2, 2000, dtype=np.float32).reshape(20, 100)
+
+    def total(x):
+        return rlx.sum(nn.dropout(x, KEY, 0.25) * x)
+
+    dropped = np.asarray(nn.dropout(x, KEY, 0.25))
+    kept = dropped != 0
+    assert abs(kept.mean() - 0.75) < 0.04  # four standard deviations
+    np.testing.assert_allclose(dropped[kept], x[kept] / 0.75, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(rlx.jit(rlx.grad(total))(x)), 2 * dropped, rtol=1e-6)
+    assert (np.asarray(nn.dropout(x, KEY, 0.25, training=False)) == x).all()
+    assert not np.asarray(nn.dropout(x, KEY, 1.0)).any()
+
+
+def test_tokens_that_are_filtered_are_not_drawn():
+    logits = np.tile(np.float32([0, 3, 1, 2, -1]), (400, 1))
+
+    def seen(**options):
+        return set(np.asarray(random.sample_logits(KEY, logits, **options)).tolist())
+
+    assert seen() == {0, 1, 2, 3, 4}
+    assert seen(temperature=0) == seen(top_k=1) == seen(top_p=0.0) == seen(min_p=1.0) == {1}
+    assert seen(top_k=2) == {1, 3}
+    assert seen(top_p=0.8) == {1, 3}  # probabilities 0.64, 0.23, 0.09, 0.03, 0.01
+    assert seen(min_p=0.1) == {1, 2, 3}
+    hot = rlx.jit(lambda t: random.sample_logits(KEY, logits, temperature=t))
+    assert set(np.asarray(hot(np.float32(0))).tolist()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "says"),
+    [
+        (lambda: nn.dropout(np.ones(3, np.float32), KEY, 1.5), ConfigError, "rate must be from 0 to 1"),
+        (lambda: random.bernoulli(KEY, -0.1), ConfigError, "p must be from 0 to 1"),
+        (lambda: random.uniform(KEY, (3,), "i32"), DtypeError, "must be a float"),
+        (lambda: random.uniform(KEY, (3,), minval=2, maxval=1), ConfigError, "minval must be at most maxval"),
+        (lambda: random.bits(KEY, (3,), "i8"), DtypeError, "must be u8, u16, u32 or u64"),
+        (lambda: random.randint(KEY, (3,), 5, 5), ConfigError, "must be a range of i32"),
+        (lambda: random.choice(KEY, 3, (4,), replace=False), ConfigError, "4 of 3 cannot be drawn"),
+        (lambda: random.choice(KEY, 3, p=np.ones(2)), ShapeError, r"p must be \[3\]"),
+        (lambda: random.truncated_normal(KEY, 1.0, 0.0), ConfigError, "lower must be below upper"),
+        (lambda: random.filter_logits(np.zeros(3), top_p=1.5), ConfigError, "top_p must be from 0 to 1"),
+        (lambda: random.sample_logits(KEY, np.zeros(3), temperature=-1), ConfigError, "at least 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(ask, error, says):
+    with pytest.raises(error, match=says):
+        ask()
