@@ -35,6 +35,9 @@ BOUNDED = {
         "rlx_core/pipeline/planning/planner.py": "_draft _step _nested",
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",
     },
+    "lengths are cut by a factor each time, and what a prime becomes is a power of two": {
+        "rlx_core/ops/fourier/cooley_tukey.py": "dft _split _bluestein",
+    },
     "readers refuse what is nested deeper than their _MAX_DEPTH": {
         "rlx_core/ir/decoding.py": "Decoder.value Decoder._nested",
         "rlx_core/ir/parse.py": (
