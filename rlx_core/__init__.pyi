@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 import builtins
-from rlx_core import fft as fft
 from rlx_core import debug as debug
+from rlx_core import fft as fft
 from rlx_core import linalg as linalg
 from rlx_core import optim as optim
 from rlx_core import random as random

@@ -42,6 +42,9 @@ BOUNDED = {
         "rlx_core/transforms/control/associative.py": "associative_scan.running",
         "rlx_core/transforms/control/choices.py": "switch.among",
     },
+    "lengths are cut by a factor each time, and what a prime becomes is a power of two": {
+        "rlx_core/ops/fourier/cooley_tukey.py": "dft _split _bluestein",
+    },
     "readers refuse what is nested deeper than their _MAX_DEPTH": {
         "rlx_core/ir/decoding.py": "Decoder.value Decoder._nested",
         "rlx_core/ir/parse.py": (

@@ -10,7 +10,7 @@ from rlx_core.ir.graph import Value
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.array_api import concat, flip, stack
 from rlx_core.transforms.control.tracing import Function, with_arguments, within
-from rlx_core.transforms.functional import as_value
+from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import expect_function, flatten, same_structure
 
 __all__ = ["associative_scan"]

@@ -23,7 +23,7 @@ from rlx_core.transforms.control.tracing import (
     with_numbers_typed,
     within,
 )
-from rlx_core.transforms.functional import as_value
+from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import expect_function, flatten, function_name, same_structure
 
 __all__ = ["cond", "switch"]

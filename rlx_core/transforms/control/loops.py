@@ -26,7 +26,7 @@ from rlx_core.transforms.control.tracing import (
     with_numbers_typed,
     within,
 )
-from rlx_core.transforms.functional import as_value
+from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import Tree, expect_function, flatten, function_name
 
 __all__ = ["fori_loop", "mapped", "scan", "while_loop"]
