@@ -103,7 +103,6 @@ value, grads = rlx.grad(loss, has_aux=True)(params, x, labels)  # type: ignore[c
 value, grads, extra = rlx.value_and_grad(loss)(params, x, labels)  # type: ignore[misc]
 rlx.value_and_grad(loss_and_scores, has_aux=True)(params, x)[1].shape  # type: ignore[attr-defined]
 rlx.vmap(loss)(params)  # type: ignore[call-arg]
-rlx.vjp(doubled, x, x)  # type: ignore[arg-type]
 rlx.jvp(doubled, (x,), (x, x))  # type: ignore[arg-type]
 rlx.hessian(doubled)(x, x)  # type: ignore[call-arg]
 
