@@ -21,6 +21,7 @@ from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outputs
 from rlx_core.ops.control.bodies import (
     Run,
+    are_pure,
     cost_of,
     differentiable,
     evaluate_attribute,
@@ -53,6 +54,10 @@ class If(Op):
     category: ClassVar = "boundary"
     then: Graph = field(validator=closed_body)
     otherwise: Graph = field(validator=closed_body)
+
+    @property
+    def is_pure(self) -> bool:  # type: ignore[override]  # as its graphs are
+        return are_pure(self.then, self.otherwise)
 
     def infer(self, pred: TensorType, *x: TensorType) -> tuple[TensorType, ...]:
         expect_dtype("pred", pred, [bool_])

@@ -23,6 +23,7 @@ from rlx_core.ops.comparison import less
 from rlx_core.ops.control import scan_derivatives
 from rlx_core.ops.control.bodies import (
     Run,
+    are_pure,
     carry_flags,
     cost_of,
     differentiable,
@@ -76,6 +77,10 @@ class While(Op):
             )
         if self.max_steps is not None and self.max_steps < 0:
             raise ConfigError(f"{self.title}: max_steps must be at least 0, not {self.max_steps}")
+
+    @property
+    def is_pure(self) -> bool:  # type: ignore[override]  # as its graphs are
+        return are_pure(self.cond, self.body)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         expect_inputs(self, "body", self.body, x)

@@ -21,6 +21,7 @@ from rlx_core.ops.call import closed_body, traced, with_cotangents_like
 from rlx_core.ops.control import scan_derivatives
 from rlx_core.ops.control.bodies import (
     Run,
+    are_pure,
     carry_flags,
     cost_of,
     evaluate_attribute,
@@ -86,6 +87,10 @@ class Scan(Op):
         """Operands as carries, constants and xs."""
         first = self.carries + self.consts
         return tuple(x[: self.carries]), tuple(x[self.carries : first]), tuple(x[first:])
+
+    @property
+    def is_pure(self) -> bool:  # type: ignore[override]  # as its graphs are
+        return are_pure(self.body)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         carries, consts, xs = self.split(x)

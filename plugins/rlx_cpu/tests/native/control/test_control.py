@@ -146,3 +146,19 @@ def test_runs_at_the_same_time_do_not_meet() -> None:
         for k, found in enumerate(pool.map(lambda k: flat(jitted(W, C * f32(k % 4), XS)), range(16))):
             for a, b in zip(found, expected[k % 4], strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+def test_a_loop_is_guessed_to_take_as_long_as_its_rounds() -> None:
+    """So that the interpreter's lock is given up for long ones, those among them whose end nobody knows."""
+    from rlx_cpu.native.machine import MACHINE
+    from rlx_cpu.native.runtime.work import UNKNOWN_ROUNDS, estimated_us
+
+    def guess(function: Any) -> float:
+        jitted = rlx.jit(function)
+        jitted(C)
+        (step,) = (s for s in jitted.executables[0].lir.steps if s.nested)
+        return estimated_us(step, MACHINE.speed)
+
+    once = guess(lambda c: rlx.scan(lambda c, _: (rlx.tanh(c), None), c, length=2)[0]) / 2
+    assert guess(lambda c: rlx.scan(lambda c, _: (rlx.tanh(c), None), c, length=500)[0]) == pytest.approx(500 * once)
+    assert guess(lambda c: rlx.while_loop(lambda c: rlx.sum(c) < -9.0, rlx.tanh, c)) > UNKNOWN_ROUNDS * once

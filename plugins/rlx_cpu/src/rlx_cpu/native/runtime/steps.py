@@ -170,9 +170,18 @@ def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[
     return {number: made for number, made in pairs if made is not None}
 
 
+def kernels_in(plans: Mapping[str, Lir]) -> Iterator[str]:
+    """The kernels of all steps of some plans, and of the plans inside those."""
+    for plan in plans.values():
+        for step in plan.steps:
+            yield step.kernel
+            yield from kernels_in(step.nested)
+
+
 def guests(functions: Sequence[Function], table: Emitters) -> frozenset[str]:
     """The packages besides this one whose emitters some functions come from; only of those is anything imported."""
-    emitters = (table.emitter(each.kernel) for each in functions if is_guest(each.kernel))
+    kernels = (name for each in functions for name in (each.kernel, *kernels_in(each.nested)))
+    emitters = (table.emitter(name) for name in kernels if is_guest(name))
     return frozenset(package_of(emit) for emit in emitters if emit is not None)
 
 

@@ -14,6 +14,8 @@ from rlx_core.codegen.scalars.long import LONG
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_core.ir.op import Op
+from rlx_core.ops.control.loop import While
+from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.sorting import ArgSort, SearchSorted, Sort, TopK
 from rlx_cpu.native.machine import Speed
 from rlx_cpu.profile import bytes_of
@@ -22,6 +24,9 @@ __all__ = ["estimated_us", "takes_longer"]
 
 FUNCTION_FLOPS: Final = 10
 """Operations of a transcendental function."""
+
+UNKNOWN_ROUNDS: Final = 1000
+"""Of a loop whose end the values decide: many enough that others are not kept waiting for it."""
 
 ORDER_FLOPS: Final[Mapping[type[Op], int]] = {Sort: 150, ArgSort: 150, TopK: 10, SearchSorted: 250}
 """Operations that take as long as an element that is put in order, or looked for."""
@@ -39,7 +44,17 @@ def takes_longer(steps: Iterable[Step], microseconds: float, speed: Speed) -> bo
 
 def estimated_us(step: Step, speed: Speed) -> float:
     """Microseconds of a step on one thread."""
+    if step.nested:
+        inner = (each for plan in step.nested.values() for each in plan.steps)
+        return rounds(step.node.op) * sum(estimated_us(each, speed) for each in inner)
     return max(flops(step.node) / speed.flops_per_us, bytes_of(step.node) / speed.bytes_per_us)
+
+
+def rounds(op: Op) -> int:
+    """How often the graphs inside an op are run, as far as that is known."""
+    if isinstance(op, While):
+        return UNKNOWN_ROUNDS if op.max_steps is None else op.max_steps
+    return int(op.length) if isinstance(op, Scan) else 1
 
 
 def flops(node: Node) -> int:
