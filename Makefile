@@ -56,7 +56,7 @@ demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier
 	$(BIN)/rlx demo
 
 VERSION := import sys; print("%d.%d" % sys.version_info[:2])
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/oracle tests plugins
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs --ignore tests/oracle tests plugins
 CASES ?= 4
 test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick: each op, law and error (at most 6 minutes on 2 cores)
 	$(PYTEST) -m "not slow" --cases $(CASES) --rlx-samples=one

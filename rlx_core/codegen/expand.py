@@ -12,7 +12,7 @@ from rlx_core.ir.rewrite import rebuild
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.convolution.sliding import SlidingWindows
-from rlx_core.ops.creation import Full, Iota
+from rlx_core.ops.creation import DimValue, Full, Iota
 from rlx_core.ops.floating import NextOnGrid
 from rlx_core.ops.gamma import Polygamma
 from rlx_core.ops.indexing import Gather
@@ -33,7 +33,7 @@ REDUCTIONS: tuple[type[Op], ...] = (Sum, Mean, Max, Min, Prod)
 VIEWS: tuple[type[Op], ...] = (Reshape, Expand, Transpose, Narrow, SlidingWindows, StopGradient, StraightThrough, Full)
 """Ops that only say which element of their first operand an element is."""
 
-_WORDS = (*SCALARS, *REDUCTIONS, *VIEWS, Iota, Gather)
+_WORDS = (*SCALARS, *REDUCTIONS, *VIEWS, DimValue, Iota, Gather)
 
 _DEPTH = 12
 """Decompositions inside decompositions; no standard op comes near, and an op that decomposes into itself stops here."""

@@ -24,7 +24,7 @@ from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
 from rlx_core.ops.arithmetic import divide
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.convolution.sliding import SlidingWindows
-from rlx_core.ops.creation import Full, Iota
+from rlx_core.ops.creation import DimValue, Full, Iota
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.reduction import Max, Mean, Min, Prod
@@ -236,6 +236,8 @@ class _Walk:
             return self.add(Read(value.dtype, self.positions[op.label], known, chosen))
         if isinstance(op, Constant):
             return self._constant(op, value.dtype)
+        if isinstance(op, DimValue):
+            return self.add(Const(i64, _sized(op.size)))
         if isinstance(op, Iota):
             return self._iota(op, place)
         if isinstance(op, Gather):

@@ -81,6 +81,9 @@ class Pool:
     poison: int | None = None
     turns: Turns = field(init=False, default=Factory(lambda self: Turns(self.place), takes_self=True))
     _free: dict[tuple[int, bool], list[Any]] = field(factory=lambda: defaultdict(list))
+    # Buffers by identity. The collector finalises all objects of a cycle, a library's buffer too if only a block there has it,
+    # before the block can give it back: it must never be reachable from blocks alone.
+    _every: dict[int, Any] = field(factory=dict)
     _holders: WeakSet[Holder] = field(factory=WeakSet)
     _lock: Lock = field(init=False, default=Factory(lambda self: Lock(f"the blocks of {self.place}"), takes_self=True))
     _pid: int = field(factory=os.getpid)
@@ -134,6 +137,7 @@ class Pool:
                 try:
                     buffer = allocate(capacity)
                     self.held += capacity
+                    self._every[id(buffer)] = buffer
                     return buffer
                 except OutOfMemoryError as error:
                     cause = error.message
@@ -161,6 +165,7 @@ class Pool:
                         buffer = buffers.pop()
                     except IndexError:  # another thread was given it
                         break
+                    del self._every[id(buffer)]
                     self.driver.free(buffer)
                     self.held -= capacity
 

@@ -17,7 +17,7 @@ from rlx_core.ir.block import Block
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
-from rlx_core.ops import kinds, normalization, selection, softmax
+from rlx_core.ops import dynamic, kinds, normalization, selection, softmax
 from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.select.kernels import Condition, KernelTable, TraitWords, condition
@@ -73,6 +73,7 @@ def loop_rows(table: DeviceTable, language: Language) -> None:
     add(kinds.Elementwise, name="loop", in_place=(0, 1))
     add(selection.Where, name="loop_where", in_place=(1, 2))
     add(*_ROWS, name="loop_rows", in_place=(0,))
+    add(dynamic.DynamicUpdateSlice, name="loop_window", in_place=(0,))
     add(ElementwiseRegion, name="loop_region", in_place=tuple(range(8)))
     add(FusedLoop, name="loop_fused", in_place=tuple(range(16)), also=(reads_in_place,))
     add(FusedLoop, name="loop_fused_apart")

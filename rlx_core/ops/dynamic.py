@@ -14,7 +14,7 @@ from attrs import evolve, field
 from rlx_core.errors import DtypeError, ShapeError, WrongInputCountError
 from rlx_core.ir.apply import op_function
 from rlx_core.ir.dims import Dim, product, require
-from rlx_core.ir.dtypes import ALL, INTEGERS, i64
+from rlx_core.ir.dtypes import ALL, INTEGERS, i64, u64
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_dtype_of, expect_shape
@@ -25,6 +25,7 @@ from rlx_core.ops.indexing import gather
 from rlx_core.ops.kinds import promoted
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.scatter import scatter
+from rlx_core.ops.selection import where
 from rlx_core.ops.structural import all_batched, as_shape, expand, reshape
 
 
@@ -53,11 +54,19 @@ def _zero_start(starts: Sequence[Value]) -> Value:
     return full((), 0, starts[0].dtype if starts else i64)
 
 
+def _first(start: Value, most: Dim) -> Value:
+    """A start held in 0..most, as i64."""
+    last = dim_value(size=most)
+    inside = minimum(maximum(cast(start, to=i64), 0), last)
+    # What is negative as an i64 only is beyond every size.
+    return where(start > np.uint64(np.iinfo(np.int64).max), last, inside) if start.dtype is u64 else inside
+
+
 def _window_indices(shape: Shape, sizes: Shape, starts: Sequence[Value], batch: Dim) -> Value:
     """For each batch element, the row-major positions of its window in a tensor of `shape`: i64[batch, window]."""
     total: Any = reshape(full((), 0, i64), (1,) * (1 + len(sizes)))
     for axis, (n, size, start) in enumerate(zip(shape, sizes, starts, strict=True)):
-        place = minimum(maximum(cast(start, to=i64), 0), dim_value(size=n - size))
+        place = _first(start, n - size)
         line = reshape(iota(axis=0, shape=(size,)), tuple(size if k == axis else 1 for k in range(len(sizes))))
         position = reshape(place, (batch, *(1,) * len(sizes))) + line
         total = total + position * dim_value(size=product(shape[axis + 1 :]))
@@ -82,6 +91,13 @@ class DynamicSlice(Op):
 
     def reference(self, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
         return x[_window(x, static(self.sizes), starts)]
+
+    def decompose(self, x: Value, *starts: Value) -> Value:
+        for axis, (size, start) in enumerate(zip(self.sizes, starts, strict=True)):
+            if size != x.shape[axis]:
+                places = _first(start, x.shape[axis] - size) + iota(axis=0, shape=(size,))
+                x = gather(x, places, axis=axis, oob="clip")
+        return x
 
     def vjp(self, g: Value, x: Value, *starts: Value, y: Value) -> tuple[Value | Zero, ...]:
         return dynamic_update_slice(zeros_like(x), g, *starts), *(ZERO for _ in starts)
@@ -139,6 +155,21 @@ class DynamicUpdateSlice(Op):
         out = np.array(x)
         out[_window(x, update.shape, starts)] = update
         return out
+
+    def decompose(self, x: Value, update: Value, *starts: Value) -> Value:
+        if any(size == 0 for size in update.shape):
+            return x
+        inside: Value | None = None
+        for axis, (n, size, start) in enumerate(zip(x.shape, update.shape, starts, strict=True)):
+            if size == n:
+                continue
+            place = iota(axis=0, shape=(n,)) - _first(start, n - size)
+            update = gather(update, place, axis=axis, oob="clip")
+            here = reshape(
+                (place >= 0) & (place < dim_value(size=size)), tuple(n if k == axis else 1 for k in range(x.ndim))
+            )
+            inside = here if inside is None else inside & here
+        return update if inside is None else where(inside, update, x)
 
     def vjp(self, g: Value, x: Value, update: Value, *starts: Value, y: Value) -> tuple[Value | Zero, ...]:
         outside = self(g, zeros_like(update), *starts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -379,10 +380,13 @@ class FakeBackend(DeviceBackend):
     """The target `fake`, with the devices that `fake_host` made."""
 
     name = "fake"
-    there: Sequence[Device] = ()
+    # Weakly: caches of the interpreter keep classes (`inspect.getattr_static` of Python 3.12), which must keep no memory.
+    maker: Callable[[], Fake | None] = staticmethod(lambda: None)
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
-        return self.there
+        maker = self.maker()
+        assert maker is not None, "whoever asks for devices has the host that made them"
+        return maker.devices
 
     def language(self, device: Device) -> Language:
         return LoopLanguage()
@@ -416,18 +420,23 @@ def fake_host(
         return open
 
     devices = [Device(f"fake:{i}", own, opening(i)) for i in range(count)]
-    backend = type("FakeBackend", (FakeBackend,), {"there": devices})
+    return PluginHost([*default_host().entries, given_entry(Fake(devices))])
 
-    class Fake:
-        @hookimpl
-        def rlx_backends(self) -> list[BackendSpec]:
-            return [BackendSpec("fake", backend, summary="A device that records what it is asked for.")]
 
-        @hookimpl
-        def rlx_options(self) -> list[OptionSpec]:
-            return [OptionSpec("fake.poison", bool, False, doc="Whether memory nobody may read is full of NaN.")]
+@frozen(eq=False)
+class Fake:
+    """The plug-in of a host that `fake_host` made."""
 
-    return PluginHost([*default_host().entries, given_entry(Fake())])
+    devices: Sequence[Device]
+
+    @hookimpl
+    def rlx_backends(self) -> list[BackendSpec]:
+        backend = type("FakeBackend", (FakeBackend,), {"maker": weakref.ref(self)})
+        return [BackendSpec("fake", backend, summary="A device that records what it is asked for.")]
+
+    @hookimpl
+    def rlx_options(self) -> list[OptionSpec]:
+        return [OptionSpec("fake.poison", bool, False, doc="Whether memory nobody may read is full of NaN.")]
 
 
 def run_on_fake(graph: Graph, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:

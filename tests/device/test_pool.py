@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from attrs import evolve
@@ -75,3 +77,25 @@ def test_what_is_passed_whole_is_not_given_out_as_a_part_of_something() -> None:
     assert words.is_apart
     assert mine.block(100, "x").buffer is not words
     assert mine.block(100, "words", is_apart=True).buffer is words
+
+
+def test_a_block_that_goes_in_a_cycle_gives_back_a_buffer_that_lives() -> None:
+    """The collector finalises a whole cycle before any of it goes, so a buffer that releases itself then must not be of it."""
+
+    class Buffer(bytearray):
+        is_released = False
+
+        def __del__(self) -> None:
+            self.is_released = True
+
+    class Driver(FakeDriver):
+        def allocate(self, nbytes: int) -> Buffer:
+            return Buffer(nbytes)
+
+    mine = Pool("fake:0", Driver(limits=FACTS))
+    cycle: list[object] = [mine.block(1000, "x")]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert mine.used == 0, "the block went"
+    assert not mine.block(1000, "x").buffer.is_released

@@ -31,7 +31,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 HAS_NATIVE_CODE = all(importlib.util.find_spec(name) is not None for name in ("rlx_cpu", "llvmlite"))
 
 
-PAGES = ["how-to/add-an-op", "how-to/add-a-pass", "how-to/add-a-backend", "how-to/what-a-plugin-has", "types"]
+PAGES = [
+    "how-to/add-an-op",
+    "how-to/add-a-pass",
+    "how-to/add-a-backend",
+    "how-to/convolutional-nets",
+    "how-to/what-a-plugin-has",
+    "types",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import rlx_core as rlx
 import rlx_rocm.plugin
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.plugins import PluginHost
+from rlx_rocm import discovery
 from rlx_rocm.plugin import rlx_availability
 
 ONE = np.ones(1, np.float32)
@@ -37,7 +39,25 @@ def test_a_device_may_be_asked_for_by_a_part_of_its_name(host: PluginHost, monke
 
 
 def test_devices_are_listed(host: PluginHost) -> None:
-    assert [d.target for d in rlx.devices("rocm", host=host)] == ["rocm:0"]
+    there = [d.target for d in rlx.devices("rocm", host=host)]
+    assert there == [f"rocm:{number}" for number in range(max(len(there), 1))]
+
+
+def test_a_pocl_that_does_not_know_this_processor_is_not_taken(
+    host: PluginHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clang refuses every kernel for the processor `generic`, which is what PoCL calls one newer than its LLVM."""
+    known, *_ = (each for each in discovery.found() if each.compiles)
+    version = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
+    unknown = discovery.Found(SimpleNamespace(version=version, type=known.device.type), known.facts, 2)
+    allowed = {"rocm.allow-cpu": True}
+    monkeypatch.setattr(discovery, "found", lambda: (unknown, known))
+    assert [d.facts for d in discovery.wanted(allowed)] == [known.facts]
+    monkeypatch.setattr(discovery, "found", lambda: (unknown,))
+    with pytest.raises(DeviceUnavailableError, match="does not know this processor") as caught:
+        discovery.wanted(allowed)
+    assert version in str(caught.value)
+    assert "apt-get install pocl-opencl-icd" in str(caught.value)
 
 
 def test_without_the_library_or_a_driver_the_state_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

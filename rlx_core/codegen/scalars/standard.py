@@ -13,13 +13,14 @@ from rlx_core.codegen.scalars import (
     exponential,
     grid,
     inverse_error,
+    inverses,
     narrow_circular,
+    narrow_exponential,
     quotients,
     wide_circular,
     wide_error,
     wide_exponential,
     wide_gamma,
-    wide_inverses,
 )
 from rlx_core.codegen.scalars.idioms import gelu_slope
 from rlx_core.codegen.scalars.table import DTYPES, Function, Row, ScalarTable
@@ -45,9 +46,13 @@ SINGLE: Mapping[tuple[type[Op], DType], Function] = {
 }
 """Functions of f32 that need no other registers of floats. What is missing comes from `DOUBLE`, or from `WITHOUT_DOUBLES`."""
 
-WITHOUT_DOUBLES: Mapping[tuple[type[Op], DType], Function] = narrow_circular.FUNCTIONS
-"""Functions of f32 for a target without f64, where those of `DOUBLE` would be quicker. What is missing here (hyperbolic functions
-and their inverses, roots, powers, the gamma family) such a target has only if its language does."""
+WITHOUT_DOUBLES: Mapping[tuple[type[Op], DType], Function] = {
+    **narrow_circular.FUNCTIONS,
+    **narrow_exponential.FUNCTIONS,
+    **inverses.SINGLE,
+}
+"""Functions of f32 for a target without f64, where those of `DOUBLE` would be quicker. What is missing here (powers, the gamma
+family) such a target has only if its language does."""
 
 DOUBLE: Mapping[tuple[type[Op], DType], Function] = {
     **circular.FUNCTIONS,
@@ -55,7 +60,7 @@ DOUBLE: Mapping[tuple[type[Op], DType], Function] = {
     **wide_error.FUNCTIONS,
     **wide_exponential.FUNCTIONS,
     **wide_gamma.FUNCTIONS,
-    **wide_inverses.FUNCTIONS,
+    **inverses.DOUBLE,
     **{(op, form): make for (op, form), make in inverse_error.FUNCTIONS.items() if form is f64},
 }
 """Functions that compute in registers of f64, those of f32 among them that do."""

@@ -27,6 +27,9 @@ def _queue() -> Any:
     devices = [d for p in cl.get_platforms() for d in p.get_devices() if "Portable" in p.name]
     if not devices:
         pytest.skip('needs PoCL: pip install "pyopencl[pocl]"')
+    devices = [d for d in devices if not d.version.rstrip().endswith("-generic")]
+    if not devices:
+        pytest.skip("needs a PoCL that knows this processor: apt-get install pocl-opencl-icd")
     return cl.CommandQueue(cl.Context(devices[:1]))
 
 

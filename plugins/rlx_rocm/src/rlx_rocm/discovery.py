@@ -30,6 +30,12 @@ class Found:
         return bool(self.device.type & cl.device_type.CPU)
 
     @property
+    def compiles(self) -> bool:
+        """Whether its compiler knows the processor: PoCL calls one newer than its LLVM `generic`, which clang refuses on x86."""
+        version = self.device.version
+        return not ("pthread-x86_64" in version and version.rstrip().endswith("-generic"))
+
+    @property
     def words(self) -> str:
         """What `rocm.device` is looked for in."""
         return f"{self.device.platform.name} {self.device.name}".lower()
@@ -41,13 +47,16 @@ def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
     Raises:
         DeviceUnavailableError: There is no driver or no device, or those that there are have to be allowed.
     """
-    every = found()
+    every = [each for each in found() if each.compiles]
     name = str(options.get("rocm.device", os.environ.get("RLX_ROCM_DEVICE", ""))).lower()
     allowed = options.get("rocm.allow-cpu", os.environ.get("RLX_ROCM_ALLOW_CPU", "") in ("1", "true"))
     chosen = tuple(each for each in every if (name in each.words if name else allowed or not each.is_cpu))
     if chosen:
         return tuple(_device(number, each) for number, each in enumerate(chosen))
     facts = [Fact(each.facts.name, each.facts.driver) for each in every]
+    if found() and not every:
+        facts = [Fact(each.facts.name, each.device.version.strip()) for each in found()]
+        raise DeviceUnavailableError("rocm: PoCL's compiler does not know this processor", *facts, hint=NEWER)
     if name:
         raise DeviceUnavailableError(f"rocm: no OpenCL device is called {name!r}", *facts)
     raise DeviceUnavailableError(
@@ -59,6 +68,7 @@ def wanted(options: Mapping[str, Any]) -> Sequence[Device]:
 
 NOTHING = "rocm: no OpenCL driver has a device here"
 INSTALL = "install AMD's driver (ROCm), or for this machine's processor: python -m pip install \"pyopencl[pocl]\""
+NEWER = "install a newer one: apt-get install pocl-opencl-icd"
 
 
 @cache

@@ -1,21 +1,65 @@
-"""The inverses of the circular and hyperbolic functions, atan2 and hypot in f64; f32 takes them too."""
+"""The inverses of the circular and hyperbolic functions, atan2 and hypot, in f64 and in f32.
+
+f32 takes those of f64 where a target has it: one rounding, and quicker than pairs.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+from attrs import frozen
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.coefficients import ASIN, ATAN
+from rlx_core.codegen.scalars.exponential import log1p
 from rlx_core.codegen.scalars.floats import Pair, either, exact_product, exact_quotient, exact_sum, polynomial
 from rlx_core.codegen.scalars.table import Function
 from rlx_core.codegen.scalars.wide_exponential import log1p_of
-from rlx_core.ir.dtypes import DType, f64
+from rlx_core.ir.dtypes import DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import arithmetic, trigonometry
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["DOUBLE", "SINGLE"]
 
-PI, PI_LOW = math.pi, 1.2246467991473532e-16
+
+@frozen
+class Format:
+    """What depends on how many digits and powers a float has.
+
+    Attributes:
+        pi: π in two pieces, each rounded.
+        huge, tiny: Beyond these powers of two squares and quotients are not what they should be.
+        down, up: The powers of two that bring such numbers back.
+        least: A number that changes no divisor but 0.
+    """
+
+    pi: tuple[float, float]
+    huge: int
+    tiny: int
+    down: int
+    up: int
+    least: float
+
+
+_FORMATS: Mapping[DType, Format] = {
+    f64: Format((math.pi, 1.2246467991473532e-16), 500, -400, -600, 600, 1e-300),
+    f32: Format((3.1415927410125732, -8.742277657347586e-08), 60, -50, -70, 90, 1e-37),
+}
+
+
+def format_of(b: Assembler[V], x: V) -> Format:
+    return _FORMATS[b.dtype_of(x)]
+
+
+def logarithm(b: Assembler[V], x: Pair[V]) -> V:
+    """ln(1 + x) of a pair."""
+    if b.dtype_of(x[0]) is f64:
+        return log1p_of(b, x)
+    one = b.constant(x[0], 1.0)
+    # Of a huge x the second piece says nothing, and its quotient would be NaN for an infinite one.
+    more = b.select(b.fcmp_ordered("==", x[1], b.constant(one, 0.0)), x[1], b.fdiv(x[1], b.fadd(x[0], one)))
+    return b.fadd(log1p(b, x[0]), more)
 
 
 def arc_of(b: Assembler[V], t: V) -> V:
@@ -31,15 +75,16 @@ def angle(b: Assembler[V], y: V, x: V) -> Pair[V]:
     under = b.select(is_wide, b.fadd(y, x), x)
     t = b.fdiv(over, under)
     zero = b.constant(x, 0.0)
-    base, base_lost = (b.select(is_wide, b.constant(x, v), zero) for v in (PI / 4, PI_LOW / 4))
+    base, base_lost = (b.select(is_wide, b.constant(x, v / 4), zero) for v in format_of(b, x).pi)
     top, lost = exact_sum(b, base, t)
     return top, b.fadd(lost, b.fadd(arc_of(b, t), base_lost))
 
 
 def less_from(b: Assembler[V], factor: float, x: Pair[V]) -> Pair[V]:
     """factor·π - x."""
-    top, lost = exact_sum(b, b.constant(x[0], factor * PI), b.fneg(x[0]))
-    return top, b.fadd(lost, b.fsub(b.constant(x[0], factor * PI_LOW), x[1]))
+    pi, pi_low = (b.constant(x[0], factor * piece) for piece in format_of(b, x[0]).pi)
+    top, lost = exact_sum(b, pi, b.fneg(x[0]))
+    return top, b.fadd(lost, b.fsub(pi_low, x[1]))
 
 
 def atan(b: Assembler[V], x: V) -> V:
@@ -52,6 +97,19 @@ def atan(b: Assembler[V], x: V) -> V:
     return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, b.copysign(b.fadd(high, low), x))
 
 
+def scales(b: Assembler[V], size: V) -> tuple[V, V]:
+    """A power of two that brings a huge or tiny size near 1, and what brings it back."""
+    form, one = format_of(b, size), b.constant(size, 1.0)
+    is_huge = b.fcmp_ordered(">", size, b.constant(size, 2.0**form.huge))
+    is_tiny = b.fcmp_ordered("<", size, b.constant(size, 2.0**form.tiny))
+
+    def chosen(huge: int, tiny: int) -> V:
+        inside = b.select(is_tiny, b.constant(size, 2.0**tiny), one)
+        return b.select(is_huge, b.constant(size, 2.0**huge), inside)
+
+    return chosen(form.down, form.up), chosen(-form.down, -form.up)
+
+
 def atan2(b: Assembler[V], y: V, x: V) -> V:
     zero, one = b.constant(x, 0.0), b.constant(x, 1.0)
     x_size, y_size = b.fabs(x), b.fabs(y)
@@ -60,8 +118,7 @@ def atan2(b: Assembler[V], y: V, x: V) -> V:
     # Two infinities are at 45°, the origin is at 0; sums of huge numbers must not overflow, nor tiny ones lose digits.
     is_infinite = b.fcmp_ordered("==", large, b.constant(x, math.inf))
     both = b.fcmp_ordered("==", small, b.constant(x, math.inf))
-    scale = b.select(b.fcmp_ordered(">", large, b.constant(x, 2.0**1000)), b.constant(x, 2.0**-40), one)
-    scale = b.select(b.fcmp_ordered("<", large, b.constant(x, 2.0**-900)), b.constant(x, 2.0**120), scale)
+    scale, _ = scales(b, large)
     small, large = b.fmul(small, scale), b.fmul(large, scale)
     large = b.select(is_infinite, one, large)
     small = b.select(is_infinite, b.select(both, one, zero), small)
@@ -118,7 +175,9 @@ def asinh(b: Assembler[V], x: V) -> V:
     share = b.fdiv(square, b.fadd(one, b.sqrt(b.fadd(square, one))))
     near = exact_sum(b, a, share)
     # ln(1 + (x - 1)) + ln 2 for a large one.
-    far = log1p_of(b, (b.select(is_large, b.fsub(size, one), near[0]), b.select(is_large, b.constant(x, 0.0), near[1])))
+    far = logarithm(
+        b, (b.select(is_large, b.fsub(size, one), near[0]), b.select(is_large, b.constant(x, 0.0), near[1]))
+    )
     result = b.select(is_large, b.fadd(far, b.constant(x, math.log(2))), far)
     return b.select(b.fcmp_ordered("==", x, b.constant(x, 0.0)), x, b.copysign(result, x))
 
@@ -131,10 +190,10 @@ def acosh(b: Assembler[V], x: V) -> V:
     square, lost = exact_product(b, t, t)
     w, more = exact_sum(b, b.fadd(t, t), square)
     s, s_lost = root_pair(b, w)
-    more = b.fdiv(b.fadd(more, lost), b.fadd(b.fadd(s, s), b.constant(x, 1e-300)))
+    more = b.fdiv(b.fadd(more, lost), b.fadd(b.fadd(s, s), b.constant(x, format_of(b, x).least)))
     high, low = exact_sum(b, t, s)
     low = b.fadd(low, b.fadd(s_lost, more))
-    far = log1p_of(b, (b.select(is_large, b.fsub(x, one), high), b.select(is_large, b.constant(x, 0.0), low)))
+    far = logarithm(b, (b.select(is_large, b.fsub(x, one), high), b.select(is_large, b.constant(x, 0.0), low)))
     result = b.select(is_large, b.fadd(far, b.constant(x, math.log(2))), far)
     return b.select(b.fcmp_unordered("<", x, one), b.constant(x, math.nan), result)
 
@@ -145,7 +204,7 @@ def atanh(b: Assembler[V], x: V) -> V:
     quotient, lost = exact_quotient(b, b.fadd(size, size), divisor)
     is_one = b.fcmp_ordered("==", size, one)
     lost = b.select(is_one, b.constant(x, 0.0), lost)
-    found = b.fmul(half, log1p_of(b, (quotient, lost)))
+    found = b.fmul(half, logarithm(b, (quotient, lost)))
     found = b.select(is_one, b.constant(x, math.inf), found)
     tiny = b.fcmp_ordered("<", size, b.constant(x, 2.0**-28))
     result = b.select(tiny, b.fma(b.fmul(b.fmul(x, x), b.constant(x, 1 / 3)), size, size), found)
@@ -156,29 +215,30 @@ def hypot(b: Assembler[V], x: V, y: V) -> V:
     x_size, y_size, infinity = b.fabs(x), b.fabs(y), b.constant(x, math.inf)
     is_first = b.fcmp_ordered(">", x_size, y_size)
     large, small = b.select(is_first, x_size, y_size), b.select(is_first, y_size, x_size)
-    scale = b.select(b.fcmp_ordered(">", large, b.constant(x, 2.0**500)), b.constant(x, 2.0**-600), b.constant(x, 1.0))
-    scale = b.select(b.fcmp_ordered("<", large, b.constant(x, 2.0**-400)), b.constant(x, 2.0**600), scale)
-    back = b.select(b.fcmp_ordered(">", large, b.constant(x, 2.0**500)), b.constant(x, 2.0**600), b.constant(x, 1.0))
-    back = b.select(b.fcmp_ordered("<", large, b.constant(x, 2.0**-400)), b.constant(x, 2.0**-600), back)
+    scale, back = scales(b, large)
     large, small = b.fmul(large, scale), b.fmul(small, scale)
     square, lost = exact_product(b, large, large)
     other, other_lost = exact_product(b, small, small)
     total, more = exact_sum(b, square, other)
     s, s_lost = root_pair(b, total)
-    rest = b.fdiv(b.fadd(more, b.fadd(lost, other_lost)), b.fadd(b.fadd(s, s), b.constant(x, 1e-300)))
+    rest = b.fdiv(b.fadd(more, b.fadd(lost, other_lost)), b.fadd(b.fadd(s, s), b.constant(x, format_of(b, x).least)))
     found = b.fmul(b.fadd(s, b.fadd(s_lost, rest)), back)
     found = b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), found)
     is_infinite = b.or_(b.fcmp_ordered("==", x_size, infinity), b.fcmp_ordered("==", y_size, infinity))
     return b.select(is_infinite, infinity, found)
 
 
-FUNCTIONS: dict[tuple[type[Op], DType], Function] = {
-    (trigonometry.asin.op, f64): asin,
-    (trigonometry.acos.op, f64): acos,
-    (trigonometry.atan.op, f64): atan,
-    (trigonometry.asinh.op, f64): asinh,
-    (trigonometry.acosh.op, f64): acosh,
-    (trigonometry.atanh.op, f64): atanh,
-    (arithmetic.atan2.op, f64): atan2,
-    (arithmetic.hypot.op, f64): hypot,
+_BOTH: Mapping[type[Op], Function] = {
+    trigonometry.asin.op: asin,
+    trigonometry.acos.op: acos,
+    trigonometry.atan.op: atan,
+    trigonometry.asinh.op: asinh,
+    trigonometry.acosh.op: acosh,
+    trigonometry.atanh.op: atanh,
+    arithmetic.atan2.op: atan2,
+    arithmetic.hypot.op: hypot,
 }
+
+DOUBLE: Mapping[tuple[type[Op], DType], Function] = {(op, f64): make for op, make in _BOTH.items()}
+SINGLE: Mapping[tuple[type[Op], DType], Function] = {(op, f32): make for op, make in _BOTH.items()}
+"""The same in registers of f32."""
