@@ -37,6 +37,7 @@ PAGES = [
     "how-to/add-a-backend",
     "how-to/what-a-plugin-has",
     "how-to/write-a-loop",
+    "how-to/convolutional-nets",
     "types",
 ]
 

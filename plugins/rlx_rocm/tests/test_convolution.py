@@ -30,7 +30,7 @@ def test_a_layer_and_its_gradient_agree_with_the_oracle(host: PluginHost, name: 
     w = RNG.normal(size=shape)
 
     def loss(x: Any, w: Any) -> Any:
-        return rlx.sum(layer(x, w) ** 2)
+        return rlx.sum(rlx.square(layer(x, w)))
 
     slopes = rlx.value_and_grad(loss, argnums=(0, 1))
     wanted, expected = slopes(X, w)

@@ -74,7 +74,11 @@ class Geometry:
         if padded == 0:
             return 0
         if not require(">=", padded, extent):
-            spanned = f"{self.kernel[i]} cells" if self.dilation[i] == 1 else f"{extent} cells ({self.kernel[i]} apart)"
+            spanned = (
+                f"{self.kernel[i]} cells"
+                if self.dilation[i] == 1
+                else f"{extent} cells ({self.kernel[i]} at steps of {self.dilation[i]})"
+            )
             given = f"{padded}" if lo == hi == 0 else f"{padded} ({lo} + {n} + {hi})"
             raise ShapeError(f"the kernel spans {spanned} of spatial axis {i}, which has {given}")
         return (padded - extent) // stride + 1

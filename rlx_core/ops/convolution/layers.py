@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import product
-from rlx_core.ops.arguments import whole
+from rlx_core.ops.arguments import listed, whole
 from rlx_core.ops.convolution import conv as ops
 from rlx_core.ops.convolution.arguments import (
     Layout,
@@ -170,7 +170,9 @@ def fold(
         ShapeError: x has other dims than the windows of these sizes.
     """
     data = operand(x)
-    wanted = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    wanted = (
+        (sizes,) if isinstance(sizes, int) else tuple(whole("fold: sizes", n) for n in listed("fold: sizes", sizes))
+    )
     rank = len(wanted)
     cells = steps("fold: kernel", kernel, rank)
     strides, gaps = steps("fold: stride", stride, rank), steps("fold: dilation", dilation, rank)

@@ -100,7 +100,7 @@ class SlidingWindows(Sliding):
         yield Sample("f32[2, 0]", kernel=(3,))
         yield Sample("f32[0, 4]", kernel=(2,))
         yield Rejected("f32[4]", kernel=(5,), error=ShapeError, says="spans 5 cells of spatial axis 0, which has 4")
-        yield Rejected("f32[4]", kernel=(3,), dilation=(2,), error=ShapeError, says="spans 5 cells (3 apart)")
+        yield Rejected("f32[4]", kernel=(3,), dilation=(2,), error=ShapeError, says="spans 5 cells (3 at steps of 2)")
         yield Rejected("f32[4]", kernel=(2,), stride=(0,), error=ShapeError, says="stride must be at least 1")
         yield Rejected("f32[4]", kernel=(2, 2), error=ShapeError, says="2 or more axes")
         yield Rejected("f32[4, 4]", kernel=(2, 2), stride=(1,), error=ShapeError, says="1 numbers for 2")

@@ -169,7 +169,7 @@ X, W = np.ones((1, 4, 8, 8)), np.ones((6, 4, 3, 3))
     ("settings", "error", "says"),
     [
         ({"stride": 0}, ShapeError, "stride must be at least 1, not [0, 0]"),
-        ({"dilation": 5}, ShapeError, "spans 11 cells (3 apart) of spatial axis 0, which has 8"),
+        ({"dilation": 5}, ShapeError, "spans 11 cells (3 at steps of 5) of spatial axis 0, which has 8"),
         ({"dilation": 5, "padding": 1}, ShapeError, "which has 10 (1 + 8 + 1)"),
         ({"groups": 3}, ShapeError, "3 groups do not divide 4 channels of x"),
         ({"groups": 2}, ShapeError, "w must be [6, 2, 3, 3]"),
