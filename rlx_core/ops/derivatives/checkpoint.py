@@ -202,8 +202,17 @@ class CheckpointName(Inlined, Op):
     category: ClassVar[Category] = "movement"
     label: str
 
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return x
+
     def decompose(self, x: Value) -> Value:
         return x
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        return offset, strides
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
