@@ -322,7 +322,7 @@ def eval_shape(function: Function, *args: Any, **kwargs: Any) -> Any:
         args, kwargs: Arrays or `rlx.spec`s.
 
     >>> rlx.eval_shape(lambda x: {"total": rlx.sum(x), "root": rlx.sqrt(x)}, rlx.spec("f32[3]"))
-    {'root': f32[3], 'total': f32[]}
+    {'total': f32[], 'root': f32[3]}
     """
     with forks_wait, transforming_for(None, None):
         traced = _trace(function, args, kwargs)
