@@ -76,7 +76,8 @@ class Solve(Op):
 
     Attributes:
         method: "lu" (SuperLU), "cholesky" (SuperLU without exchanges of rows), "cg", "bicgstab" or "gmres".
-        preconditioner: Of an iteration: "none", "jacobi" (the diagonal), or "ilu" (an incomplete LU with fill-in).
+        preconditioner: Of an iteration: "none", "jacobi" (the diagonal), or "ilu" (an incomplete LU with fill-in, which
+            is not symmetric: with "cg" it may not converge, so say a `maxiter`).
         rtol: An iteration ends where |b - a x| is at most `rtol` |b|; `None` is ε^⅔ of the operands' dtype.
         atol: It also ends where |b - a x| is at most this.
         maxiter: The most iterations (for `gmres`, restarts); `None` is 10 n.
