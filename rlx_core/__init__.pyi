@@ -14,6 +14,20 @@ from rlx_core.files.load_save import from_bytes as from_bytes
 from rlx_core.files.load_save import load as load
 from rlx_core.files.load_save import save as save
 from rlx_core.files.load_save import to_bytes as to_bytes
+from rlx_core.functions import checkpoint_policies as checkpoint_policies
+from rlx_core.functions.callbacks import pure_callback as pure_callback
+from rlx_core.functions.checkpoint import checkpoint as checkpoint
+from rlx_core.functions.checkpoint import checkpoint_name as checkpoint_name
+from rlx_core.functions.control.calls import associative_scan as associative_scan
+from rlx_core.functions.control.calls import cond as cond
+from rlx_core.functions.control.calls import fori_loop as fori_loop
+from rlx_core.functions.control.calls import map as map
+from rlx_core.functions.control.calls import scan as scan
+from rlx_core.functions.control.calls import switch as switch
+from rlx_core.functions.control.calls import while_loop as while_loop
+from rlx_core.functions.custom_jvp import custom_jvp as custom_jvp
+from rlx_core.functions.custom_vjp import custom_vjp as custom_vjp
+from rlx_core.functions.training import train_step as train_step
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.dims import symbol as symbol
 from rlx_core.ir.dtypes import DType
@@ -74,26 +88,12 @@ from rlx_core.runtime.api import value_and_grad as value_and_grad
 from rlx_core.runtime.api import vjp as vjp
 from rlx_core.runtime.api import vmap as vmap
 from rlx_core.runtime.compiled_function import compile as compile
-from rlx_core.runtime.control import associative_scan as associative_scan
-from rlx_core.runtime.control import cond as cond
-from rlx_core.runtime.control import fori_loop as fori_loop
-from rlx_core.runtime.control import map as map
-from rlx_core.runtime.control import scan as scan
-from rlx_core.runtime.control import switch as switch
-from rlx_core.runtime.control import while_loop as while_loop
 from rlx_core.runtime.devices import device_put as device_put
 from rlx_core.runtime.devices import devices as devices
 from rlx_core.runtime.jit import jit as jit
 from rlx_core.runtime.session import Session as Session
 from rlx_core.runtime.session import available_devices as available_devices
 from rlx_core.runtime.session import is_available as is_available
-from rlx_core.runtime.training import train_step as train_step
-from rlx_core.transforms import checkpoint_policies as checkpoint_policies
-from rlx_core.transforms.callbacks import pure_callback as pure_callback
-from rlx_core.transforms.checkpoint import checkpoint as checkpoint
-from rlx_core.transforms.checkpoint import checkpoint_name as checkpoint_name
-from rlx_core.transforms.custom_jvp import custom_jvp as custom_jvp
-from rlx_core.transforms.custom_vjp import custom_vjp as custom_vjp
 from rlx_core.typing import Array as Array
 from rlx_core.typing import ArrayLike as ArrayLike
 from rlx_core.typing import DTypeLike as DTypeLike

@@ -40,8 +40,8 @@ BOUNDED = {
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/work.py": "estimated_us",
     },
     "half as many each time": {
-        "rlx_core/transforms/control/associative.py": "associative_scan.running",
-        "rlx_core/transforms/control/choices.py": "switch.among",
+        "rlx_core/functions/control/associative.py": "associative_scan.running",
+        "rlx_core/functions/control/choices.py": "switch.among",
     },
     "lengths are cut by a factor each time, and what a prime becomes is a power of two": {
         "rlx_core/ops/fourier/cooley_tukey.py": "dft _split _bluestein",
@@ -109,7 +109,7 @@ BOUNDED = {
         "rlx_core/ops/kinds.py": "scaled",
         "rlx_core/runtime/api.py": "grad hessian jacfwd jacrev value_and_grad vmap",  # made again from a pickle
         "rlx_core/runtime/jit.py": "jit",
-        "rlx_core/runtime/training.py": "train_step",
+        "rlx_core/functions/training.py": "train_step",
         "rlx_core/ops/attention.py": "Attention.batch",
         "plugins/rlx_cpu/src/rlx_cpu/native/llvm/ir/numbers.py": "integer_like constant suffix",
         "rlx_core/codegen/scalars/conversion.py": "converted",

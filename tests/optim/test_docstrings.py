@@ -12,7 +12,7 @@ import rlx_core as rlx
 
 
 @pytest.mark.parametrize(
-    "module", ["optim.transformation", "optim.optimisers", "optim.schedules", "runtime.training"], ids=str
+    "module", ["optim.transformation", "optim.optimisers", "optim.schedules", "functions.training"], ids=str
 )
 def test_the_examples_of_a_module(module: str) -> None:
     found = importlib.import_module(f"rlx_core.{module}")

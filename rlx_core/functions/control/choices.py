@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_core.errors import DtypeError, Fact, RlxError, ShapeError, TraceError, WrongInputCountError
-from rlx_core.ir.dtypes import bool_
-from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
-from rlx_core.ops.call import results_of
-from rlx_core.ops.comparison import less
-from rlx_core.ops.control.bodies import made
-from rlx_core.ops.control.conditional import If
-from rlx_core.transforms.control.tracing import (
+from rlx_core.functions.control.tracing import (
     Body,
     Function,
     Inputs,
@@ -23,6 +17,12 @@ from rlx_core.transforms.control.tracing import (
     with_numbers_typed,
     within,
 )
+from rlx_core.ir.dtypes import bool_
+from rlx_core.ir.graph import Builder, Graph, Value, as_results, building
+from rlx_core.ops.call import results_of
+from rlx_core.ops.comparison import less
+from rlx_core.ops.control.bodies import made
+from rlx_core.ops.control.conditional import If
 from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import expect_function, flatten, function_name, same_structure
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from rlx_core.errors import ConfigError
+from rlx_core.functions.checkpoint_policies import Policy, everything_saveable, nothing_saveable
 from rlx_core.ir.graph import Graph, Value, ambient_builder, as_results
 from rlx_core.ops.derivatives.checkpoint import Checkpoint, CheckpointName
-from rlx_core.transforms.checkpoint_policies import Policy, everything_saveable, nothing_saveable
 from rlx_core.transforms.graphs import pruned
 from rlx_core.transforms.lifting import Arguments, closed, current_builder, traced
 from rlx_core.trees.flatten import bind_arguments, expect_function, function_name

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_core.errors import DtypeError, Fact, ShapeError, TraceError
-from rlx_core.ir.dims import Dim, Expr
-from rlx_core.ir.dtypes import bool_, i32, i64
-from rlx_core.ir.graph import Value, as_results, building
-from rlx_core.ir.types import as_dim, same_dim
-from rlx_core.ops.arithmetic import add
-from rlx_core.ops.control.checkpoints import in_segments
-from rlx_core.ops.control.loop import While
-from rlx_core.ops.control.scan import Scan
-from rlx_core.ops.creation import iota
-from rlx_core.transforms.control.tracing import (
+from rlx_core.functions.control.tracing import (
     Body,
     Carry,
     Function,
@@ -26,6 +17,15 @@ from rlx_core.transforms.control.tracing import (
     with_numbers_typed,
     within,
 )
+from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dtypes import bool_, i32, i64
+from rlx_core.ir.graph import Value, as_results, building
+from rlx_core.ir.types import as_dim, same_dim
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.control.checkpoints import in_segments
+from rlx_core.ops.control.loop import While
+from rlx_core.ops.control.scan import Scan
+from rlx_core.ops.creation import iota
 from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import Tree, expect_function, flatten, function_name
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from rlx_core.functions.control import associative, choices, loops
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.runtime.jit import Jitted
-from rlx_core.transforms.control import associative, choices, loops
 
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 

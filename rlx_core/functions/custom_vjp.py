@@ -8,10 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import optree
 
 from rlx_core.errors import Fact, ShapeError
-from rlx_core.ir.graph import Value
-from rlx_core.ops.creation import zeros_like
-from rlx_core.ops.derivatives.custom_fn import CustomFn
-from rlx_core.transforms.custom import (
+from rlx_core.functions.custom import (
     Call,
     CustomFunction,
     counted,
@@ -21,6 +18,9 @@ from rlx_core.transforms.custom import (
     line_of,
     tracing_rule,
 )
+from rlx_core.ir.graph import Value
+from rlx_core.ops.creation import zeros_like
+from rlx_core.ops.derivatives.custom_fn import CustomFn
 from rlx_core.transforms.lifting import closed, traced
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import flatten, function_name
