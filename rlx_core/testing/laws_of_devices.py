@@ -19,6 +19,7 @@ from rlx_core.errors import IndexRangeError
 from rlx_core.plugins import PluginHost
 
 __all__ = [
+    "test_a_layer_of_images_and_its_gradient_are_what_they_mean",
     "test_a_transformer_is_trained_there_as_on_the_cpu",
     "test_an_index_outside_names_the_line",
     "test_arrays_stay_there",
@@ -46,9 +47,42 @@ PROGRAMS = {
     "attention": lambda x, i: attend(x),
     "attention-backward": lambda x, i: rlx.grad(lambda t: rlx.sum(attend(t) ** 2))(x),
     "scatter": lambda x, i: rlx.grad(lambda t: rlx.sum(rlx.take(t, i, axis=0) ** 2))(x),
+    "loop": lambda x, i: rlx.scan(lambda c, row: (rlx.tanh(c + row), c * row), x[0], x)[1],
+    "while": lambda x, i: rlx.while_loop(lambda c: rlx.max(c) < 9.0, lambda c: c * 1.5 + 1.0, rlx.abs(x)),
+    "choice": lambda x, i: rlx.cond(rlx.sum(x) > 1.0, rlx.exp, rlx.sin, x),
+    "drawn": lambda x, i: x + rlx.random.normal(rlx.random.key(3), (6, 8)),
+    "fourier": lambda x, i: rlx.real(rlx.fft.fft(x, axis=0)),
     "moved": lambda x, i: rlx.concat([rlx.flip(x, axis=1), x[:, 1:]], axis=1),
 }
 """One for each kind of kernel that a device has."""
+
+
+LAYERS: dict[str, tuple[tuple[int, ...], Any]] = {
+    "a product": ((6, 4, 3, 3), lambda x, w: nn.conv(x, w, stride=(2, 1), padding=1)),
+    "depthwise": ((4, 1, 3, 2), lambda x, w: nn.conv(x, w, groups=4, padding="same")),
+    "transposed": ((4, 5, 3, 3), lambda x, w: nn.conv_transpose(x, w, stride=2, padding=1, output_padding=1)),
+    "a maximum": ((4, 1, 1), lambda x, w: nn.max_pool(x * w, 3, 2, 1)),
+    "a mean": ((4, 1, 1), lambda x, w: nn.avg_pool(x * w, 3, 2, 1, count_include_pad=False)),
+    "resized": ((4, 1, 1), lambda x, w: nn.resize(x * w, (9, 4), method="cubic")),
+}
+"""By name, the weight's dims and the layer."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "a mean")) for n in LAYERS])
+def test_a_layer_of_images_and_its_gradient_are_what_they_mean(host: PluginHost, target: str, name: str) -> None:
+    shape, layer = LAYERS[name]
+    rng = np.random.default_rng(4)
+    x, w = rng.normal(size=(2, 4, 7, 6)), rng.normal(size=shape)
+
+    def loss(x: Any, w: Any) -> Any:
+        return rlx.sum(rlx.square(layer(x, w)))
+
+    slopes = rlx.value_and_grad(loss, argnums=(0, 1))
+    wanted, expected = slopes(x, w)  # in float64
+    found, gradients = rlx.jit(slopes, target=target, host=host)(x.astype(np.float32), w.astype(np.float32))
+    np.testing.assert_allclose(float(np.asarray(found)), wanted, rtol=1e-5)
+    for slope, exact in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(slope), exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "product")) for n in PROGRAMS])
