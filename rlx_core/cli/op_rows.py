@@ -41,8 +41,12 @@ class OpRow:
 
     @property
     def family(self) -> str:
-        """What it is listed under: the module that defines it, in words."""
-        return "" if self.op is None else self.op.__module__.rpartition(".")[2].replace("_", " ")
+        """What it is listed under: the module that defines it, or the folder of rlx's ops that this lies in, in words."""
+        if self.op is None:
+            return ""
+        module = self.op.__module__
+        own = module.removeprefix("rlx_core.ops.")
+        return (module.rpartition(".")[2] if own == module else own.partition(".")[0]).replace("_", " ")
 
     @cached_property
     def python(self) -> list[str]:

@@ -13,6 +13,7 @@ from rlx_core.errors import CallbackError, TraceError
 from rlx_core.ir.graph import Value, ambient_builder, as_results
 from rlx_core.ir.types import TensorType, spec
 from rlx_core.ops.host.callback import DebugCallback, PureCallback, host_function
+from rlx_core.runtime.jit import Jitted
 from rlx_core.transforms.lifting import Arguments, current_builder
 from rlx_core.trees.flatten import expect_function, function_name
 
@@ -41,7 +42,7 @@ def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) ->
     """
     expect_function("pure_callback", function)
     if ambient_builder() is None:
-        return function(*args)
+        return Jitted(lambda *given: pure_callback(function, result_spec, *given), {}, ())(*args)
     specs, structure = optree.tree_flatten(result_spec)
     types = tuple(_type_of(each) for each in specs)
     arguments, call = _calling("pure_callback", function, args)

@@ -32,7 +32,8 @@ if not TYPE_CHECKING:  # type checkers read __init__.pyi
 def family_names() -> tuple[str, ...]:
     """The modules of this package and its folders, in alphabetical order; listing them imports none."""
     prefix = f"{__name__}."
-    return tuple(sorted(m.name.removeprefix(prefix) for m in pkgutil.walk_packages(__path__, prefix)))
+    found = pkgutil.walk_packages(__path__, prefix)
+    return tuple(sorted(m.name.removeprefix(prefix) for m in found if not m.ispkg))
 
 
 @cache

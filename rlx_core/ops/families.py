@@ -6,6 +6,7 @@ A test compares this with the modules' own `OPS`; `python -m rlx_core.ops.famili
 from __future__ import annotations
 
 import importlib
+import textwrap
 from collections.abc import Mapping
 from typing import Final
 
@@ -37,7 +38,9 @@ FAMILIES: Final[Mapping[str, str]] = {
     "control.loop": "while",
     "control.scan": "scan",
     "conversion": "cast conjugate real",
-    "convolution": "sliding_windows overlap_add conv conv_backward_input conv_backward_weight conv_transpose",
+    "convolution.conv": "conv conv_backward_input conv_backward_weight",
+    "convolution.sliding": "sliding_windows overlap_add",
+    "convolution.transposed": "conv_transpose",
     "counting": "count_nonzero any all arg_max arg_min",
     "creation": "dim_value iota full eye one_hot linspace",
     "cumulative": "cumsum linear_recurrence cumprod cummax cummin cum_log_sum_exp",
@@ -46,7 +49,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "dynamic": "dynamic_slice dynamic_update_slice",
     "einsum": "einsum",
     "floating": "copy_sign next_on_grid next_after",
-    "fourier": "fft real_fft inverse_real_fft",
+    "fourier.fourier": "fft real_fft inverse_real_fft",
     "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
     "fused_layers": "fused_attention_block fused_transformer_layer",
     "fused_loop": "fused_loop",
@@ -62,15 +65,18 @@ FAMILIES: Final[Mapping[str, str]] = {
         "layer_norm_backward_input layer_norm_backward_gamma rms_norm_backward_input rms_norm_backward_gamma "
         "rms_norm_backward_beta group_norm_backward_input group_norm_backward_gamma group_norm_backward_beta"
     ),
-    "pairs": "view_as_real view_as_complex",
+    "pairs.pairs": "view_as_real view_as_complex",
     "piecewise": "floor ceil trunc selu relu6 hard_tanh hard_sigmoid hard_swish round leaky_relu elu celu",
-    "pooling": "sum_pool avg_pool prod_pool pool_positions max_pool_backward max_pool min_pool",
+    "pooling.extremes": "max_pool min_pool",
+    "pooling.positions": "pool_positions max_pool_backward",
+    "pooling.totals": "sum_pool avg_pool prod_pool",
     "products": "lora_matmul grouped_matmul",
+    "random.bits": "random_bits dropout",
+    "random.philox": "random_word",
     "rearrange": "roll tile repeat tril triu diagonal diag",
-    "random": "random_word random_bits dropout",
     "reduction": "mean reduce_max reduce_min prod log_sum_exp var std",
     "region": "elementwise_region",
-    "resize": "resize",
+    "resize.resample": "resize",
     "rope": "rope rope_backward",
     "scatter": "scatter",
     "selection": "where clip stop_gradient straight_through optimization_barrier",
@@ -96,4 +102,5 @@ def found_families() -> dict[str, str]:
 
 if __name__ == "__main__":
     for module, names in found_families().items():
-        print(f'    "{module}": "{names}",')
+        lines = [f'"{line}"' for line in textwrap.wrap(names, 100, drop_whitespace=False)]
+        print(f'    "{module}": {lines[0]},' if len(lines) == 1 else f'    "{module}": ({" ".join(lines)}),')

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from rlx_core.errors import ShapeError
 from rlx_core.ir.graph import Graph, ambient_builder
+from rlx_core.ops.arguments import flag
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.runtime.jit import Jitted
 from rlx_core.system.floating import in_standard_modes
@@ -270,6 +271,7 @@ def vjp(  # type: ignore[misc]  # mypy has no argument list that covers `*Ts` an
     Outside a traced function the pullback computes the forward values again; inside one they are shared.
     """
     expect_function("vjp", function)
+    flag("vjp: has_aux", has_aux)
     if ambient_builder() is not None:
         return functional.vjp(function, *primals, has_aux=has_aux)
     pull = Jitted(lambda p, g: functional.vjp(function, *p, has_aux=has_aux)[1](g), {}, ())

@@ -4,10 +4,3 @@ Everything is made of two movements that are one another's transposes, windows r
 added up where they overlap; padding is an op of its own in front of them. Layouts with the channels last are transposes, made
 by the functions of `rlx_core.nn`.
 """
-
-from __future__ import annotations
-
-from rlx_core.ir.op import Op
-from rlx_core.ops.convolution import conv, sliding, transposed
-
-OPS: tuple[type[Op], ...] = (*sliding.OPS, *conv.OPS, *transposed.OPS)

@@ -3,7 +3,3 @@
 Three ops are all there is (`fourier.py`): complex to complex, real to half a spectrum, and back. `cooley_tukey.py` says
 each in matrix products of real numbers; `functions.py` has NumPy's names for them, and `frames.py` short-time transforms.
 """
-
-from rlx_core.ops.fourier.fourier import OPS
-
-__all__ = ["OPS"]

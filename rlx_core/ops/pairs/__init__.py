@@ -1,5 +1,1 @@
 """A complex number as the two real ones that it is in memory, and back: nothing is computed, and nothing moves."""
-
-from rlx_core.ops.pairs.pairs import OPS
-
-__all__ = ["OPS"]

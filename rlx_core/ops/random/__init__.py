@@ -3,8 +3,3 @@
 `RandomWord` is the only primitive. Everything else is a meaning in ops that exist, so that drawing, converting and using numbers
 is one kernel. Keys are u32[2] here; that they are no numbers, users are told by `rlx_core.random`.
 """
-
-from rlx_core.ops.random.bits import Dropout, RandomBits
-from rlx_core.ops.random.philox import RandomWord
-
-OPS = (RandomWord, RandomBits, Dropout)

@@ -152,3 +152,5 @@ class Dropout(Op):
 
 
 dropout = op_function(Dropout)
+
+OPS = (RandomBits, Dropout)

@@ -122,7 +122,11 @@ def one_key(what: str, key: Any) -> Any:
 
 def _words(what: str, key: Any) -> Any:
     if not isinstance(key, Key):
-        kind = f"{dtype(key.dtype)}{list(key.shape)}" if hasattr(key, "dtype") else f"{type(key).__name__} {key!r:.40}"
+        kind = (
+            f"{dtype(key.dtype)}{list(key.shape)}"
+            if hasattr(key, "dtype") and hasattr(key, "shape")
+            else f"{type(key).__name__} {key!r:.40}"
+        )
         is_data = kind == "u32[2]"
         raise DtypeError(
             f"{what}: key must be a random key, not {kind}",

@@ -109,3 +109,5 @@ def _sample(*specs: str, **attributes: Any) -> Sample:
 RandomWord.operands = (Operand("key"), Operand("position"))  # `infer` is that of any number of them
 
 random_word = op_function(RandomWord)
+
+OPS = (RandomWord,)

@@ -20,7 +20,8 @@ PRODUCTS = {"rlx.matmul", "rlx.fused_matmul_bias_act", "rlx.fused_matmul_epilogu
 def printed(node: Node, isa: Isa) -> str | None:
     """The module of a node; `None` if it has no native kernel."""
     row = next((row for row in native.rows(type(node.op)) if row.refusal(node) is None), None)
-    emit = None if row is None else native.emitter(row.name)
+    # What holds graphs is made of the code of other rows.
+    emit = None if row is None or row.runs_nested else native.emitter(row.name)
     if emit is None:
         return None
     dense = (None if t is None else Place.dense(t) for t in node.operand_types)
