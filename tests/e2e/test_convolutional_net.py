@@ -33,6 +33,7 @@ def loss(w: Any, x: Any) -> Any:
     return nn.cross_entropy(nn.global_avg_pool(h).reshape((3, 8)) @ w["out"], LABELS)
 
 
+@pytest.mark.slow
 def test_its_gradient_is_that_of_the_oracle_and_all_of_it_is_native() -> None:
     wanted, slopes = rlx.value_and_grad(loss)(WEIGHTS, X)
     small = {name: w.astype(np.float32) for name, w in WEIGHTS.items()}

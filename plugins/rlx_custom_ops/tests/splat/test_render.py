@@ -106,6 +106,7 @@ def test_the_gradient_of_every_group_agrees_with_differences(cpu: Any, group: st
     np.testing.assert_allclose(np.sum(rlx.grad(loss)(part) * along), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["position", "target", "up", "fov_y"])
 def test_the_gradient_of_the_camera_agrees_with_differences(cpu: Any, part: str) -> None:
     g, rng = scene(6), np.random.default_rng(1)
@@ -119,6 +120,7 @@ def test_the_gradient_of_the_camera_agrees_with_differences(cpu: Any, part: str)
     np.testing.assert_allclose(np.sum(rlx.grad(loss)(value) * along), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_cameras_at_once(cpu: Any) -> None:
     g, places = scene(10), np.array([[0.3, 0.8, -3.0], [2.0, 0.0, -2.0]])
 
@@ -168,6 +170,7 @@ def test_scenes_that_do_not_belong_together_are_refused() -> None:
         render(g, CAMERA, width=0, height=4)
 
 
+@pytest.mark.slow
 def test_the_example_fits_a_picture(cpu: Any, tmp_path: Path) -> None:
     """A few steps of it; all of them reach more than 25 dB."""
     path = Path(__file__).parents[2] / "examples" / "splats.py"
