@@ -9,10 +9,8 @@ import rlx_core as rlx
 from rlx_core.codegen.scalars.numpy_assembler import evaluated
 from rlx_core.codegen.scalars.standard import standard_table
 from rlx_core.ir.dtypes import u32, u64
-from rlx_core.ops.random.bits import RandomBits
-from rlx_core.ops.random.philox import RandomWord
-from rlx_core.ops.random.bits import joined_key, random_bits
-from rlx_core.ops.random.philox import philox
+from rlx_core.ops.random.bits import RandomBits, joined_key, random_bits
+from rlx_core.ops.random.philox import RandomWord, philox
 
 PUBLISHED = {
     "zeros": ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
