@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rlx_core as rlx
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 needs_installation = pytest.mark.skipif(
@@ -94,6 +96,21 @@ def test_an_example_ends_in_a_picture_and_a_number(name: str, tmp_path: Path) ->
         assert np.std(import_module("matplotlib.image").imread(tmp_path / "demo-out" / DRAWN[name])) > 0.1
     else:
         assert len(said.splitlines()) > 5
+
+
+def test_char_gpt_expects_the_same_with_a_cache_as_without() -> None:
+    spec = importlib.util.spec_from_file_location("char_gpt", EXAMPLES / "char_gpt.py")
+    assert spec is not None
+    assert spec.loader is not None
+    gpt = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gpt)
+    params, ids = gpt.initial(), gpt.IDS[: gpt.LENGTH]
+    behind = rlx.jit(gpt.behind, donate=("cache",))
+    cache, found = gpt.no_cache(), []
+    for place, character in enumerate(ids):
+        scores, cache = behind(params, cache, character, np.int64(place))
+        found.append(np.array(scores))
+    np.testing.assert_allclose(found, gpt.logits(params, ids[None])[0], atol=1e-5)
 
 
 def test_every_example_is_run() -> None:
