@@ -1,6 +1,7 @@
 """Train a small GPT on characters of Python's own zen, and let it write.
 
-One program has the forward pass, the loss, its gradients and AdamW's update; parameters and state are donated to it.
+One program has the forward pass, the loss, its gradients and AdamW's update; parameters and state are donated to it. Another
+writes a character, and updates the keys and values of those before it in place.
 
     python examples/char_gpt.py
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,14 @@ ALPHABET = sorted(set(TEXT))
 IDS = np.array([ALPHABET.index(c) for c in TEXT])
 
 LENGTH, FEATURES, HEADS, LAYERS, BATCH, STEPS = 64, 96, 4, 2, 16, 500
+HEAD = FEATURES // HEADS
+
+ANGLES = np.arange(1024)[:, None] * 1e-3 ** np.linspace(0, 1, HEAD // 2)
+COS, SIN = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)
 
 Params = dict[str, Any]
+Cache = list[tuple[Any, Any]]
+"""Keys and values of the last `LENGTH` places of each layer."""
 
 
 def initial(seed: int = 0) -> Params:
@@ -40,7 +46,6 @@ def initial(seed: int = 0) -> Params:
     layer = {"norm_a": (d,), "qkv": (d, 3 * d), "out": (d, d), "norm_b": (d,), "up": (d, 4 * d), "down": (4 * d, d)}
     return {
         "embedding": weights(len(ALPHABET), d),
-        "positions": weights(LENGTH, d),
         "layers": [
             {n: np.ones(s, np.float32) if len(s) == 1 else weights(*s) for n, s in layer.items()} for _ in range(LAYERS)
         ],
@@ -48,13 +53,27 @@ def initial(seed: int = 0) -> Params:
     }
 
 
+def turned(x: Any, places: Any = None) -> Any:
+    """The features of each head by an angle that grows with the place, so that attention sees how far places are apart."""
+    return nn.rope(x, COS, SIN, places, head_dim=HEAD)
+
+
+def layer_of(layer: Params, h: Any, attend: Any) -> Any:
+    """A block of f32[batch, length, d], where `attend` makes of queries, keys and values what is seen."""
+    seen = attend(*rlx.split(nn.rms_norm(h, layer["norm_a"]) @ layer["qkv"], 3, axis=-1))
+    h = h + seen @ layer["out"]
+    return h + nn.gelu(nn.rms_norm(h, layer["norm_b"]) @ layer["up"]) @ layer["down"]
+
+
 def logits(params: Params, ids: Any) -> Any:
     """i64[batch, length] -> f32[batch, length, characters]; a place sees itself and what is before it."""
-    h = nn.embedding(ids, params["embedding"]) + params["positions"]
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return nn.attention(turned(q), turned(k), v, num_heads=HEADS, causal=True)
+
+    h = nn.embedding(ids, params["embedding"])
     for layer in params["layers"]:
-        q, k, v = rlx.split(nn.rms_norm(h, layer["norm_a"]) @ layer["qkv"], 3, axis=-1)
-        h = h + nn.attention(q, k, v, num_heads=HEADS, causal=True) @ layer["out"]
-        h = h + nn.gelu(nn.rms_norm(h, layer["norm_b"]) @ layer["up"]) @ layer["down"]
+        h = layer_of(layer, h, attend)
     return nn.rms_norm(h, params["norm"]) @ params["embedding"].T
 
 
@@ -65,14 +84,7 @@ def loss(params: Params, ids: Any, following: Any) -> Any:
 def is_matrix(params: Params) -> Params:
     """Which parameters decay: no gains, no embeddings."""
     layers = [{n: w.ndim == 2 for n, w in layer.items()} for layer in params["layers"]]
-    return {"embedding": False, "positions": False, "layers": layers, "norm": False}
-
-
-def batches(seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    rng = np.random.default_rng(seed)
-    while True:
-        places = rng.integers(0, len(IDS) - LENGTH, (BATCH, 1)) + np.arange(LENGTH)
-        yield IDS[places], IDS[places + 1]
+    return {"embedding": False, "layers": layers, "norm": False}
 
 
 def train(steps: int = STEPS) -> tuple[Params, float]:
@@ -81,22 +93,50 @@ def train(steps: int = STEPS) -> tuple[Params, float]:
     step = rlx.train_step(loss, optimiser)
     params, value = initial(), np.float32(0)
     state = optimiser.init(params)
-    for _, (ids, following) in zip(range(steps), batches(seed=1), strict=False):
-        params, state, value = step(params, state, ids, following)
+    rng = np.random.default_rng(1)
+    for _ in range(steps):
+        places = rng.integers(0, len(IDS) - LENGTH, (BATCH, 1)) + np.arange(LENGTH)
+        params, state, value = step(params, state, IDS[places], IDS[places + 1])
     return params, float(value)
+
+
+def behind(params: Params, cache: Cache, character: Any, place: Any) -> tuple[Any, Cache]:
+    """Logits of what comes behind a character at a place, and the keys and values of the last places, with this one's."""
+    new, at = [], rlx.reshape(place, (1, 1))
+    h = nn.embedding(rlx.reshape(character, (1, 1)), params["embedding"])
+    is_filled = rlx.reshape(np.arange(LENGTH) <= place, (1, LENGTH))
+    for layer, (keys, values) in zip(params["layers"], cache, strict=True):
+
+        def attend(q: Any, k: Any, v: Any, keys: Any = keys, values: Any = values) -> Any:
+            keys = nn.update_cache(keys, turned(k, at), place, ring=True)
+            values = nn.update_cache(values, v, place, ring=True)
+            new.append((keys, values))
+            return nn.attention(turned(q, at), keys, values, mask=is_filled, num_heads=HEADS)
+
+        h = layer_of(layer, h, attend)
+    return (nn.rms_norm(h, params["norm"]) @ params["embedding"].T)[0, 0], new
+
+
+def drawn_behind(params: Params, cache: Cache, character: Any, place: Any, key: Any, heat: Any) -> tuple[Any, Cache]:
+    """A character drawn from what comes behind one."""
+    scores, cache = behind(params, cache, character, place)
+    return rlx.random.sample_logits(key, scores, temperature=heat), cache
+
+
+def no_cache() -> Cache:
+    first = np.zeros((LAYERS, 2, 1, LENGTH, FEATURES), np.float32)
+    return [(keys, values) for keys, values in first]
 
 
 def written(params: Params, prompt: str, count: int = 160, temperature: float = 0.5, seed: int = 0) -> str:
     """`prompt` and `count` characters after it, each drawn from what the model expects."""
-    rng = np.random.default_rng(seed)
-    expected = rlx.jit(logits)
-    ids = [ALPHABET.index(c) for c in prompt]
-    for _ in range(count):
-        seen = ids[-LENGTH:]
-        padded = np.array([seen + [0] * (LENGTH - len(seen))])  # no place sees what is behind it
-        scores = np.asarray(expected(params, padded))[0, len(seen) - 1]
-        # The largest of scores with Gumbel noise is a draw from their softmax.
-        ids.append(int(np.argmax(scores / temperature + rng.gumbel(size=scores.shape))))
+    write = rlx.jit(drawn_behind, donate=("cache",))
+    cache, ids = no_cache(), [ALPHABET.index(c) for c in prompt]
+    for place in range(len(prompt) + count - 1):
+        key = rlx.random.fold_in(rlx.random.key(seed), place)
+        drawn, cache = write(params, cache, np.int64(ids[place]), np.int64(place), key, np.float32(temperature))
+        if place == len(ids) - 1:
+            ids.append(int(drawn))
     return "".join(ALPHABET[i] for i in ids)
 
 

@@ -1,7 +1,8 @@
 """Learn the law of motion of a spiral from a few of its points: a neural ordinary differential equation.
 
 The network is the velocity at a place. Runge and Kutta's method follows it for a while, the loss says how far that is from
-where the spiral went, and the gradient goes back through every stage of every step.
+where the spiral went, and the gradient goes back through every stage of every step: a loop of the compiled program, and so is
+its gradient.
 
     python examples/neural_ode.py
 """
@@ -45,12 +46,12 @@ def moved(params: Params, place: Any, time: float) -> Any:
 
 def loss(params: Params, starts: Any, followed: Any) -> Any:
     """Starts f32[batch, 2], and where the spiral was at the times after them, f32[ahead, batch, 2]."""
-    place: Any = starts
-    total: Any = 0.0
-    for i in range(AHEAD):
+
+    def step(place: Any, there: Any) -> tuple[Any, Any]:
         place = moved(params, place, EVERY)
-        total = total + rlx.mean((place - followed[i]) ** 2)
-    return total / AHEAD
+        return place, rlx.mean((place - there) ** 2)
+
+    return rlx.mean(rlx.scan(step, starts, followed)[1])
 
 
 def spiral(count: int = 400) -> np.ndarray:
@@ -77,6 +78,11 @@ def train(path: np.ndarray, steps: int = STEPS) -> tuple[Params, float]:
     return params, float(value)
 
 
+def followed(params: Params, place: Any) -> Any:
+    """300 points from one on, f32[300, 2]; training follows ten."""
+    return rlx.scan(lambda place, _: (moved(params, place, EVERY), place), place, None, length=300)[1]
+
+
 def picture(true: np.ndarray, found: np.ndarray, rows: int = 21) -> str:
     """The spiral in dots, and where the network went, in o."""
     board = [[" "] * (2 * rows) for _ in range(rows)]
@@ -89,11 +95,8 @@ def picture(true: np.ndarray, found: np.ndarray, rows: int = 21) -> str:
 def main() -> None:
     path = spiral()
     params, _ = train(path)
-    follow = rlx.jit(lambda params, place: moved(params, place, EVERY))
-    found = [path[0]]
-    for _ in range(299):  # from one point, and training followed it for ten only
-        found.append(np.asarray(follow(params, found[-1])))
-    print(picture(path[:300], np.array(found)))
+    found = np.asarray(rlx.jit(followed)(params, path[0]))
+    print(picture(path[:300], found))
     print(f"mean distance from the spiral over 300 points {np.linalg.norm(found - path[:300], axis=-1).mean():.3f}")
 
 
