@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 import rlx_core as rlx
 from rlx_core import nn, optim
 
-STEPS, BATCH, WIDTH, BLOCKS, TIMES = 4000, 128, 256, 3, 100
+STEPS, BATCH, WIDTH, BLOCKS, TIMES = 3000, 128, 256, 3, 100
 PICTURE = Path("demo-out/diffusion.png")
 
 KEPT = np.cos(np.linspace(0.02, 0.99, TIMES + 1) * np.pi / 2).astype(np.float32) ** 2
@@ -81,7 +81,7 @@ def train(images: np.ndarray, digits: np.ndarray, key: Any) -> tuple[Params, flo
     optimiser = optim.adam(optim.cosine_decay_schedule(2e-3, STEPS))
     step = rlx.train_step(loss, optimiser)
     first, key = rlx.random.split(key)
-    params, values = initial(first), []
+    params, values = rlx.jit(initial)(first), []
     state = optimiser.init(params)
     for i in range(STEPS):
         chosen = np.random.default_rng(i).integers(0, len(images), BATCH)

@@ -66,7 +66,7 @@ def train(images: np.ndarray, key: Any) -> Params:
     optimiser = optim.adam(optim.cosine_decay_schedule(3e-3, STEPS))
     step = rlx.train_step(bound, optimiser)
     first, key = rlx.random.split(key)
-    params = initial(first)
+    params = rlx.jit(initial)(first)
     state = optimiser.init(params)
     for i in range(STEPS):
         chosen = np.random.default_rng(i).integers(0, len(images), BATCH)
@@ -74,16 +74,13 @@ def train(images: np.ndarray, key: Any) -> Params:
     return params
 
 
-def drawn(params: Params, key: Any, count: int) -> np.ndarray:
-    """Images of places that no image was encoded to: f32[count, 64]."""
-    return np.asarray(rlx.sigmoid(decoded(params, rlx.random.normal(key, (count, LATENT)))))
-
-
-def between(params: Params, a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
-    """The images on the line from the place of one to the place of another."""
-    (start, _), (end, _) = encoded(params, a[None]), encoded(params, b[None])
-    share = np.linspace(0, 1, count, dtype=np.float32)[:, None]
-    return np.asarray(rlx.sigmoid(decoded(params, (1 - share) * start + share * end)))
+def drawn(params: Params, key: Any, x: Any) -> Any:
+    """f32[12, 64] -> f32[7, 12, 64]: a row of what they are decoded to, two from a digit to another, four from any place."""
+    place, _ = encoded(params, x)
+    share = np.linspace(0, 1, 12, dtype=np.float32)[:, None]
+    lines = [(1 - share) * place[i] + share * place[i + 1] for i in (3, 6)]
+    places = rlx.concat([place, *lines, rlx.random.normal(key, (48, LATENT))])
+    return rlx.reshape(rlx.sigmoid(decoded(params, places)), (7, 12, 64))
 
 
 def save_picture(rows: np.ndarray, path: Path) -> None:
@@ -97,15 +94,12 @@ def main() -> None:
     images, held_out = data()
     first, second, third = rlx.random.split(rlx.random.key(0), 3)
     params = train(images, first)
-    again = np.asarray(rlx.sigmoid(decoded(params, encoded(params, held_out[:12])[0])))
-    lines = [between(params, held_out[i], held_out[i + 1], 12) for i in (3, 6)]
-    save_picture(np.stack([held_out[:12], again, *lines, *drawn(params, second, 48).reshape(4, 12, 64)]), PICTURE)
-    print(
-        f"{PICTURE}: two rows of digits and what they are decoded to, two from a digit to another, four out of nothing"
-    )
+    rows = np.asarray(rlx.jit(drawn)(params, second, held_out[:12]))
+    save_picture(np.concatenate([held_out[None, :12], rows]), PICTURE)
+    print(f"{PICTURE}: digits, what they are decoded to, two rows from a digit to another, four out of nothing")
     least = -np.sum(held_out * np.log(held_out + 1e-9) + (1 - held_out) * np.log(1 - held_out + 1e-9), axis=1).mean()
-    cost = float(bound(params, third, held_out))
-    print(f"held-out bound {cost:.2f} nats per image, of which {least:.2f} are the greys that no model can know")
+    cost = float(rlx.jit(bound)(params, third, held_out))
+    print(f"held-out bound {cost:.2f} nats per image, of which {least:.2f} are the least that grey pixels cost")
 
 
 if __name__ == "__main__":
