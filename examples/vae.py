@@ -26,7 +26,7 @@ Params = dict[str, Any]
 
 def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Images f32[n, 64] of pixels from 0 to 1 to train with, and a held-out fifth."""
-    images = (load_digits().data / 16).astype(np.float32)
+    images = (load_digits(return_X_y=True)[0] / 16).astype(np.float32)
     images = images[np.random.default_rng(seed).permutation(len(images))]
     cut = len(images) // 5
     return images[cut:], images[:cut]

@@ -14,7 +14,7 @@ import numpy as np
 import rlx_core as rlx
 from rlx_core.errors import ShapeError
 from rlx_core.ir.types import normalize_axis
-from rlx_core.ops.arguments import whole
+from rlx_core.ops.arguments import flag, whole
 from rlx_core.ops.array_shapes import shape_of
 from rlx_core.ops.linalg import operand
 
@@ -264,7 +264,7 @@ def update_cache(cache: ArrayLike, new: ArrayLike, position: ArrayLike, *, axis:
     along, at = normalize_axis(whole("update_cache: axis", axis), len(room)), _value(position)
     if len(steps) != len(room):
         raise ShapeError(f"update_cache: new is {list(steps)}, and the cache {list(room)}")
-    if ring:
+    if flag("update_cache: ring", ring):
         if steps[along] != 1:
             raise ShapeError(f"update_cache: a ring takes one step at a time, not {steps[along]}")
         at = at % room[along]

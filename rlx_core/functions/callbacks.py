@@ -42,7 +42,12 @@ def pure_callback(function: Callable[..., Any], result_spec: Any, *args: Any) ->
     """
     expect_function("pure_callback", function)
     if ambient_builder() is None:
-        return Jitted(lambda *given: pure_callback(function, result_spec, *given), {}, ())(*args)
+        return Jitted(lambda *given: _called(function, result_spec, given), {}, ())(*args)
+    return _called(function, result_spec, args)
+
+
+def _called(function: Callable[..., Any], result_spec: Any, args: tuple[Any, ...]) -> Any:
+    """The call as a part of the program that is traced."""
     specs, structure = optree.tree_flatten(result_spec)
     types = tuple(_type_of(each) for each in specs)
     arguments, call = _calling("pure_callback", function, args)

@@ -113,9 +113,9 @@ class SharedLinearPairBlock(Block):
     slot: Literal[0, 1] = 0
 
     def fusable(self, x: Value, w1: Value, w2: Value) -> Value:
-        both = matmul(x, concat([w1, w2], axis=1))
-        start = w1.shape[1] if self.slot else 0
-        return narrow(both, axis=both.ndim - 1, start=start, length=(w2 if self.slot else w1).shape[1])
+        both = matmul(x, concat([w1, w2], axis=-1))
+        start = w1.shape[-1] if self.slot else 0
+        return narrow(both, axis=both.ndim - 1, start=start, length=(w2 if self.slot else w1).shape[-1])
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -147,7 +147,7 @@ class SwiGLUBlock(Block):
     def direct(self, x: Value, up_w: Value, gate_w: Value, down_w: Value) -> Value:
         if up_w.shape != gate_w.shape:
             return self.fusable(x, up_w, gate_w, down_w)
-        return matmul(fused_swiglu(matmul(x, concat([up_w, gate_w], axis=1))), down_w)
+        return matmul(fused_swiglu(matmul(x, concat([up_w, gate_w], axis=-1))), down_w)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:
@@ -257,7 +257,7 @@ class LlamaDecoderBlock(Block):
     ) -> Value:
         attended = self._attended(rms_norm(x, ln1_g, ln1_b, eps=self.eps), (q_w, k_w, v_w, o_w), cos, sin, mask)
         m, h = fused_residual_rms_norm(attended, x, ln2_g, ln2_b, eps=self.eps, with_sum=True)
-        return h + matmul(fused_swiglu(matmul(m, concat([up_w, gate_w], axis=1))), down_w)
+        return h + matmul(fused_swiglu(matmul(m, concat([up_w, gate_w], axis=-1))), down_w)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

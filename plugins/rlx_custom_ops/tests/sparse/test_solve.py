@@ -29,7 +29,6 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"method": "cholesky"},
     {"method": "cg"},
     {"method": "cg", "preconditioner": "jacobi"},
-    {"method": "cg", "preconditioner": "ilu"},
     {"method": "bicgstab"},
     {"method": "bicgstab", "preconditioner": "ilu"},
     {"method": "gmres", "restart": 8},

@@ -77,7 +77,7 @@ class Solve(Op):
     Attributes:
         method: "lu" (SuperLU), "cholesky" (SuperLU without exchanges of rows), "cg", "bicgstab" or "gmres".
         preconditioner: Of an iteration: "none", "jacobi" (the diagonal), or "ilu" (an incomplete LU with fill-in, which
-            is not symmetric: with "cg" it may not converge, so say a `maxiter`).
+            is not symmetric, so not with "cg").
         rtol: An iteration ends where |b - a x| is at most `rtol` |b|; `None` is ε^⅔ of the operands' dtype.
         atol: It also ends where |b - a x| is at most this.
         maxiter: The most iterations (for `gmres`, restarts); `None` is 10 n.
@@ -99,6 +99,13 @@ class Solve(Op):
     atol: float = field(default=0.0, validator=at_least(0))
     maxiter: int | None = field(default=None, validator=at_least(1))
     restart: int = field(default=20, validator=at_least(1))
+
+    def __attrs_post_init__(self) -> None:
+        if (self.method, self.preconditioner) == ("cg", "ilu"):
+            raise ConfigError(
+                "sparse.solve: cg takes a symmetric preconditioner, and ilu is none",
+                hint='preconditioner="jacobi", or method="bicgstab" or "gmres" with ilu',
+            )
 
     def prepare(self, data: Value, rows: Value, columns: Value, b: Value) -> tuple[Value | None, ...]:
         data_too, b_too = promoted(data, b)
@@ -177,6 +184,7 @@ class Solve(Op):
         four = ("f32[3]", "i32[3]", "i32[3]", "f32[2, 1]")
         yield Rejected(*four, method="qr", error=ConfigError, says="method must be 'lu' or 'cholesky' or 'cg'")
         yield Rejected(*four, preconditioner="amg", error=ConfigError, says="'none' or 'jacobi' or 'ilu', not 'amg'")
+        yield Rejected(*four, method="cg", preconditioner="ilu", error=ConfigError, says="ilu is none")
         yield Rejected(*four, rtol=-1.0, error=ConfigError, says="rtol must be at least 0, not -1.0")
         yield Rejected(*four, maxiter=0, error=ConfigError, says="maxiter must be at least 1, not 0")
 
