@@ -1,0 +1,1 @@
+"""ONNX models for rlx: `rlx.load("model.onnx")` gives an `rlx.Model`."""
