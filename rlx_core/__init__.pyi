@@ -272,6 +272,19 @@ def batch_norm_inference(
     Shapes:
         x: f[.., c, ..]    gamma, beta, mean, var: f[c]    ->    y: the type of x"""
 
+def bitcast(x: ArrayLike, dtype: Any) -> Array:
+    """The bits of the elements of `x` as numbers of another dtype of the same width; it has no derivative.
+
+    Args:
+        x: Integers or real floats.
+        dtype: Integers or real floats of as many bits.
+
+    Raises:
+        DtypeError: The widths differ, or one is neither an integer nor a real float.
+
+    >>> rlx.bitcast(np.float32([1, -0.0]), rlx.u32)
+    array([1065353216, 2147483648], dtype=uint32)"""
+
 def bitwise_and(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a & b, bit by bit."""
 

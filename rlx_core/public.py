@@ -33,7 +33,7 @@ FUNCTIONS = _table(
         "rlx_core.ops.trigonometry": "acos acosh asin asinh atan atanh cos cosh sin sinh tan",
         "rlx_core.ops.piecewise": ("celu elu hard_sigmoid hard_swish hard_tanh leaky_relu relu6 selu"),
         "rlx_core.ops.gamma": "digamma lgamma polygamma",
-        "rlx_core.ops.floating": "copysign nextafter",
+        "rlx_core.ops.floating": "bitcast copysign nextafter",
         "rlx_core.ops.comparison": (
             "equal greater greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or "
             "logical_xor not_equal signbit"

@@ -14,7 +14,7 @@ from rlx_core.ops.conversion import Cast
 from rlx_core.ops.convolution.sliding import SlidingWindows
 from rlx_core.ops.creation import DimValue, Full, Iota
 from rlx_core.ops.derivatives.checkpoint import Later
-from rlx_core.ops.floating import NextOnGrid
+from rlx_core.ops.floating import Bitcast, NextOnGrid
 from rlx_core.ops.gamma import Polygamma
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.kinds import Elementwise
@@ -26,7 +26,7 @@ from rlx_core.ops.structural import Expand, Reshape, Sum, Transpose
 
 __all__ = ["REDUCTIONS", "SCALARS", "VIEWS", "expanded"]
 
-SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round, Polygamma, NextOnGrid)
+SCALARS: tuple[type[Op], ...] = (Elementwise, Where, Cast, Round, Polygamma, NextOnGrid, Bitcast)
 """Ops that compute each element from the elements at the same place; those that decompose are expanded first."""
 
 REDUCTIONS: tuple[type[Op], ...] = (Sum, Mean, Max, Min, Prod)

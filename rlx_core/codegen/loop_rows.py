@@ -68,6 +68,7 @@ def elementwise(table: ScalarTable) -> tuple[type[Op], ...]:
                 *(op for op in (*activation.OPS, *piecewise.OPS)),
                 conversion.Cast,
                 floating.NextOnGrid,
+                floating.Bitcast,
             )
         )
     )

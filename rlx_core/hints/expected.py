@@ -27,6 +27,7 @@ RENAMED: Final[dict[str, str]] = {
     "rlx.atan2": "arctan2",
     "rlx.atanh": "arctanh",
     "rlx.attention": "scaled_dot_product_attention dot_product_attention",
+    "rlx.bitcast": "bitcast_convert_type bit_cast",
     "rlx.bitwise_invert": "bitwise_not invert",
     "rlx.bitwise_left_shift": "left_shift shift_left",
     "rlx.bitwise_right_shift": "right_shift shift_right",

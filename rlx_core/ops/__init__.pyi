@@ -161,6 +161,7 @@ from rlx_core.ops.creation import ones_like as ones_like
 from rlx_core.ops.creation import zeros as zeros
 from rlx_core.ops.creation import zeros_like as zeros_like
 from rlx_core.ops.cumulative import linear_recurrence as linear_recurrence
+from rlx_core.ops.floating import bitcast as bitcast
 from rlx_core.ops.floating import copysign as copysign
 from rlx_core.ops.floating import nextafter as nextafter
 from rlx_core.ops.gamma import digamma as digamma

@@ -48,7 +48,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "derivatives.custom_fn": "custom_fn",
     "dynamic": "dynamic_slice dynamic_update_slice",
     "einsum": "einsum",
-    "floating": "copy_sign next_on_grid next_after",
+    "floating": "copy_sign next_on_grid next_after bitcast",
     "fourier.fourier": "fft real_fft inverse_real_fft",
     "fused": "fused_matmul_bias_act fused_residual_ln fused_residual_rms_norm fused_swiglu",
     "fused_layers": "fused_attention_block fused_transformer_layer",

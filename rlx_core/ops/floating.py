@@ -1,4 +1,4 @@
-"""Functions of how a float is stored: its sign bit and the number next to it."""
+"""Functions of how a number is stored: its bits, its sign bit, and the float next to it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlx_core.errors import DtypeError
-from rlx_core.ir.apply import OpFunction, op_function
+from rlx_core.ir.apply import OpFunction, as_array, op_function
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import FLOATS, DType, f32
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, dtype, f32, f64, i8, i16, i32, u32
 from rlx_core.ir.graph import Value
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, Zero, define_op
@@ -18,6 +18,8 @@ from rlx_core.ir.types import TensorType, broadcast_shapes, expect_dtype
 from rlx_core.ops.arithmetic import real_sign as sign
 from rlx_core.ops.kinds import Elementwise, elementwise, elementwise_batch, promoted
 from rlx_core.ops.samples import Rejected, Sample
+
+_dtype = dtype
 
 copysign: OpFunction[Elementwise] = elementwise(
     "CopySign",
@@ -96,4 +98,72 @@ class NextAfter(Op):
 
 nextafter = op_function(NextAfter)
 
-OPS = (copysign.op, NextOnGrid, NextAfter)
+
+@define_op
+class Bitcast(Op):
+    """The bits of x as a number of another dtype of the same width.
+
+    Attributes:
+        of: The dtype of x, whatever dtype an oracle holds it in.
+        to: What its bits are read as.
+    """
+
+    of: DType
+    to: DType
+    category: ClassVar = "elementwise"
+
+    def infer(self, x: TensorType) -> TensorType:
+        expect_dtype("x", x, (self.of,))
+        for each in (self.of, self.to):
+            if each not in (*INTEGERS, *FLOATS):
+                raise DtypeError(f"the bits of {each} are no number", hint="integers and real floats have bits")
+        if self.of.itemsize != self.to.itemsize:
+            widths = f"{8 * self.of.itemsize} bits and {8 * self.to.itemsize}"
+            raise DtypeError(f"{self.of} and {self.to} are not of one width ({widths})")
+        return x.with_dtype(self.to)
+
+    def reference(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x).astype(self.of.numpy).view(self.to.numpy)
+
+    def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Zero]:
+        return (ZERO,)
+
+    def jvp(self, t: Sequence[Value | Zero], x: Value, *, y: Value) -> Zero:
+        return ZERO
+
+    def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
+        return self(x[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for of, to in ((f32, i32), (f32, u32), (i32, f32), (f64, dtype("u64")), (dtype("i64"), f64), (u32, i32)):
+            yield Sample(f"{of}[3, 4]", of=of, to=to, is_smooth=False)
+        for narrow in ("f16", "bf16"):
+            yield Sample(f"{narrow}[5]", of=dtype(narrow), to=dtype("u16"), is_smooth=False)
+            yield Sample("i16[5]", of=i16, to=dtype(narrow), is_smooth=False)
+        yield Sample("f32[0]", of=f32, to=u32, is_smooth=False)
+        yield Rejected("f32[3]", of=f32, to=i8, error=DtypeError, says="not of one width")
+        yield Rejected("bool[3]", of=dtype("bool"), to=i8, error=DtypeError, says="no number")
+
+
+bits_as = op_function(Bitcast)
+
+
+def bitcast(x: Any, dtype: Any) -> Any:
+    """The bits of the elements of `x` as numbers of another dtype of the same width; it has no derivative.
+
+    Args:
+        x: Integers or real floats.
+        dtype: Integers or real floats of as many bits.
+
+    Raises:
+        DtypeError: The widths differ, or one is neither an integer nor a real float.
+
+    >>> rlx.bitcast(np.float32([1, -0.0]), rlx.u32)
+    array([1065353216, 2147483648], dtype=uint32)
+    """
+    array = x if isinstance(x, Value) else as_array(x)
+    return bits_as(array, of=_dtype(array.dtype), to=_dtype(dtype))
+
+
+OPS = (copysign.op, NextOnGrid, NextAfter, Bitcast)

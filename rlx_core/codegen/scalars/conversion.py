@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.table import Row
-from rlx_core.ir.dtypes import DType, bf16, bool_, f16, f32, u16, u32
+from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bf16, bool_, f16, f32, u16, u32
 from rlx_core.ir.op import Op
 from rlx_core.ops import conversion
+from rlx_core.ops.floating import Bitcast
 
 __all__ = ["ROWS", "as_bool", "converted", "narrowed", "rounded_to", "widened"]
 
@@ -90,9 +91,26 @@ def narrowed(b: Assembler[V], dtype: DType, x: V) -> V:
     return b.converted(b.or_(found, sign), u32, u16)
 
 
-def reason_against(op: conversion.Cast, dtypes: tuple[DType, ...]) -> str | None:
+def reason_against(op: conversion.Cast | Bitcast, dtypes: tuple[DType, ...]) -> str | None:
     """Why there is no code for a cast."""
     return None if op.to in dtypes else f"a cast to what registers hold, not {op.to}"
 
 
-ROWS: dict[type[Op], Row] = {conversion.Cast: Row(cast, reason=reason_against)}
+def bitcast(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...]) -> V:
+    assert isinstance(op, Bitcast), "its row is of bit casts"
+    (x,) = args
+    if op.of is op.to:
+        return x
+    if op.of.is_narrow:
+        x = narrowed(b, op.of, x)
+    elif op.of.is_float:
+        return b.bits(x)
+    if op.to.is_narrow:
+        return widened(b, op.to, x)
+    return b.from_bits(x, b.number(op.to, 0.0, x)) if op.to.is_float else x
+
+
+ROWS: dict[type[Op], Row] = {
+    conversion.Cast: Row(cast, reason=reason_against),
+    Bitcast: Row(bitcast, (*INTEGERS, *FLOATS), reason=reason_against),
+}
