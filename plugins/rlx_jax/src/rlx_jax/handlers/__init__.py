@@ -1,0 +1,18 @@
+"""What JAX's primitives are in rlx: one function a primitive or a family of them, one file a subject."""
+
+from rlx_jax.handlers import (
+    control,
+    derivatives,
+    elementwise,
+    indexing,
+    linalg,
+    products,
+    random,
+    reductions,
+    shapes,
+    windows,
+)
+
+__all__ = ["FILES"]
+
+FILES = (control, derivatives, elementwise, indexing, linalg, products, random, reductions, shapes, windows)

@@ -1,0 +1,52 @@
+"""Calls, loops and choices: each program inside of an equation is walked where it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rlx_core as rlx
+from rlx_jax.walk import Equation, handles
+
+
+@handles("jit", "pjit", "closed_call", "core_call", "custom_lin")
+def call(equation: Equation, *x: Any) -> list[Any]:
+    return equation.run(equation.params.get("jaxpr") or equation["call_jaxpr"], *x)
+
+
+@handles("remat", "remat2", "checkpoint")
+def remat(equation: Equation, *x: Any) -> Any:
+    """What is computed again in the backward pass instead of kept; JAX's policy, if there is one, is not followed."""
+    return list(rlx.checkpoint(lambda *x: tuple(equation.run(equation["jaxpr"], *x)))(*x))
+
+
+@handles("scan")
+def scan(equation: Equation, *x: Any) -> list[Any]:
+    consts, carries = equation["num_consts"], equation["num_carry"]
+    kept, first, each = x[:consts], x[consts : consts + carries], x[consts + carries :]
+
+    def body(carry: Any, row: Any) -> Any:
+        found = equation.run(equation["jaxpr"], *kept, *carry, *row)
+        return tuple(found[:carries]), tuple(found[carries:])
+
+    length = equation.sizes.size(equation["length"])
+    last, stacked = rlx.scan(body, tuple(first), tuple(each), length=length, reverse=equation["reverse"])
+    return [*last, *stacked]
+
+
+@handles("while")
+def while_loop(equation: Equation, *x: Any) -> list[Any]:
+    asked, done = equation["cond_nconsts"], equation["body_nconsts"]
+    of_cond, of_body, first = x[:asked], x[asked : asked + done], x[asked + done :]
+    return list(
+        rlx.while_loop(
+            lambda carry: equation.run(equation["cond_jaxpr"], *of_cond, *carry)[0],
+            lambda carry: tuple(equation.run(equation["body_jaxpr"], *of_body, *carry)),
+            tuple(first),
+        )
+    )
+
+
+@handles("cond")
+def cond(equation: Equation, index: Any, *x: Any) -> list[Any]:
+    branches = [lambda *x, branch=branch: tuple(equation.run(branch, *x)) for branch in equation["branches"]]
+    return list(rlx.switch(rlx.astype(index, rlx.i32), branches, *x))

@@ -1,0 +1,75 @@
+"""Functions whose derivatives their authors state: the rules come along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import numpy as np
+from jax.interpreters import ad
+
+import rlx_core as rlx
+from rlx_jax.walk import Equation, handles
+
+_in_rule: ContextVar[bool] = ContextVar("in_rule", default=False)
+"""Whether a rule is walked: it may call its own function for the result (`jax.nn.relu` does), which is then no call of a rule."""
+
+
+@contextmanager
+def within_rule() -> Iterator[None]:
+    token = _in_rule.set(True)
+    try:
+        yield
+    finally:
+        _in_rule.reset(token)
+
+
+@handles("custom_jvp_call")
+def custom_jvp_call(equation: Equation, *x: Any) -> list[Any]:
+    if _in_rule.get():
+        return equation.run(equation["call_jaxpr"], *x)
+    function = rlx.custom_jvp(lambda *x: tuple(equation.run(equation["call_jaxpr"], *x)))
+    moves = [np.issubdtype(aval.dtype, np.inexact) or aval.dtype == jax.numpy.bfloat16 for aval in equation.operands]
+
+    @function.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        jaxpr, consts, stands = equation["jvp_jaxpr_fun"].call_wrapped(*(not each for each in moves))
+        moving = [t for t, is_moving in zip(tangents, moves, strict=True) if is_moving]
+        with within_rule():
+            found = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *primals, *moving)
+        results, rest = found[: len(stands)], iter(found[len(stands) :])
+        moved = [rlx.zeros_like(y) if is_still else next(rest) for y, is_still in zip(results, stands, strict=True)]
+        return tuple(results), tuple(moved)
+
+    return list(function(*x))
+
+
+@handles("custom_vjp_call")
+def custom_vjp_call(equation: Equation, *x: Any) -> list[Any]:
+    if _in_rule.get():
+        return equation.run(equation["call_jaxpr"], *x)
+    captured, x = x[: equation["num_consts"]], x[equation["num_consts"] :]
+    function = rlx.custom_vjp(lambda *x: tuple(equation.run(equation["call_jaxpr"], *captured, *x)))
+    results = len(equation.results)
+
+    def forward(*x: Any) -> Any:
+        jaxpr, consts = equation["fwd_jaxpr_thunk"].call_wrapped(*(True for _ in x))
+        with within_rule():
+            found = equation.run(jax.extend.core.ClosedJaxpr(jaxpr, consts), *x)
+        rest = iter(found[:-results])
+        _, _, places = equation["out_trees"]()  # what is kept and is an operand is not among the results
+        kept = (next(rest) if place is None else (*captured, *x)[place] for place in places)
+        return tuple(found[-results:]), tuple(kept)
+
+    def transposed(*args: Any) -> Any:
+        return tuple(map(ad.instantiate_zeros, equation["bwd"].call_wrapped(*args)))
+
+    def backward(kept: Any, cotangents: Any) -> Any:
+        with within_rule():
+            return equation.expand(transposed, *kept, *cotangents)
+
+    function.defvjp(forward, backward)
+    return list(function(*x))

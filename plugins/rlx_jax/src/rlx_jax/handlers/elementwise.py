@@ -1,0 +1,206 @@
+"""Element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import unsupported
+from rlx_jax.walk import HANDLERS, Equation, handles
+
+PLAIN = {
+    "abs": rlx.abs,
+    "acos": rlx.acos,
+    "acosh": rlx.acosh,
+    "add": rlx.add,
+    "add_any": rlx.add,
+    "asin": rlx.asin,
+    "asinh": rlx.asinh,
+    "atan": rlx.atan,
+    "atan2": rlx.atan2,
+    "atanh": rlx.atanh,
+    "cbrt": rlx.cbrt,
+    "ceil": rlx.ceil,
+    "complex": rlx.make_complex,
+    "cos": rlx.cos,
+    "cosh": rlx.cosh,
+    "digamma": rlx.digamma,
+    "eq": rlx.equal,
+    "erf": rlx.erf,
+    "erf_inv": rlx.erfinv,
+    "erfc": rlx.erfc,
+    "exp": rlx.exp,
+    "exp2": rlx.exp2,
+    "expm1": rlx.expm1,
+    "floor": rlx.floor,
+    "ge": rlx.greater_equal,
+    "gt": rlx.greater,
+    "imag": rlx.imag,
+    "is_finite": rlx.isfinite,
+    "le": rlx.less_equal,
+    "lgamma": rlx.lgamma,
+    "log": rlx.log,
+    "log1p": rlx.log1p,
+    "logistic": rlx.sigmoid,
+    "lt": rlx.less,
+    "max": rlx.maximum,
+    "min": rlx.minimum,
+    "mul": rlx.multiply,
+    "ne": rlx.not_equal,
+    "neg": rlx.negative,
+    "nextafter": rlx.nextafter,
+    "real": rlx.real,
+    "rsqrt": rlx.rsqrt,
+    "shift_left": rlx.bitwise_left_shift,
+    "shift_right_arithmetic": rlx.bitwise_right_shift,
+    "sign": rlx.sign,
+    "sin": rlx.sin,
+    "sinh": rlx.sinh,
+    "sqrt": rlx.sqrt,
+    "square": rlx.square,
+    "stop_gradient": rlx.stop_gradient,
+    "sub": rlx.subtract,
+    "tan": rlx.tan,
+    "tanh": rlx.tanh,
+}
+"""Primitives that are a function of rlx."""
+
+for _name, _function in PLAIN.items():
+    HANDLERS[_name] = lambda equation, *x, _function=_function: _function(*x)
+
+
+@handles("copy", "device_put", "sharding_constraint", "optimization_barrier", "name")
+def same(equation: Equation, *x: Any) -> Any:
+    return list(x) if equation.name in ("device_put", "optimization_barrier") else x[0]
+
+
+@handles("convert_element_type")
+def convert(equation: Equation, x: Any) -> Any:
+    return rlx.astype(x, equation["new_dtype"], copy=False)
+
+
+@handles("bitcast_convert_type")
+def bitcast(equation: Equation, x: Any) -> Any:
+    return rlx.bitcast(x, equation["new_dtype"])
+
+
+@handles("reduce_precision")
+def reduce_precision(equation: Equation, x: Any) -> Any:
+    """Rounded to a narrower format, in the dtype it has: those that are dtypes of their own."""
+    wanted = equation["exponent_bits"], equation["mantissa_bits"]
+    formats = {(8, 7): rlx.bf16, (5, 10): rlx.f16, (8, 23): rlx.f32, (11, 52): rlx.f64}
+    if wanted not in formats:
+        raise unsupported("from_jax", {f"reduce_precision to {wanted[0]} and {wanted[1]} bits": ["an equation"]})
+    return rlx.astype(rlx.astype(x, formats[wanted]), equation.results[0].dtype)
+
+
+@handles("div")
+def div(equation: Equation, x: Any, y: Any) -> Any:
+    """Of integers truncated toward zero."""
+    if equation.results[0].dtype.kind not in "iu":
+        return rlx.divide(x, y)
+    if equation.results[0].dtype.kind == "u":
+        return rlx.floor_divide(x, y)
+    return rlx.sign(x) * rlx.sign(y) * rlx.floor_divide(rlx.abs(x), rlx.abs(y))
+
+
+@handles("rem")
+def rem(equation: Equation, x: Any, y: Any) -> Any:
+    """With the sign of x; that of the sizes is exact."""
+    size = rlx.remainder(rlx.abs(x), rlx.abs(y)) if equation.results[0].dtype.kind != "u" else rlx.remainder(x, y)
+    return rlx.where(rlx.less(x, 0), -size, size) if equation.results[0].dtype.kind != "u" else size
+
+
+@handles("pow")
+def power(equation: Equation, x: Any, y: Any) -> Any:
+    return rlx.pow(x, rlx.astype(y, equation.results[0].dtype))
+
+
+@handles("integer_pow")
+def integer_pow(equation: Equation, x: Any) -> Any:
+    """By squaring, as few products as that takes."""
+    n, result = abs(equation["y"]), None
+    while n:
+        if n % 2:
+            result = x if result is None else result * x
+        n //= 2
+        x = rlx.square(x) if n else x
+    result = rlx.ones_like(x) if result is None else result
+    return rlx.reciprocal(result) if equation["y"] < 0 else result
+
+
+@handles("round")
+def rounded(equation: Equation, x: Any) -> Any:
+    """To the nearest; ties to even, or away from zero."""
+    if int(equation["rounding_method"]) == 1:
+        return rlx.round(x)
+    whole = rlx.trunc(x)
+    return rlx.where(rlx.abs(x - whole) >= 0.5, whole + rlx.sign(x), whole)
+
+
+@handles("clamp")
+def clamp(equation: Equation, low: Any, x: Any, high: Any) -> Any:
+    return rlx.minimum(rlx.maximum(x, low), high)
+
+
+@handles("select_n")
+def select_n(equation: Equation, which: Any, *cases: Any) -> Any:
+    if equation.operands[0].dtype == bool:
+        return rlx.where(which, cases[-1], cases[0])
+    found = cases[-1]
+    for number, case in reversed(list(enumerate(cases[:-1]))):
+        found = rlx.where(rlx.less_equal(which, number), case, found)
+    return found
+
+
+@handles("not")
+def invert(equation: Equation, x: Any) -> Any:
+    return rlx.logical_not(x) if equation.operands[0].dtype == bool else rlx.bitwise_invert(x)
+
+
+@handles("and", "or", "xor")
+def bitwise(equation: Equation, x: Any, y: Any) -> Any:
+    kind = "logical" if equation.operands[0].dtype == bool else "bitwise"
+    return getattr(rlx, f"{kind}_{equation.name}")(x, y)
+
+
+@handles("shift_right_logical")
+def shift_right_logical(equation: Equation, x: Any, count: Any) -> Any:
+    dtype = equation.results[0].dtype
+    if dtype.kind == "u":
+        return rlx.bitwise_right_shift(x, count)
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    shifted = rlx.bitwise_right_shift(rlx.bitcast(x, unsigned), rlx.bitcast(count, unsigned))
+    return rlx.bitcast(shifted, dtype)
+
+
+@handles("population_count")
+def population_count(equation: Equation, x: Any) -> Any:
+    """The bits that are 1, added up one after another."""
+    dtype = np.dtype(equation.results[0].dtype)
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    word = rlx.bitcast(x, unsigned)
+    bits = [
+        rlx.bitwise_and(rlx.bitwise_right_shift(word, unsigned.type(n)), unsigned.type(1))
+        for n in range(8 * dtype.itemsize)
+    ]
+    total = bits[0]
+    for each in bits[1:]:
+        total = total + each
+    return rlx.bitcast(total, dtype)
+
+
+@handles("conj")
+def conj(equation: Equation, x: Any) -> Any:
+    return rlx.conj(rlx.astype(x, equation.results[0].dtype, copy=False))
+
+
+@handles("polygamma")
+def polygamma(equation: Equation, n: Any, x: Any) -> Any:
+    """Of an order that is known."""
+    orders = set(n.ravel().tolist()) if isinstance(n, np.ndarray) else set()
+    if len(orders) != 1:
+        raise unsupported("from_jax", {"polygamma of several orders": ["an equation"]})
+    return rlx.polygamma(int(orders.pop()), x)

@@ -1,0 +1,142 @@
+"""Elements and windows at indices that are operands.
+
+JAX's gather and scatter take windows of the operand at points of an index array. Where the windows are whole rows along one axis,
+rlx's `take` and `scatter` say the same; otherwise every element of a window becomes a place in the flat operand.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_jax.walk import Equation, handles
+
+MODES: dict[str, Literal["set", "add", "min", "max"]] = {
+    "scatter": "set",
+    "scatter-add": "add",
+    "scatter-min": "min",
+    "scatter-max": "max",
+}
+
+
+@handles("dynamic_slice")
+def dynamic_slice(equation: Equation, x: Any, *starts: Any) -> Any:
+    return rlx.dynamic_slice(x, starts[: len(equation["slice_sizes"])], equation.sizes.shape(equation["slice_sizes"]))
+
+
+@handles("dynamic_update_slice")
+def dynamic_update_slice(equation: Equation, x: Any, update: Any, *starts: Any) -> Any:
+    return rlx.dynamic_update_slice(x, update, starts)
+
+
+@handles("gather")
+def gather(equation: Equation, x: Any, indices: Any) -> Any:
+    numbers, shape = equation["dimension_numbers"], equation.sizes.shape(equation.operands[0].shape)
+    windows = equation.sizes.shape(equation["slice_sizes"])
+    inner = [d for d in range(len(shape)) if d not in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)]
+    starts, is_inside = start_of(equation, numbers.start_index_map, numbers.operand_batching_dims,
+                                 numbers.start_indices_batching_dims, indices, shape, windows)  # fmt: skip
+    points = starts[0].shape if starts else equation.sizes.shape(equation.operands[1].shape[:-1])
+    found = rlx.take(rlx.reshape(x, (-1,)), places(starts, shape, windows, inner, points), oob="clip")
+    if is_inside is not None:
+        fill = filling(equation)
+        found = rlx.where(rlx.reshape(is_inside, (*points, *(1 for _ in inner))), found, fill)
+    return placed(found, len(points), numbers.offset_dims)
+
+
+@handles(*MODES)
+def scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Any:
+    numbers, shape = equation["dimension_numbers"], equation.sizes.shape(equation.operands[0].shape)
+    inner = [d for d in range(len(shape)) if d not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)]
+    windows: list[Any] = [1] * len(shape)
+    for d, axis in zip(inner, numbers.update_window_dims, strict=True):
+        windows[d] = equation.sizes.size(equation.operands[2].shape[axis])
+    starts, is_inside = start_of(equation, numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims,
+                                 numbers.scatter_indices_batching_dims, indices, shape, windows)  # fmt: skip
+    rank = len(equation.operands[2].shape)
+    outer = [axis for axis in range(rank) if axis not in numbers.update_window_dims]
+    rows = rlx.permute_dims(updates, (*outer, *numbers.update_window_dims)) if rank else updates
+    at = places(starts, shape, windows, inner, equation.sizes.shape([equation.operands[2].shape[a] for a in outer]))
+    if is_inside is not None:  # a place behind the last, which `fill` leaves out
+        whole = rlx.reshape(is_inside, (*is_inside.shape, *(1 for _ in inner)))
+        at = rlx.where(whole, at, size_of(shape))
+    flat = rlx.reshape(x, (-1,))
+    written = rlx.scatter(flat, rlx.reshape(rows, (-1,)), rlx.reshape(at, (-1,)), mode=MODES[equation.name], oob="fill")
+    return rlx.reshape(written, shape)
+
+
+def start_of(
+    equation: Equation,
+    targets: Any,
+    batched: Any,
+    batch_axes: Any,
+    indices: Any,
+    shape: tuple[Any, ...],
+    windows: Any,
+) -> tuple[list[Any], Any]:
+    """Where each window starts, one array an axis of the operand, and which windows lie inside if that matters."""
+    mode = getattr(equation["mode"], "name", str(equation["mode"]))
+    points = equation.sizes.shape(equation.operands[1].shape[:-1])
+    starts: list[Any] = [None] * len(shape)
+    inside = None
+    wide = rlx.astype(indices, rlx.i64, copy=False)
+    for number, d in enumerate(targets):
+        start, last = wide[..., number], shape[d] - windows[d]
+        if "FILL" in mode:
+            fits = rlx.logical_and(start >= 0, start <= last)
+            inside = fits if inside is None else rlx.logical_and(inside, fits)
+        starts[d] = rlx.minimum(rlx.maximum(start, 0), last)
+    for d, axis in zip(batched, batch_axes, strict=True):
+        line = [1] * len(points)
+        line[axis] = points[axis]
+        starts[d] = rlx.broadcast_to(rlx.reshape(rlx.arange(points[axis]), tuple(line)), points)
+    zero = rlx.zeros(points, dtype=rlx.i64)
+    return [zero if each is None else each for each in starts], inside
+
+
+def places(starts: list[Any], shape: tuple[Any, ...], windows: Any, inner: list[int], points: tuple[Any, ...]) -> Any:
+    """The places in the flat operand: an axis a point, then one for each axis of the windows that is kept."""
+    rank, total, stride = len(inner), rlx.zeros((*points, *(1 for _ in inner)), dtype=rlx.i64), 1
+    for d in reversed(range(len(shape))):
+        at = rlx.reshape(starts[d], (*points, *(1 for _ in inner)))
+        if d in inner:
+            line = [1] * rank
+            line[inner.index(d)] = windows[d]
+            at = at + rlx.reshape(rlx.arange(windows[d]), (*(1 for _ in points), *line))
+        total = total + at * stride
+        stride = stride * shape[d]
+    return total
+
+
+def placed(x: Any, points: int, offsets: Any) -> Any:
+    """The result with the axes of the windows where they belong; they come last in `x`."""
+    rank = len(x.shape)
+    order, outer = [0] * rank, iter(range(points))
+    for number, axis in enumerate(offsets):
+        order[axis] = points + number
+    for axis in range(rank):
+        if axis not in offsets:
+            order[axis] = next(outer)
+    return rlx.permute_dims(x, tuple(order)) if rank else x
+
+
+def filling(equation: Equation) -> np.ndarray:
+    """What a gather finds outside: what it says, or else NaN, the largest unsigned, the smallest signed integer."""
+    dtype = np.dtype(equation.results[0].dtype)
+    given = equation.params.get("fill_value")
+    if given is not None:
+        return np.asarray(given, dtype)
+    if dtype.kind == "b":
+        return np.asarray(True)
+    if dtype.kind in "iu":
+        return np.asarray(np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min, dtype)
+    return np.asarray(np.nan, dtype)
+
+
+def size_of(shape: tuple[Any, ...]) -> Any:
+    total: Any = 1
+    for each in shape:
+        total = total * each
+    return total

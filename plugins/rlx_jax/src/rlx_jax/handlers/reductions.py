@@ -1,0 +1,84 @@
+"""Over axes: totals, extremes, running totals, orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core.errors import unsupported
+from rlx_jax.walk import HANDLERS, Equation, handles
+
+TOTALS: dict[str, Callable[..., Any]] = {
+    "reduce_max": rlx.max,
+    "reduce_min": rlx.min,
+    "reduce_and": rlx.all,
+    "reduce_or": rlx.any,
+}
+
+for _name, _function in TOTALS.items():
+    HANDLERS[_name] = lambda equation, x, _function=_function: _function(
+        logical(equation, x), axis=tuple(equation["axes"])
+    )
+
+
+@handles("reduce_sum", "reduce_prod")
+def total(equation: Equation, x: Any) -> Any:
+    """Held in the dtype of the operand; integers wrap."""
+    function: Callable[..., Any] = rlx.sum if equation.name == "reduce_sum" else rlx.prod
+    return function(x, axis=tuple(equation["axes"]), dtype=equation.results[0].dtype)
+
+
+def logical(equation: Equation, x: Any) -> Any:
+    """The operand; and, or are only had of bool."""
+    if equation.name in ("reduce_and", "reduce_or") and equation.operands[0].dtype != bool:
+        raise unsupported("from_jax", {f"{equation.name} of integers": ["an equation"]})
+    return x
+
+
+@handles("reduce_xor")
+def reduce_xor(equation: Equation, x: Any) -> Any:
+    if equation.operands[0].dtype != bool:
+        raise unsupported("from_jax", {"reduce_xor of integers": ["an equation"]})
+    return rlx.equal(rlx.remainder(rlx.count_nonzero(x, axis=tuple(equation["axes"])), 2), 1)
+
+
+@handles("argmax", "argmin")
+def extreme(equation: Equation, x: Any) -> Any:
+    (axis,) = equation["axes"]
+    return rlx.astype(getattr(rlx, equation.name)(x, axis=axis), equation["index_dtype"])
+
+
+@handles("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+def running(equation: Equation, x: Any) -> Any:
+    axis = equation["axis"]
+    functions: dict[str, Callable[[Any], Any]] = {
+        "cumsum": lambda x: rlx.cumulative_sum(x, axis=axis, dtype=equation.results[0].dtype),
+        "cumprod": lambda x: rlx.cumulative_prod(x, axis=axis, dtype=equation.results[0].dtype),
+        "cummax": lambda x: rlx.cumulative_max(x, axis=axis),
+        "cummin": lambda x: rlx.cumulative_min(x, axis=axis),
+        "cumlogsumexp": lambda x: rlx.cumulative_logsumexp(x, axis=axis),
+    }
+    run = functions[equation.name]
+    return rlx.flip(run(rlx.flip(x, axis=axis)), axis=axis) if equation["reverse"] else run(x)
+
+
+@handles("sort")
+def sort(equation: Equation, *x: Any) -> list[Any]:
+    """By the first operands; the others go with them."""
+    axis, keys = equation["dimension"], equation["num_keys"]
+    if len(x) == 1:
+        return [rlx.sort(x[0], axis=axis)]
+    found = list(x)
+    for number in reversed(
+        range(keys)
+    ):  # the last key first: each order keeps that of the ones before where it is equal
+        order = rlx.argsort(found[number], axis=axis, stable=True)
+        found = [rlx.take_along_axis(each, order, axis=axis) for each in found]
+    return found
+
+
+@handles("top_k")
+def top_k(equation: Equation, x: Any) -> list[Any]:
+    values, places = rlx.top_k(x, equation.sizes.size(equation["k"]), axis=equation.params.get("axis", -1))
+    return [values, rlx.astype(places, equation.results[1].dtype)]

@@ -1,0 +1,57 @@
+"""Reductions over windows: one strided slice for each place in a window, combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import unsupported
+from rlx_jax.handlers.shapes import spread
+from rlx_jax.walk import Equation, handles
+
+MOST_PLACES = 1024
+"""A window of more places would be a program of more steps."""
+
+
+@handles("reduce_window_sum")
+def window_sum(equation: Equation, x: Any) -> Any:
+    return windows(equation, x, 0, rlx.add)
+
+
+@handles("reduce_window_max")
+def window_max(equation: Equation, x: Any) -> Any:
+    return windows(equation, x, lowest(equation.operands[0].dtype), rlx.maximum)
+
+
+@handles("reduce_window_min")
+def window_min(equation: Equation, x: Any) -> Any:
+    return windows(equation, x, highest(equation.operands[0].dtype), rlx.minimum)
+
+
+def lowest(dtype: Any) -> Any:
+    return np.asarray(-np.inf if np.dtype(dtype).kind not in "iub" else np.iinfo(dtype).min, dtype)
+
+
+def highest(dtype: Any) -> Any:
+    return np.asarray(np.inf if np.dtype(dtype).kind not in "iub" else np.iinfo(dtype).max, dtype)
+
+
+def windows(equation: Equation, x: Any, neutral: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    sizes, steps, gaps = (equation[each] for each in ("window_dimensions", "window_strides", "window_dilation"))
+    if prod(sizes) > MOST_PLACES:
+        raise unsupported("from_jax", {f"{equation.name} of {prod(sizes)} places": ["an equation"]})
+    for axis, between in enumerate(equation["base_dilation"]):
+        x = spread(x, axis, between - 1, neutral) if between > 1 else x
+    padded = rlx.pad(x, [tuple(map(equation.sizes.size, each)) for each in equation["padding"]], value=neutral)
+    shape, found = equation.shape, None
+    for place in product(*map(range, sizes)):
+        starts = [at * gap for at, gap in zip(place, gaps, strict=True)]
+        spans = [(count - 1) * step + 1 for count, step in zip(shape, steps, strict=True)]
+        cut = padded[tuple(slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True))]
+        found = cut if found is None else combine(found, cut)
+    return found

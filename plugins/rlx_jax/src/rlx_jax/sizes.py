@@ -1,0 +1,77 @@
+"""Symbolic sizes between two systems: rlx's specs as JAX's, and JAX's sizes in a program as rlx's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+from attrs import field, frozen
+
+import rlx_core as rlx
+from rlx_core.errors import DtypeError, Fact
+from rlx_core.ir.dtypes import dtype
+
+__all__ = ["Sizes", "as_spec"]
+
+
+class Symbols(dict[str, Any]):
+    """rlx's symbols by name, made when they are first asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        return rlx.symbol(name)
+
+
+@frozen
+class Sizes:
+    """The symbols of one program.
+
+    Attributes:
+        scope: JAX's, in which they are compared.
+        known: By name, as rlx has them.
+    """
+
+    scope: Any = field(factory=jax.export.SymbolicScope)
+    known: dict[str, Any] = field(factory=Symbols)
+
+    def bound(self, specs: Sequence[rlx.TensorType], values: Sequence[Any]) -> Sizes:
+        """The sizes for values that a program is walked with: a symbol that is an axis of an input is what that axis has."""
+        known = Symbols()
+        for spec, value in zip(specs, values, strict=True):
+            for size, found in zip(spec.shape, value.shape, strict=False):
+                if not isinstance(size, int) and str(size).isidentifier():
+                    known.setdefault(str(size), found)
+        return Sizes(self.scope, known)
+
+    def struct(self, where: str, spec: rlx.TensorType) -> jax.ShapeDtypeStruct:
+        """An input as JAX declares it.
+
+        Raises:
+            DtypeError: JAX would make its elements narrower.
+        """
+        held = np.dtype(spec.dtype.numpy)
+        if jax.dtypes.canonicalize_dtype(held) != held:
+            raise DtypeError(
+                f"from_jax: {where} is {spec}, and JAX computes with {jax.dtypes.canonicalize_dtype(held)} instead",
+                Fact("jax_enable_x64", "is off"),
+                hint='jax.config.update("jax_enable_x64", True), or an input of 32 bits',
+            )
+        if all(isinstance(size, int) for size in spec.shape):
+            return jax.ShapeDtypeStruct(spec.shape, held)
+        text = ", ".join(map(str, spec.shape))
+        return jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=self.scope), held)
+
+    def size(self, size: Any) -> Any:
+        """A size of a program as rlx has it."""
+        return int(size) if isinstance(size, int | np.integer) else size._evaluate(self.known)
+
+    def shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        """A shape of a program as rlx has it."""
+        return tuple(map(self.size, shape))
+
+
+def as_spec(struct: Any) -> rlx.TensorType:
+    """What JAX declares an input to be as rlx writes it."""
+    return rlx.spec(f"{dtype(np.dtype(struct.dtype))}[{', '.join(map(str, struct.shape))}]")
