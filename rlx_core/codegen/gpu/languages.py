@@ -71,7 +71,7 @@ class Language:
         base: Text that every module starts with: types and qualifiers.
         fragments: Functions that a module holds if it uses them, by name.
         builtins: Scalar ops that the language itself computes, by their full name, with what it promises.
-        inexact: Instructions that the language has, but not exactly; they are printed from others.
+        inexact: Instructions that the language has, but not exactly; what needs them exact is printed from others.
         options: What its compiler must be told, for numbers to be right.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
         matrix_unit: What multiplies small matrices, where the devices of the language have it.
