@@ -245,6 +245,7 @@ WGSL = Wgsl(
     thread="thread_in_group",
     group="group_in_grid",
     barrier="workgroupBarrier();",
+    memory_barrier="storageBarrier(); workgroupBarrier();",
     unrolled="",
     forever="loop {",
 )
