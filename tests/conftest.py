@@ -28,6 +28,14 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def nothing_is_allowed_by_the_shell() -> Iterator[None]:
+    """What may run on the host is each test's own choice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RLX_ALLOW_HOST", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def a_backend_is_there() -> Iterator[None]:
     """A default host with the backend of this checkout, unless one is installed."""
     if PluginHost().activate_all().backends or importlib.util.find_spec("rlx_cpu") is None:

@@ -1,21 +1,26 @@
 """`rlx ops --targets`: how each op runs on each target, asked with samples of the op; no cell is empty without a reason.
 
+A target may run an op on integers and not on floats, so samples are asked about by the kind of number that they are of, and a
+cell says which kinds nothing runs.
+
 A target that cannot be used here is asked as `TARGET:absent`: what has a kernel follows from its language and not from a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.cli.op_rows import OpRow, rows
 from rlx_core.cli.plan import configuration_of, target_of
 from rlx_core.cli.session import Session
 from rlx_core.cli.why_kernel import Choice, asked, decided, working_samples
 from rlx_core.errors import DeviceError, DeviceUnavailableError, RlxError
+from rlx_core.ir.dtypes import DType, bool_, f32, f64
 from rlx_core.ir.op import Op
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.samples import Sample
 from rlx_core.pipeline.select.backend import ABSENT, Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
@@ -35,6 +40,19 @@ HOW: Final = {
 """The ways, and what they mean; their first letters stand for them, and a dash for the last."""
 
 
+PARTLY: Final = "*"
+"""Beside the letter of a way that numbers of some kind do not have."""
+
+KINDS: Final[Mapping[str, Callable[[DType], bool]]] = {
+    "floats": lambda dtype: dtype.is_float,
+    "integers": lambda dtype: dtype.is_integer,
+    "booleans": lambda dtype: dtype is bool_,
+    "numbers": lambda dtype: False,
+    "complex numbers": lambda dtype: dtype.is_complex,
+}
+"""Of what numbers an op's samples may be, those first that a cell's letter is of; `numbers` is where none says."""
+
+
 @frozen
 class Cell:
     """How a target runs an op.
@@ -43,11 +61,13 @@ class Cell:
         how: One of `HOW`.
         kernel: The kernel, if one does.
         reason: Why nothing does, or not for all samples, or why it is the host.
+        refused: Why nothing does for numbers of a kind, where there is a way for others.
     """
 
     how: str
     kernel: str | None = None
     reason: str = ""
+    refused: Mapping[str, str] = field(factory=dict)
 
 
 @frozen
@@ -109,19 +129,42 @@ def dispatcher_of(session: Session, name: str) -> Dispatcher:
 
 
 def cell_of(row: OpRow, dispatcher: Dispatcher) -> Cell:
-    """How one target runs one op: the first of its samples that it runs, those in f32 before others."""
+    """How one target runs one op: as it runs floats, if it does, else the first kind of `KINDS` that it runs."""
     if row.op is None:
         return Cell("absent", reason=row.fault or "it cannot be imported")
-    samples = working_samples(row.op)
+    op, samples = row.op, working_samples(row.op)
     if not samples:
         return Cell("absent", reason="passes make it, and it has no sample to ask with")
+    asked = {kind: [each for each in samples if kind_of(each) == kind] for kind in KINDS}
+    cells = {kind: first_that_runs(op, of_kind, dispatcher) for kind, of_kind in asked.items() if of_kind}
+    refused = {kind: cell.reason for kind, cell in cells.items() if cell.how == "absent"}
+    found = next((cell for kind, cell in cells.items() if kind not in refused), None)
+    return next(iter(cells.values())) if found is None else evolve(found, refused=refused)
+
+
+def first_that_runs(op: type[Op], samples: Sequence[Sample], dispatcher: Dispatcher) -> Cell:
+    """How the first sample runs that does, those in f32 before others; what is tried in f64 alone is asked in f32 as well."""
     refused = ""
-    for sample in samples:
-        found = asked_with(row.op, sample, dispatcher)
+    narrow = (Sample(*narrowed(each.types), **each.attributes) for each in samples)
+    for sample in (*samples, *narrow):
+        found = asked_with(op, sample, dispatcher)
         if found.how != "absent":
             return evolve(found, reason=found.reason or (refused and f"not all: {refused}"))
         refused = refused or found.reason
     return Cell("absent", reason=refused)
+
+
+def kind_of(sample: Sample) -> str:
+    """Of what numbers a call is: complex if one is, and of floats if one is, whose indices are integers."""
+    dtypes = [t.dtype for t in sample.types if t is not None]
+    dtypes += [each for each in sample.attributes.values() if isinstance(each, DType)]
+    if any(dtype.is_complex for dtype in dtypes):
+        return "complex numbers"
+    return next((kind for kind, holds in KINDS.items() if any(map(holds, dtypes))), "numbers")
+
+
+def narrowed(types: Sequence[TensorType | None]) -> tuple[TensorType | None, ...]:
+    return tuple(evolve(t, dtype=f32) if t is not None and t.dtype is f64 else t for t in types)
 
 
 def asked_with(op: type[Op], sample: Sample, dispatcher: Dispatcher) -> Cell:
@@ -171,14 +214,17 @@ def grid_json(found: Grid) -> dict[str, Any]:
     return {
         "targets": dict(found.targets),
         "ops": {
-            op: {name: {"how": c.how, "kernel": c.kernel, "reason": c.reason} for name, c in cells.items()}
+            op: {
+                name: {"how": c.how, "kernel": c.kernel, "reason": c.reason, "refused": dict(c.refused)}
+                for name, c in cells.items()
+            }
             for op, cells in found.cells.items()
         },
     }
 
 
 def letter(cell: Cell) -> str:
-    return "–" if cell.how == "absent" else cell.how[0].upper()
+    return "–" if cell.how == "absent" else cell.how[0].upper() + (PARTLY if cell.refused else "")
 
 
 def grid_layout(found: Grid) -> Iterator[Any]:
@@ -191,15 +237,21 @@ def grid_layout(found: Grid) -> Iterator[Any]:
     yield f"{counted({'ops': len(found.cells)})}."
     for how, meaning in HOW.items():
         yield f"  {letter(Cell(how))}  {how}: {meaning}"
+    yield f"  {PARTLY}  not for numbers of each kind that the op takes"
     absent = [(name, asked) for name, asked in found.targets.items() if asked != name]
     for name, said in absent:
         yield f"{name} is not here: {'asked as ' + said if said.endswith(f':{ABSENT}') else said}"
-    reasons: dict[tuple[str, str], list[str]] = {}
+    there = {name for name, asked in found.targets.items() if asked in (name, f"{name}:{ABSENT}")}
+    missing: dict[tuple[str, str], list[str]] = {}
     for op, cells in found.cells.items():
-        for name, each in cells.items():
-            if each.how == "absent" and found.targets[name] in (name, f"{name}:{ABSENT}"):
-                reasons.setdefault((op, each.reason), []).append(name)
-    if reasons:
+        reasons: dict[tuple[str, str], list[str]] = {}
+        for name in there & cells.keys():
+            each = cells[name]
+            for kind, reason in ({"": each.reason} if each.how == "absent" else each.refused).items():
+                reasons.setdefault((kind, reason), []).append(name)
+        for (kind, reason), names in reasons.items():
+            missing.setdefault((", ".join(sorted(names)), reason), []).append(f"{op} of {kind}" if kind else op)
+    if missing:
         yield ""
-        why = [(op, ", ".join(names), cell(reason)) for (op, reason), names in reasons.items()]
-        yield listing(("op", "not on", "because"), why, whole=1)
+        why = [(names, cell(reason), ", ".join(ops)) for (names, reason), ops in missing.items()]
+        yield listing(("not on", "because", "op"), why)

@@ -61,8 +61,10 @@ class Choice:
 
     @property
     def can_run(self) -> bool:
-        """Whether there is any way."""
-        return self.answer.is_final or (bool(self.becomes) and all(row.means != "unsupported" for row in self.becomes))
+        """Whether there is any way; what becomes one of its operands runs without a kernel."""
+        if self.answer.is_final:
+            return True
+        return self.answer.means != "unsupported" and all(row.means != "unsupported" for row in self.becomes)
 
 
 def choose(session: Session, word: str, target: str | None, types: str | None, attrs: Sequence[str]) -> Choice:

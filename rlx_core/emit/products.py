@@ -15,6 +15,7 @@ from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.movement import buffers_of
 from rlx_core.emit.table import DeviceTable
+from rlx_core.ir.dtypes import FLOATS, INTEGERS
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
@@ -25,7 +26,7 @@ from rlx_core.pipeline.select.kernels import Condition
 
 __all__ = ["product_rows"]
 
-FLOATS = "f16 bf16 f32 f64"
+NUMBERS = " ".join(d.name for d in (*FLOATS, *INTEGERS))
 
 
 def product_rows(table: DeviceTable, language: GpuLanguage) -> None:
@@ -43,7 +44,7 @@ def product_rows(table: DeviceTable, language: GpuLanguage) -> None:
     has_sums = Condition("sums of a dtype that the device has", lambda node: lacking(node) is None, lacking)
     has_steps = Condition("steps that have code", lambda node: lacking_after(node) is None, lacking_after)
 
-    @table.emitter(MatMul, dtypes=FLOATS, when=has_sums, name="product")
+    @table.emitter(MatMul, dtypes=NUMBERS, when=has_sums, name="product")
     def product(node: Node, layout: Layout) -> Emitted:
         """Tiles in shared memory, sums in registers."""
         return language.product(tiled(layout, plain(layout)))

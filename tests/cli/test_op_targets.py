@@ -28,6 +28,7 @@ def test_every_op_has_a_way_or_a_reason_on_every_target(acme) -> None:
     assert ops["rlx.dense_solve"]["cpu"]["how"] in ("library", "host")
     assert ops["rlx.angle"]["cpu"]["how"] == "host"
     assert ops["rlx.batch_norm"]["cpu"]["how"] == "decomposed"
+    assert ops["rlx.checkpoint_name"]["cpu"]["how"] == "decomposed"  # into its operand
 
 
 def test_the_table_has_a_letter_for_each_and_says_why_there_is_none(acme) -> None:
@@ -35,7 +36,7 @@ def test_the_table_has_a_letter_for_each_and_says_why_there_is_none(acme) -> Non
     said = acme("ops", "--targets", "acme").out
     assert next(line for line in said.splitlines() if line.startswith("acme.double")).split() == ["acme.double", "S"]
     found = acme("ops", "--targets", "--json").json["ops"]
-    assert found["acme.double"]["toy"] == {"how": "structured", "kernel": "double_eight", "reason": ""}
+    assert found["acme.double"]["toy"] == {"how": "structured", "kernel": "double_eight", "reason": "", "refused": {}}
     assert found["rlx.exp"]["toy"]["how"] == "absent"
     assert found["rlx.exp"]["toy"]["reason"]
 
@@ -74,6 +75,27 @@ def test_a_target_that_is_not_here_is_asked_without_its_device(rlx) -> None:
     assert found["targets"] == {"gpu": "gpu:absent"}
     assert found["ops"]["rlx.softmax"]["gpu"]["how"] == "generated"
     assert "gpu is not here: asked as gpu:absent" in rlx("ops", "softmax", "--targets").out
+
+
+def test_a_kind_of_number_that_nothing_runs_shows_beside_the_letter_of_another(rlx) -> None:
+    (rlx.place / "gpu_things.py").write_text(GPU_THINGS)
+    rlx.install("gpu", GPU)
+    found = rlx("ops", "tanh", "--targets", "--json").json["ops"]
+
+    cell = found["rlx.tanh"]["gpu"]
+    assert (cell["how"], list(cell["refused"])) == ("generated", ["complex numbers"])
+    assert "c64" in cell["refused"]["complex numbers"]
+    said = rlx("ops", "tanh", "--targets").out
+    assert next(line for line in said.splitlines() if line.startswith("rlx.tanh")).split() == ["rlx.tanh", "G*"]
+    assert "rlx.atanh of complex numbers" in said
+
+
+def test_what_becomes_its_operand_runs_and_an_op_that_is_tried_in_f64_alone_is_asked_in_f32(rlx) -> None:
+    (rlx.place / "gpu_things.py").write_text(GPU_THINGS.replace("OPENCL", "METAL").replace("opencl", "metal", 1))
+    rlx.install("gpu", GPU)
+
+    cells = rlx("ops", "decoder_block", "--targets", "--json").json["ops"]
+    assert cells["rlx.llama_decoder_block"]["gpu"]["how"] == "decomposed"
 
 
 def test_a_target_that_cannot_be_asked_at_all_has_its_reason_in_every_cell(broken) -> None:

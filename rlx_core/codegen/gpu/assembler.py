@@ -39,6 +39,10 @@ class TextAssembler:
     functions: dict[str, str] = field(factory=dict)
     _results: dict[str, DType] = field(factory=dict)
 
+    @property
+    def fuses(self) -> bool:
+        return "fma" not in self.language.inexact
+
     # ---------------------------------------------------------------------------------------- types
 
     def dtype_of(self, x: Register) -> DType:

@@ -46,6 +46,7 @@ RLX_FN u16 rlx_f16_of_f32(f32 x) {
 }""",
         "rlx_exchange": """
 template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return __shfl_xor_sync(0xffffffffu, x, distance); }""",
+        "rlx_memory_barrier": "RLX_FN void rlx_memory_barrier() { __syncthreads(); }",
         "rlx_fault": fault_fragment("u32*", "atomicMin(word, place);"),
         **CUDA_UNIT.fragments,
     },

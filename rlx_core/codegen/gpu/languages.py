@@ -71,7 +71,7 @@ class Language:
         base: Text that every module starts with: types and qualifiers.
         fragments: Functions that a module holds if it uses them, by name.
         builtins: Scalar ops that the language itself computes, by their full name, with what it promises.
-        inexact: Instructions that the language has, but not exactly; they are printed from others.
+        inexact: Instructions that the language has, but not exactly; what needs them exact is printed from others.
         options: What its compiler must be told, for numbers to be right.
         exchanged_dtypes: Registers that the threads of a subgroup can exchange.
         matrix_unit: What multiplies small matrices, where the devices of the language have it.
@@ -81,7 +81,7 @@ class Language:
         argument: A buffer in the head, by how it is passed.
         status: The words for faults in the head.
         thread: The number of a thread in its group, as u32; `group` is that of the group.
-        barrier: What all threads of a group wait at.
+        barrier: What all threads of a group wait at; `memory_barrier` is where they see what the others wrote to memory, too.
         unrolled: Before a loop of a known number of turns.
         forever: The start of a loop that only a `break` ends.
     """
@@ -105,6 +105,7 @@ class Language:
     thread: str = "rlx_thread()"
     group: str = "rlx_group()"
     barrier: str = "rlx_barrier();"
+    memory_barrier: str = "rlx_memory_barrier();"
     unrolled: str = "RLX_UNROLL "
     forever: str = "for (;;) {"
 

@@ -36,6 +36,8 @@ METAL = Language(
         "rlx_f16_of_f32": "RLX_FN u16 rlx_f16_of_f32(f32 x) { return as_type<ushort>(half(x)); }",
         "rlx_exchange": """
 template <class T> RLX_FN T rlx_exchange(T x, u32 distance) { return simd_shuffle_xor(x, (ushort)distance); }""",
+        "rlx_memory_barrier": """
+RLX_FN void rlx_memory_barrier() { threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device); }""",
         "rlx_fault": fault_fragment(
             "device atomic_uint*", "atomic_fetch_min_explicit(word, place, memory_order_relaxed);"
         ),

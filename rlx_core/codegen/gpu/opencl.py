@@ -54,6 +54,8 @@ RLX_FN f32 rlx_f32_of_f16(u16 half_word) {{ return (f32)as_half(half_word); }}
 RLX_FN u16 rlx_f16_of_f32(f32 x) {{ return as_ushort(convert_half_rte(x)); }}
 #else{F16_OF_F32}
 #endif""",
+        "rlx_memory_barrier": """
+RLX_FN void rlx_memory_barrier() { barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); }""",
         "rlx_fault": fault_fragment("volatile RLX_GLOBAL u32*", "atomic_min(word, place);"),
     },
     # The OpenCL C specification, table of relative errors.

@@ -238,13 +238,14 @@ WGSL = Wgsl(
     buffers="words",
     base="",
     fragments=FRAGMENTS,
-    inexact=frozenset(("frem",)),
+    inexact=frozenset(("frem", "fma")),
     # The WGSL specification: 3 + 2·|x| ulp for exponentials of up to 88, and a bound without ulp for logarithms next to 1.
     builtins=builtins(exp=180, exp2=260, log=inf, log2=inf, tanh=inf, sin=inf, cos=inf),
     one_entry=True,
     thread="thread_in_group",
     group="group_in_grid",
     barrier="workgroupBarrier();",
+    memory_barrier="storageBarrier(); workgroupBarrier();",
     unrolled="",
     forever="loop {",
 )

@@ -23,6 +23,10 @@ V = TypeVar("V")
 class Assembler(Protocol[V]):
     """Builds scalar code in one language; `V` is a value of it: a register, an expression's name, an array."""
 
+    @property
+    def fuses(self) -> bool:
+        """Whether `fma` rounds once. A language that leaves that open may round the product as well."""
+
     # ---------------------------------------------------------------------------------------- types
 
     def dtype_of(self, x: V) -> DType:
@@ -58,7 +62,7 @@ class Assembler(Protocol[V]):
 
     def fneg(self, x: V) -> V: ...
     def fma(self, x: V, y: V, z: V) -> V:
-        """x·y + z with one rounding."""
+        """x·y + z with one rounding, where the language `fuses`."""
 
     def fabs(self, x: V) -> V: ...
     def copysign(self, size: V, sign: V) -> V:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.coefficients import GELU
 from rlx_core.codegen.scalars.exponential import EXP, LN2_HIGH, LN2_LOW, SHIFT, exponential, exponential_times
-from rlx_core.codegen.scalars.floats import clamped, polynomial
+from rlx_core.codegen.scalars.floats import clamped, exact_product, polynomial, residue
 from rlx_core.codegen.scalars.idioms import gelu_slope
 from rlx_core.codegen.scalars.table import Function
 from rlx_core.ir.dtypes import DType, f32
@@ -72,8 +72,8 @@ def erfc(b: Assembler[V], x: V) -> V:
     inverse = b.fdiv(one, d)
     shape = b.fmul(p, inverse)
     left = b.fadd(b.fma(b.fneg(shape), d, p), b.fma(b.fneg(shape), d_lost, p_lost))
-    square = b.fmul(a, a)
-    lost = b.fneg(b.fma(a, a, b.fneg(square)))
+    square, low = exact_product(b, a, a)
+    lost = b.fneg(low)
     right = exponential_times(b, b.fneg(square), lost, shape, b.fmul(left, inverse))
     is_left = b.fcmp_ordered("<", x, b.constant(x, 0.0))
     outer = b.select(is_left, b.fsub(b.constant(x, 2.0), right), right)
@@ -101,8 +101,8 @@ def gelu_far(b: Assembler[V], u: V) -> V:
     slope = polynomial(b, q, GELU[1:])
     p = b.fma(slope, q, b.constant(u, GELU[0]))
     p_lost = b.fma(slope, q, b.fsub(b.constant(u, GELU[0]), p))
-    y = b.fmul(p, t)
-    lost = b.fma(p_lost, t, b.fma(p, t, b.fneg(y)))
+    y, lost = exact_product(b, p, t)
+    lost = b.fma(p_lost, t, lost)
     tail, scaled = gaussian(b, u)
     return scaled(b.fadd(y, b.fma(y, tail, lost)))
 
@@ -113,7 +113,7 @@ def gaussian(b: Assembler[V], u: V) -> tuple[V, Callable[[V], V]]:
     shifted = b.fma(b.fmul(u, b.constant(u, -0.5 * math.log2(math.e))), u, shift)
     whole = b.fsub(shifted, shift)
     # 2r; the high piece of ln 2 times an integer is exact, so u² is never rounded.
-    twice = b.fma(b.fneg(u), u, b.fmul(whole, b.constant(u, -2 * LN2_HIGH)))
+    twice = residue(b, u, u, b.fmul(whole, b.constant(u, -2 * LN2_HIGH)))
     twice = b.fma(whole, b.constant(u, -2 * LN2_LOW), twice)
     halved = (0.5, *(c / 2 ** (k + 2) for k, c in enumerate(EXP)))
 

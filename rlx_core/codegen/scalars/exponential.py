@@ -16,7 +16,18 @@ from rlx_core.ir.dtypes import DType, f32, i32
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation
 
-__all__ = ["EXP", "FUNCTIONS", "LN2_HIGH", "LN2_LOW", "SHIFT", "exponential", "exponential_times", "finite_log", "tanh"]
+__all__ = [
+    "EXP",
+    "FUNCTIONS",
+    "LN2_HIGH",
+    "LN2_LOW",
+    "SHIFT",
+    "exponential",
+    "exponential_times",
+    "finite_log",
+    "parted",
+    "tanh",
+]
 
 # ln 2 in two pieces: the first has 15 bits, so that its product with an exponent is exact.
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
@@ -41,7 +52,7 @@ def reduced(b: Assembler[V], x: V) -> tuple[V, V, V]:
 
 
 def exponential_times(b: Assembler[V], x: V, x_lost: V, y: V, y_lost: V) -> V:
-    """e^(x + x_lost)·(y + y_lost) for -105 < x <= 0, with hardly more than the last rounding."""
+    """e^(x + x_lost)·(y + y_lost) for -105 < x < 89, with hardly more than the last rounding."""
     whole, n = rounded(b, x, math.log2(math.e))
     negated = b.fneg(whole)
     first = b.fma(negated, b.constant(x, LN2_HIGH), x)
@@ -83,8 +94,8 @@ def expm1(b: Assembler[V], x: V) -> V:
     return b.select(b.fcmp_ordered("==", small, b.constant(x, 0.0)), small, result)
 
 
-def split(b: Assembler[V], x: V) -> tuple[V, V]:
-    """(e, ln m) with x = m·2^e and m within a factor of sqrt 2 of 1; e as a float."""
+def parted(b: Assembler[V], x: V) -> tuple[V, V]:
+    """(m - 1, e as a float) with x = m·2^e and m within a factor of sqrt 2 of 1."""
     is_tiny = b.fcmp_ordered("<", x, b.constant(x, 2.0**-126))
     whole = b.bits(b.select(is_tiny, b.fmul(x, b.constant(x, 2.0**23)), x))
     lowest = b.constant(whole, 0x3F3504F3)  # sqrt(1/2)
@@ -92,7 +103,12 @@ def split(b: Assembler[V], x: V) -> tuple[V, V]:
     m = b.from_bits(b.sub(whole, b.shl(exponent, b.constant(whole, 23))), x)
     e = b.converted(exponent, i32, f32)
     e = b.select(is_tiny, b.fsub(e, b.constant(x, 23.0)), e)
-    f = b.fsub(m, b.constant(x, 1.0))
+    return b.fsub(m, b.constant(x, 1.0)), e
+
+
+def split(b: Assembler[V], x: V) -> tuple[V, V]:
+    """(e, ln m) with x = m·2^e and m within a factor of sqrt 2 of 1; e as a float."""
+    f, e = parted(b, x)
     square = b.fmul(f, f)
     cubic = b.fmul(b.fmul(square, f), polynomial(b, f, LOG))
     return e, b.fadd(f, b.fma(square, b.constant(x, -0.5), cubic))

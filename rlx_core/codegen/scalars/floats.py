@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
-from rlx_core.ir.dtypes import f64
+from rlx_core.ir.dtypes import f32, f64
 
 __all__ = [
     "Pair",
@@ -22,6 +22,7 @@ __all__ = [
     "is_nan",
     "polynomial",
     "power_of_two",
+    "residue",
     "rounded",
     "scaled_in_two",
 ]
@@ -98,11 +99,34 @@ def exact_sum(b: Assembler[V], x: V, y: V) -> Pair[V]:
 def exact_product(b: Assembler[V], x: V, y: V) -> Pair[V]:
     """x·y as a pair."""
     product = b.fmul(x, y)
-    return product, b.fma(x, y, b.fneg(product))
+    if b.fuses:
+        return product, b.fma(x, y, b.fneg(product))
+    # A difference is what no compiler takes apart: a product that is fused with what follows it would be another number.
+    product = b.fsub(product, b.constant(x, 0.0))
+    (x_high, x_low), (y_high, y_low) = halves(b, x), halves(b, y)
+    lost = b.fsub(b.fmul(x_high, y_high), product)
+    lost = b.fadd(b.fadd(lost, b.fmul(x_high, y_low)), b.fmul(x_low, y_high))
+    return product, b.fadd(lost, b.fmul(x_low, y_low))
+
+
+def halves(b: Assembler[V], x: V) -> Pair[V]:
+    """An f32 as a sum of two numbers of twelve digits, whose products are exact."""
+    assert b.dtype_of(x) is f32, "languages with f64 fuse"
+    bits = b.bits(x)
+    high = b.from_bits(b.and_(bits, b.constant(bits, -1 << 12)), x)
+    return high, b.fsub(x, high)
+
+
+def residue(b: Assembler[V], x: V, y: V, near: V) -> V:
+    """near - x·y, of numbers so near that the difference is exact."""
+    if b.fuses:
+        return b.fma(b.fneg(x), y, near)
+    product, lost = exact_product(b, x, y)
+    return b.fsub(b.fsub(near, product), lost)
 
 
 def exact_quotient(b: Assembler[V], x: V, y: Pair[V]) -> Pair[V]:
     """x/y as a pair."""
     quotient = b.fdiv(x, y[0])
-    left = b.fma(b.fneg(quotient), y[1], b.fma(b.fneg(quotient), y[0], x))
+    left = b.fma(b.fneg(quotient), y[1], residue(b, quotient, y[0], x))
     return quotient, b.fdiv(left, y[0])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from rlx_core.codegen.scalars import exponential as single
 from rlx_core.codegen.scalars import wide_exponential as double
 from rlx_core.codegen.scalars.assembler import Assembler, V
-from rlx_core.codegen.scalars.floats import polynomial
+from rlx_core.codegen.scalars.floats import polynomial, residue
 from rlx_core.codegen.scalars.special_coefficients import (
     ERFINV,
     ERFINV_FAR,
@@ -73,7 +73,7 @@ def inverse(
         far_first, *far_powers, far_lost = far_coefficients
         square = b.fneg(log(b, q))
         root = b.sqrt(square)
-        root_lost = b.fdiv(b.fma(b.fneg(root), root, square), b.fadd(root, root))
+        root_lost = b.fdiv(residue(b, root, root, square), b.fadd(root, root))
         s = b.fsub(root, b.constant(x, far_centre))
         # What the root and the last step of the polynomial lost, for small results above all, is added at the end.
         slope, top = polynomial(b, s, far_powers), b.constant(x, far_first)

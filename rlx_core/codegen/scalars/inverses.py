@@ -13,7 +13,7 @@ from attrs import frozen
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.coefficients import ASIN, ATAN
 from rlx_core.codegen.scalars.exponential import log1p
-from rlx_core.codegen.scalars.floats import Pair, either, exact_product, exact_quotient, exact_sum, polynomial
+from rlx_core.codegen.scalars.floats import Pair, either, exact_product, exact_quotient, exact_sum, polynomial, residue
 from rlx_core.codegen.scalars.table import Function
 from rlx_core.codegen.scalars.wide_exponential import log1p_of
 from rlx_core.ir.dtypes import DType, f32, f64
@@ -134,7 +134,7 @@ def atan2(b: Assembler[V], y: V, x: V) -> V:
 def root_pair(b: Assembler[V], z: V) -> Pair[V]:
     """√z as a pair; of 0 it is 0."""
     s = b.sqrt(z)
-    left = b.fma(b.fneg(s), s, z)
+    left = residue(b, s, s, z)
     lost = b.fdiv(left, b.fadd(s, s))
     return s, b.select(b.fcmp_ordered(">", s, b.constant(z, 0.0)), lost, b.constant(z, 0.0))
 

@@ -6,7 +6,7 @@ import math
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.codegen.scalars.exponential import exponential, log1p, reduced, split, with_edges
-from rlx_core.codegen.scalars.floats import clamped, polynomial
+from rlx_core.codegen.scalars.floats import clamped, polynomial, residue
 from rlx_core.codegen.scalars.table import Function
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.op import Op
@@ -66,7 +66,7 @@ def cbrt(b: Assembler[V], x: V) -> V:
         r = b.fmul(r, b.fdiv(b.fadd(cube, b.fadd(a, a)), b.fadd(b.fadd(cube, cube), a)))
     # One of Newton's: what is left is small, so that only the last sum rounds.
     square = b.fmul(r, r)
-    left = b.fma(b.fneg(square), r, a)
+    left = residue(b, square, r, a)
     r = b.fadd(r, b.fdiv(left, b.fmul(square, b.constant(x, 3.0))))
     r = b.fmul(r, back)
     is_usual = b.and_(b.fcmp_ordered(">", size, b.constant(x, 0.0)), b.fcmp_ordered("<", size, b.constant(x, math.inf)))

@@ -100,6 +100,8 @@ def odd_sum(x: Array, y: Array) -> Array:
 class NumpyAssembler:
     """An `Assembler` of arrays; to be called where NumPy's floating-point warnings are off."""
 
+    fuses = True
+
     def dtype_of(self, x: Array) -> DType:
         return dtype(x.dtype)
 

@@ -11,17 +11,18 @@ from rlx_core.codegen.scalars import (
     conversion,
     error,
     exponential,
+    gamma,
     grid,
     inverse_error,
     inverses,
     narrow_circular,
     narrow_exponential,
     philox,
+    powers,
     quotients,
     wide_circular,
     wide_error,
     wide_exponential,
-    wide_gamma,
 )
 from rlx_core.codegen.scalars.idioms import gelu_slope
 from rlx_core.codegen.scalars.table import DTYPES, Function, Row, ScalarTable
@@ -38,7 +39,7 @@ ROWS: Mapping[type[Op], Row] = {
     **quotients.ROWS,
     **grid.ROWS,
     **philox.ROWS,
-    **wide_gamma.ROWS,
+    **gamma.ROWS,
 }
 
 SINGLE: Mapping[tuple[type[Op], DType], Function] = {
@@ -52,16 +53,18 @@ WITHOUT_DOUBLES: Mapping[tuple[type[Op], DType], Function] = {
     **narrow_circular.FUNCTIONS,
     **narrow_exponential.FUNCTIONS,
     **inverses.SINGLE,
+    **powers.SINGLE,
+    **gamma.SINGLE,
 }
-"""Functions of f32 for a target without f64, where those of `DOUBLE` would be quicker. What is missing here (powers, the gamma
-family) such a target has only if its language does."""
+"""Functions of f32 for a target without f64, where those of `DOUBLE` would be quicker."""
 
 DOUBLE: Mapping[tuple[type[Op], DType], Function] = {
     **circular.FUNCTIONS,
     **wide_circular.FUNCTIONS,
     **wide_error.FUNCTIONS,
     **wide_exponential.FUNCTIONS,
-    **wide_gamma.FUNCTIONS,
+    **gamma.DOUBLE,
+    **powers.DOUBLE,
     **inverses.DOUBLE,
     **{(op, form): make for (op, form), make in inverse_error.FUNCTIONS.items() if form is f64},
 }
@@ -73,4 +76,6 @@ IDIOMS: tuple[type[Op], ...] = (activation.gelu.op, gelu_slope.op)
 
 def standard_table(name: str, dtypes: tuple[DType, ...] = DTYPES) -> ScalarTable:
     """The table of a target whose registers and memory hold `dtypes`; without f64 it has only what f32 computes."""
-    return ScalarTable(name, dtypes, ROWS, {**SINGLE, **(DOUBLE if f64 in dtypes else WITHOUT_DOUBLES)})
+    if f64 in dtypes:
+        return ScalarTable(name, dtypes, ROWS, {**SINGLE, **DOUBLE})
+    return ScalarTable(name, dtypes, {**ROWS, **gamma.SINGLE_ROWS}, {**SINGLE, **WITHOUT_DOUBLES})

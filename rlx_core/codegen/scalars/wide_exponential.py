@@ -1,16 +1,15 @@
-"""Exponentials, logarithms, powers and hyperbolic functions in f64 as vector code; f32 takes what it has no own form of."""
+"""Exponentials, logarithms, roots and hyperbolic functions in f64 as vector code; f32 takes what it has no own form of."""
 
 from __future__ import annotations
 
 import math
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
-from rlx_core.codegen.scalars.coefficients import CBRT, EXP, LOG, LOG_TAIL, SINH, TANH
+from rlx_core.codegen.scalars.coefficients import CBRT, EXP, LOG, SINH, TANH
 from rlx_core.codegen.scalars.floats import (
     Pair,
     clamped,
     exact_product,
-    exact_quotient,
     exact_sum,
     polynomial,
     power_of_two,
@@ -21,15 +20,13 @@ from rlx_core.ir.dtypes import DType, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import activation, arithmetic, trigonometry
 
-__all__ = ["FUNCTIONS", "exponential", "exponential_of", "finite_log", "log", "log1p_of", "log_pair"]
+__all__ = ["FUNCTIONS", "exponential", "exponential_of", "finite_log", "log", "log1p_of", "split"]
 
 # ln 2 in two pieces: the first has 32 bits, so that its product with an exponent is exact. Likewise log₁₀ 2.
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 LOG10_2_HIGH, LOG10_2_LOW = 3.01029995663611771306e-01, 3.69423907715893078616e-13
 LOG2_E, LOG2_E_LOW = 1.4426950408889634, 2.0355273740931033e-17
 LOG10_E, LOG10_E_LOW = 0.4342944819032518, 1.098319650216765e-17
-THIRD_LOW = 1 / 3 / 2**54
-"""1/3 less the nearest double."""
 
 
 # ------------------------------------------------------------------------------------ exponentials
@@ -183,54 +180,7 @@ def logaddexp(b: Assembler[V], x: V, y: V) -> V:
     return b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), total)
 
 
-# ------------------------------------------------------------------------------- powers and roots
-
-
-def log_pair(b: Assembler[V], x: V) -> Pair[V]:
-    """ln x to twice the digits, nearly: what is multiplied by an exponent of hundreds must have ten bits more."""
-    f, e = split(b, x)
-    d, d_lost = exact_sum(b, b.constant(x, 2.0), f)
-    s, s_lost = exact_quotient(b, f, (d, d_lost))
-    z, z_lost = exact_product(b, s, s)
-    z_lost = b.fadd(z_lost, b.fmul(b.fadd(s, s), s_lost))
-    third, w = b.constant(x, 1 / 3), b.fmul(z, polynomial(b, z, LOG_TAIL))
-    inner = b.fadd(third, w)
-    inner_lost = b.fadd(b.fadd(b.fsub(third, inner), w), b.constant(x, THIRD_LOW))
-    cube, cube_lost = exact_product(b, z, s)
-    cube_lost = b.fadd(cube_lost, b.fma(z, s_lost, b.fmul(z_lost, s)))
-    q, q_lost = exact_product(b, cube, inner)
-    q_lost = b.fadd(q_lost, b.fma(cube, inner_lost, b.fmul(cube_lost, inner)))
-    h, lost = exact_sum(b, s, q)
-    lost = b.fadd(lost, b.fadd(s_lost, q_lost))
-    top, rest = exact_sum(b, b.fmul(e, b.constant(x, LN2_HIGH)), b.fadd(h, h))
-    rest = b.fadd(rest, b.fma(e, b.constant(x, LN2_LOW), b.fadd(lost, lost)))
-    return exact_sum(b, top, rest)
-
-
-def pow(b: Assembler[V], x: V, y: V) -> V:
-    zero, one, infinity = (b.constant(x, v) for v in (0.0, 1.0, math.inf))
-    size = b.fabs(x)
-    log_high, log_low = log_pair(b, size)
-    p, lost = exact_product(b, y, log_high)
-    lost = b.fma(y, log_low, lost)
-    is_far = b.fcmp_unordered(">", b.fabs(p), b.constant(x, 740.0 + 10.0))
-    result = exponential_of(b, (clamped(b, p, -750.0, 711.0), b.select(is_far, zero, lost)))
-    is_zero, is_infinite = b.fcmp_ordered("==", size, zero), b.fcmp_ordered("==", size, infinity)
-    is_negative = b.fcmp_ordered("<", y, zero)
-    edge = b.select(b.xor(is_zero, is_negative), zero, infinity)
-    result = b.select(b.or_(is_zero, is_infinite), edge, result)
-    # 1 to an infinite power is 1, and so is -1; NaN to the power 0, and 1 to the power NaN.
-    result = b.select(b.fcmp_ordered("==", size, one), b.select(b.fcmp_ordered("==", y, y), one, y), result)
-    whole = b.floor(y)
-    half = b.fmul(y, b.constant(x, 0.5))
-    is_whole = b.fcmp_ordered("==", whole, y)
-    is_odd = b.and_(is_whole, b.fcmp_unordered("!=", b.floor(half), half))
-    signed = b.copysign(result, x)
-    result = b.select(is_odd, signed, result)
-    is_finite = b.and_(b.fcmp_ordered("<", x, zero), b.fcmp_ordered(">", x, b.constant(x, -math.inf)))
-    result = b.select(b.and_(is_finite, b.not_(is_whole)), b.constant(x, math.nan), result)
-    result = b.select(b.fcmp_unordered("uno", x, y), b.fadd(x, y), result)
-    return b.select(b.or_(b.fcmp_ordered("==", y, zero), b.fcmp_ordered("==", x, one)), one, result)
+# ------------------------------------------------------------------------------------------- roots
 
 
 def cbrt(b: Assembler[V], x: V) -> V:
@@ -290,7 +240,6 @@ FUNCTIONS: dict[tuple[type[Op], DType], Function] = {
     (activation.log10.op, f64): log10,
     (activation.log1p.op, f64): log1p,
     (arithmetic.logaddexp.op, f64): logaddexp,
-    (arithmetic.pow.op, f64): pow,
     (activation.cbrt.op, f64): cbrt,
     (trigonometry.sinh.op, f64): sinh,
     (trigonometry.cosh.op, f64): cosh,

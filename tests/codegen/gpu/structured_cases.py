@@ -11,10 +11,12 @@ from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.gpu.attention import print_attention
 from rlx_core.codegen.gpu.attention_backward import print_attention_backward
 from rlx_core.codegen.gpu.extremes import print_extreme
+from rlx_core.codegen.gpu.linear_systems import print_systems
 from rlx_core.codegen.gpu.scans import print_scan
 from rlx_core.codegen.gpu.searching import print_search
 from rlx_core.codegen.gpu.sorting import print_sorting
 from rlx_core.codegen.gpu.walks import Machine
+from rlx_core.codegen.linear_systems import LinearSystems
 from rlx_core.codegen.ordering import Extreme, Keys, Search, Sorting
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.codegen.scalars.numpy_assembler import NumpyAssembler
@@ -28,8 +30,26 @@ from rlx_core.ops.samples import Sample
 from tests.codegen.gpu.structured import SMALL, USUAL, Case
 
 __all__ = [
-    "ATTENTIONS", "ATTENTIONS_SMALL", "BACKWARDS", "BACKWARDS_SMALL", "BACKWARDS_SMALLEST", "LITTLE", "ORDERS", "ORDERS_SMALL",
-    "SCANS", "SCANS_SMALL", "attention", "attention_of", "edges", "extreme", "order_of", "scan", "scan_of", "sorting",
+    "ATTENTIONS",
+    "ATTENTIONS_SMALL",
+    "BACKWARDS",
+    "BACKWARDS_SMALL",
+    "BACKWARDS_SMALLEST",
+    "LITTLE",
+    "ORDERS",
+    "ORDERS_SMALL",
+    "SCANS",
+    "SCANS_SMALL",
+    "SYSTEMS",
+    "SYSTEMS_SMALL",
+    "attention",
+    "attention_of",
+    "edges",
+    "extreme",
+    "order_of",
+    "scan",
+    "scan_of",
+    "sorting",
 ]  # fmt: skip
 
 Shape = tuple[int, int, int]
@@ -38,6 +58,31 @@ NARROW = Machine(group=16, most_groups=3)
 
 LITTLE = Machine(shared_nbytes=4096)
 """Tiles of 16, of which each thread has one element: what PoCL compiles soonest."""
+
+# ---------------------------------------------------------------------------------------- systems
+
+
+def system(dtype: DType, stack: int, n: int, k: int, machine: Machine) -> Case:
+    """Systems whose first pivots are 0 or small, and of a stack one that is singular."""
+    rng, numpy = np.random.default_rng(7), dtype.numpy
+    a = rng.uniform(-1, 1, (stack, n, n)) + 2 * np.roll(np.eye(n), 1, axis=0)
+    a[:, 0, 0] = 0
+    if stack > 1:
+        a[1, -1] = a[1, 0]  # exactly: what is subtracted is what is there
+    a, b = a.astype(numpy), rng.uniform(-1, 1, (stack, n, k)).astype(numpy)
+    problem = LinearSystems(dtype, stack, n, k)
+    expected = problem.run(a.astype(np.float64), b.astype(np.float64)).astype(numpy)
+    if stack > 1:
+        expected[1] = np.nan
+    return Case(problem, print_systems, machine, (a, b), (expected,), 2e-5 if dtype is f32 else 1e-13)
+
+
+SYSTEMS_SMALL = [system(f32, 2, 5, 2, SMALL), system(f32, 1, 1, 1, SMALL)]
+
+SYSTEMS = [
+    *(system(dtype, *sizes, SMALL) for dtype in (f32, f64) for sizes in ((5, 3, 2), (1, 19, 1), (2, 2, 9))),
+    *(system(dtype, 3, 24, 5, USUAL) for dtype in (f32, f64)),
+]
 
 # ------------------------------------------------------------------------------------------ order
 

@@ -10,9 +10,9 @@ import pytest
 from rlx_core.codegen import check_kernel, run_kernel
 from rlx_core.codegen.gpu.kernels import refusal
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.movement import kernels_of_movement
 from rlx_core.codegen.gpu.scalars import scalars_of
 from rlx_core.codegen.loops import Kernel
+from rlx_core.codegen.movement.kernels import kernels_of_movement
 from rlx_core.codegen.movement.tilings import TILINGS
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.ir.graph import infer

@@ -82,7 +82,8 @@ def singles(name: str) -> np.ndarray:
     return np.concatenate([np.array(NUMBERS, "f4"), *drawn, anything])
 
 
-BINARY = (arithmetic.atan2.op, arithmetic.hypot.op, arithmetic.logaddexp.op)
+BINARY = (arithmetic.atan2.op, arithmetic.hypot.op, arithmetic.logaddexp.op, arithmetic.pow.op)
+GAMMA = (gamma.lgamma.op, gamma.digamma.op)
 
 
 class NoDoubles(NumpyAssembler):
@@ -93,10 +94,22 @@ class NoDoubles(NumpyAssembler):
         return super().converted(x, source, to)
 
 
+class NoFusion(NoDoubles):
+    """What WGSL may be: a fused product is a product and a sum."""
+
+    fuses = False
+
+    def fma(self, x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return x * y + z
+
+
+@pytest.mark.parametrize("assembler", [NoDoubles, NoFusion])
 @pytest.mark.parametrize(
-    "op", [op for op, _ in (*SINGLE, *WITHOUT_DOUBLES) if op not in IDIOMS], ids=lambda op: op.name
+    "op", [op for op, _ in (*SINGLE, *WITHOUT_DOUBLES) if op not in (*IDIOMS, *GAMMA)], ids=lambda op: op.name
 )
-def test_a_function_of_f32_alone_is_within_two_ulp_and_two_are_within_three_without_f64(op: type[Op]) -> None:
+def test_a_function_of_f32_alone_is_within_two_ulp_and_two_are_within_three_without_f64(
+    op: type[Op], assembler: type[NoDoubles]
+) -> None:
     x, table = singles(op.name), standard_table("f32", (f32,))
     with np.errstate(all="ignore"):
         # Of two operands: any two, and two of one size.
@@ -104,10 +117,45 @@ def test_a_function_of_f32_alone_is_within_two_ulp_and_two_are_within_three_with
             np.concatenate(each) for each in ((x, x), (np.random.default_rng(1).permutation(x), x * np.float32(1.37)))
         ]
         args = pairs if op in BINARY else [x]
-        found = table.apply(NoDoubles(), op(), (f32,) * len(args), args)
+        found = table.apply(assembler(), op(), (f32,) * len(args), args)
         off = ulps(found, meaning(op(), *args), 1.0 if op is arithmetic.logaddexp.op else 0.0)
     most = 3 if op in (trigonometry.tan.op, arithmetic.atan2.op) else 2
     assert off.max() <= most, f"{op.name}({[a[off.argmax()] for a in args]}) is {found[off.argmax()]!r}"
+
+
+@pytest.mark.parametrize("assembler", [NoDoubles, NoFusion])
+def test_powers_of_f32_alone_are_within_two_ulp_however_large_the_exponent_is(assembler: type[NoDoubles]) -> None:
+    rng = np.random.default_rng(3)
+    bases = [np.exp(rng.uniform(-20, 20, 4000)), rng.uniform(0.5, 2, 4000), rng.uniform(0.99, 1.01, 4000)]
+    x = np.concatenate([*bases, np.repeat(NUMBERS, len(NUMBERS)), -np.arange(1, 40)]).astype("f4")
+    exponents = [rng.uniform(-reach, reach, 4000) for reach in (5, 130, 9000)]
+    y = np.concatenate([*exponents, np.tile(NUMBERS, len(NUMBERS)), np.arange(-19, 20)]).astype("f4")
+    with np.errstate(all="ignore"):
+        found = standard_table("f32", (f32,)).apply(assembler(), arithmetic.pow.op(), (f32, f32), [x, y])
+        off = ulps(found, np.power(x.astype("f8"), y.astype("f8")))
+    assert off.max() <= 2, f"{x[off.argmax()]} ** {y[off.argmax()]} is {found[off.argmax()]!r}"
+
+
+@pytest.mark.parametrize("assembler", [NoDoubles, NoFusion])
+@pytest.mark.parametrize(
+    "op",
+    [*(op() for op in GAMMA), *(gamma.Polygamma(order=n) for n in (1, 2, 5, 13))],
+    ids=lambda op: f"{op.name}{getattr(op, 'order', '')}",
+)
+def test_the_gamma_family_of_f32_alone_is_within_one_ulp_more_than_that_of_f64(
+    op: Op, assembler: type[NoDoubles]
+) -> None:
+    """On the left a term, the function on the right, is as large as 1 where they cancel."""
+    rng = np.random.default_rng(4)
+    drawn = [np.exp(rng.uniform(-80, 80, 2000)), rng.uniform(0, 5, 2000), rng.uniform(0.99, 2.01, 2000)]
+    right = np.concatenate([NUMBERS, *drawn, rng.uniform(1.46, 1.463, 200)]).astype("f4")
+    left = -np.concatenate([np.exp(rng.uniform(-80, 5, 1000)), rng.uniform(0, 20, 2000), np.arange(99)]).astype("f4")
+    most = 4 + getattr(op, "order", 0) / 2
+    for x, least in ((right, 0.0), (left, 8.0)):
+        with np.errstate(all="ignore"):
+            found = standard_table("f32", (f32,)).apply(assembler(), op, (f32,), [x])
+            off = ulps(found, meaning(op, x), least)
+        assert off.max() <= most, f"{op}({x[off.argmax()]}) is {found[off.argmax()]!r}"
 
 
 @pytest.mark.parametrize("op", LONG, ids=lambda op: op.name)
@@ -128,8 +176,8 @@ def test_what_a_target_lacks_is_refused_in_words() -> None:
     single = standard_table("WGSL", tuple(d for d in DTYPES if d.itemsize <= 4 and d is not f16))
     assert single.refusal(activation.exp.op(), [f32]) is None
     assert single.refusal(activation.exp.op(), [f64]) == "WGSL code for exp on f64"
-    assert single.refusal(gamma.lgamma.op(), [f32]) == "WGSL code for lgamma"
-    assert single.refusal(gamma.Polygamma(order=1), [f32]) == "f64 for derivatives of the digamma function"
+    assert single.refusal(gamma.lgamma.op(), [f64]) == "WGSL code for lgamma on f64"
+    assert single.refusal(gamma.Polygamma(order=14), [f32]) == "an order of polygamma up to 13"
     assert single.refusal(conversion.Cast(to=f64), [f32]) == "a cast to what registers hold, not f64"
     assert TABLE.refusal(gamma.Polygamma(order=21), [f32]) == "an order of polygamma up to 20"
     assert TABLE.refusal(arithmetic.pow.op(), [f32, f32]) is None

@@ -13,7 +13,7 @@ from scipy import special
 from ulp import HOST, PI_LOW, TERMS, compiled, errors, long_erf, long_erfc, needs_long_doubles, reflected
 
 import rlx_core as rlx
-from rlx_core.codegen.scalars.wide_gamma import ORDERS
+from rlx_core.codegen.scalars.gamma import ORDERS
 from rlx_core.ops import gamma
 from rlx_core.ops.activation import erfinv
 from rlx_core.ops.special import BERNOULLI, digamma_array, erfinv_array, lgamma_array, polygamma_array

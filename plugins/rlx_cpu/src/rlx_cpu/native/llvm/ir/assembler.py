@@ -33,6 +33,8 @@ class IRBuilder(Instructions):
 
     __slots__ = ()
 
+    fuses: Final = True
+
     # ------------------------------------------------------------------------------------------ types
 
     def dtype_of(self, x: Value) -> DType:

@@ -1,18 +1,25 @@
-"""ln |Γ| and its derivatives in f64 as vector code; f32 takes them too.
+"""ln |Γ| and its derivatives as vector code, in f64 and in f32; f32 takes those of f64 where a target has it.
 
 On the right a polynomial on an interval of length 1 that shifts lead to, and a series in 1/x² beyond; on the left the
 reflection formulas, which only vectors with a number there compute. ln |Γ| and ψ are within 3 ulp, the derivative of ψ of order
 n within 3 + n/2, but for what cancels beside the zeros on the left: there it is as many ulp of the function on the right, and
-for ln |Γ| of 1, as the logarithm of a rounded product is off by what the product lost.
+for ln |Γ| of 1, as the logarithm of a rounded product is off by what the product lost. In registers of f32 it is one ulp more.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
+from attrs import frozen
+
+from rlx_core.codegen.scalars import exponential as single
+from rlx_core.codegen.scalars import wide_exponential as double
 from rlx_core.codegen.scalars.assembler import Assembler, V
-from rlx_core.codegen.scalars.floats import Pair, exact_product, exact_sum, is_nan, polynomial
+from rlx_core.codegen.scalars.floats import Pair, exact_product, exact_sum, is_nan, polynomial, residue
+from rlx_core.codegen.scalars.powers import log_pair
 from rlx_core.codegen.scalars.special_coefficients import (
     COTANGENT_PI,
     DIGAMMA,
@@ -23,25 +30,61 @@ from rlx_core.codegen.scalars.special_coefficients import (
     SINE_PI,
 )
 from rlx_core.codegen.scalars.table import Function, Row, called
-from rlx_core.codegen.scalars.wide_exponential import log, log_pair
-from rlx_core.ir.dtypes import FLOATS, DType, f64
+from rlx_core.ir.dtypes import FLOATS, DType, f32, f64
 from rlx_core.ir.op import Op
 from rlx_core.ops import gamma
 from rlx_core.ops.special import BERNOULLI
 
-__all__ = ["FUNCTIONS", "ORDERS", "ROWS"]
+__all__ = ["DOUBLE", "ORDERS", "ROWS", "SINGLE", "SINGLE_ROWS"]
 
-LARGEST = 2.5599833278516383e305
-"""ln Γ of the next number is infinite."""
 
-OFFSET, OFFSET_LOW = 0.4189385332046727, 1.6728209650585413e-17
-"""(ln 2π - 1)/2 in two pieces."""
+@frozen
+class Format:
+    """What depends on how many digits and powers a float has; numbers are in two pieces where the second matters.
 
-LOG_PI, LOG_PI_LOW = 1.1447298858494002, 1.0265951162707826e-17
+    Attributes:
+        log: ln x.
+        largest: ln Γ of the next number is infinite.
+        offset: (ln 2π - 1)/2.
+        log_pi: ln π.
+        zero: Where ψ is 0 on the right.
+        orders: Orders of derivatives that there is code for: their factorials are exact.
+    """
+
+    log: Callable[[Assembler[Any], Any], Any]
+    largest: float
+    offset: tuple[float, float]
+    log_pi: tuple[float, float]
+    zero: tuple[float, float]
+    orders: int
+
+
+_FORMATS: Mapping[DType, Format] = {
+    f64: Format(
+        double.log,
+        2.5599833278516383e305,
+        (0.4189385332046727, 1.6728209650585413e-17),
+        (1.1447298858494002, 1.0265951162707826e-17),
+        DIGAMMA_ZERO,
+        20,
+    ),
+    f32: Format(
+        single.log,
+        4.085003108497519e36,
+        (0.418938547372818, -1.4168144879533884e-08),
+        (1.1447298526763916, 3.317300922844879e-08),
+        (1.4616321325302124, 1.243815006546356e-08),
+        13,
+    ),
+}
+
 PI_SQUARED, PI_SQUARED_LOW = 9.869604401089358, 6.265295508739711e-16
 
-ORDERS = 20
-"""Orders of derivatives that there is code for: their factorials are exact."""
+ORDERS = _FORMATS[f64].orders
+
+
+def format_of(b: Assembler[V], x: V) -> Format:
+    return _FORMATS[b.dtype_of(x)]
 
 
 def phase(b: Assembler[V], x: V) -> V:
@@ -49,8 +92,8 @@ def phase(b: Assembler[V], x: V) -> V:
     return b.fsub(x, b.rint(x))
 
 
-def cotangent(b: Assembler[V], z: V, order: int = 0) -> Pair[V]:
-    """π·cot(πz) for |z| <= ½ as a pair, right to the last digits beside ±½ too; see `finite` for its order."""
+def cotangent(b: Assembler[V], z: V) -> Pair[V]:
+    """π·cot(πz) for |z| <= ½ as a pair, right to the last digits beside ±½ too."""
     one, square = b.constant(z, 1.0), b.fmul(z, z)
     # (1 - 4z²)·(1 + rest)/z
     fourfold, fourfold_lost = exact_product(b, *[b.fadd(z, z)] * 2)
@@ -60,14 +103,13 @@ def cotangent(b: Assembler[V], z: V, order: int = 0) -> Pair[V]:
     top, top_lost = exact_product(b, zeros, shape)
     top_lost = b.fma(zeros, shape_lost, b.fma(zeros_lost, shape, top_lost))
     quotient = b.fdiv(top, z)
-    lost = b.fdiv(b.fadd(b.fma(b.fneg(quotient), z, top), top_lost), z)
-    return quotient, finite(b, z, lost, order)
+    lost = b.fdiv(b.fadd(residue(b, quotient, z, top), top_lost), z)
+    return quotient, finite(b, lost)
 
 
-def finite(b: Assembler[V], z: V, lost: V, order: int) -> V:
-    """What a step to the derivative of π·cot(πz) of an order lost, but 0 next to the pole, where the step may be infinite."""
-    next_to = 2.0 ** -(960 // (order + 1))
-    return b.select(b.fcmp_ordered("<", b.fabs(z), b.constant(z, next_to)), b.constant(z, 0.0), lost)
+def finite(b: Assembler[V], lost: V) -> V:
+    """What was lost, or 0 next to the pole, where a step may be infinite and then lost nothing."""
+    return b.select(b.fcmp_ordered("<", b.fabs(lost), b.constant(lost, math.inf)), lost, b.constant(lost, 0.0))
 
 
 # --------------------------------------------------------------------------------------------- ln Γ
@@ -83,8 +125,9 @@ def lgamma(b: Assembler[V], x: V) -> V:
         z = phase(b, size)
         sine = b.fabs(b.fmul(z, polynomial(b, b.fmul(z, z), SINE_PI)))
         high, low = log_pair(b, b.fmul(size, sine))
-        top, lost = exact_sum(b, b.constant(x, LOG_PI), b.fneg(high))
-        inside = b.fadd(b.fsub(top, right), b.fadd(lost, b.fsub(b.constant(x, LOG_PI_LOW), low)))
+        log_pi, log_pi_low = (b.constant(x, piece) for piece in format_of(b, x).log_pi)
+        top, lost = exact_sum(b, log_pi, b.fneg(high))
+        inside = b.fadd(b.fsub(top, right), b.fadd(lost, b.fsub(log_pi_low, low)))
         # At poles and at -inf.
         return b.select(b.fcmp_unordered("==", z, b.constant(x, 0.0)), b.constant(x, math.inf), inside)
 
@@ -93,7 +136,7 @@ def lgamma(b: Assembler[V], x: V) -> V:
 
 def lgamma_right(b: Assembler[V], x: V) -> V:
     """ln |Γ(x)| for x > -½."""
-    one, zero = b.constant(x, 1.0), b.constant(x, 0.0)
+    one, zero, form = b.constant(x, 1.0), b.constant(x, 0.0), format_of(b, x)
     is_far = b.fcmp_ordered(">=", x, b.constant(x, 3.5))
     below_half, below_one, above_two = (
         b.fcmp_ordered("<", x, b.constant(x, 0.5)),
@@ -124,12 +167,12 @@ def lgamma_right(b: Assembler[V], x: V) -> V:
     less, less_lost = exact_sum(b, high, b.constant(x, -1.0))
     product, product_lost = exact_product(b, factor, less)
     product_lost = b.fma(factor, b.fadd(less_lost, low), product_lost)
-    total, lost = exact_sum(b, product, b.constant(x, OFFSET))
+    total, lost = exact_sum(b, product, b.constant(x, form.offset[0]))
     inverse = b.fdiv(one, x)
-    series = b.fma(inverse, polynomial(b, b.fmul(inverse, inverse), LGAMMA_FAR), b.constant(x, OFFSET_LOW))
+    series = b.fma(inverse, polynomial(b, b.fmul(inverse, inverse), LGAMMA_FAR), b.constant(x, form.offset[1]))
     far = b.fadd(total, b.fadd(lost, b.fadd(product_lost, series)))
     result = b.select(is_far, far, near)
-    is_infinite = b.or_(b.fcmp_ordered(">", x, b.constant(x, LARGEST)), b.fcmp_ordered("==", x, zero))
+    is_infinite = b.or_(b.fcmp_ordered(">", x, b.constant(x, form.largest)), b.fcmp_ordered("==", x, zero))
     return b.select(is_nan(b, x), x, b.select(is_infinite, b.constant(x, math.inf), result))
 
 
@@ -152,7 +195,7 @@ def digamma(b: Assembler[V], x: V) -> V:
 
 def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
     """ψ(x) for x >= 0, of -0 infinity; ψ(1 + x) in the lanes of `is_next`, whose sum is rounded only where ψ is flat."""
-    one, zero = b.constant(x, 1.0), b.constant(x, 0.0)
+    one, zero, form = b.constant(x, 1.0), b.constant(x, 0.0), format_of(b, x)
     argument = b.select(is_next, b.fadd(x, one), x)
     is_far = b.fcmp_ordered(">=", argument, b.constant(x, 3.0))
     whole = b.select(
@@ -165,18 +208,18 @@ def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
     divisor = b.select(is_far, argument, b.select(is_second, b.fsub(x, one), x))
     quotient = b.fdiv(b.select(is_far, one, step), divisor)
     # The distance from the zero, right to the last digit beside it.
-    distance = b.fadd(b.fadd(t, b.constant(x, 1.5 - DIGAMMA_ZERO[0])), b.constant(x, -DIGAMMA_ZERO[1]))
+    distance = b.fadd(b.fadd(t, b.constant(x, 1.5 - form.zero[0])), b.constant(x, -form.zero[1]))
     near = b.fma(distance, polynomial(b, t, DIGAMMA), quotient)
     square = b.fmul(quotient, quotient)
     rest = b.fma(square, polynomial(b, square, DIGAMMA_FAR), b.fmul(quotient, b.constant(x, 0.5)))
-    return b.select(is_far, b.fsub(log(b, argument), rest), near)
+    return b.select(is_far, b.fsub(form.log(b, argument), rest), near)
 
 
-def polygamma(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...]) -> V:
-    """The derivative of ψ of an order, a function of its own for each."""
+def polygamma(b: Assembler[V], op: Op, dtypes: tuple[DType, ...], args: tuple[V, ...], *, form: DType) -> V:
+    """The derivative of ψ of an order, a function of its own for each, in registers of `form`."""
     assert isinstance(op, gamma.Polygamma), "registered for derivatives"
     name = f"polygamma{op.order}"
-    return called(b, name, partial(derivative, order=op.order), dtypes[0], f64, args)
+    return called(b, name, partial(derivative, order=op.order), dtypes[0], form, args)
 
 
 def derivative(b: Assembler[V], x: V, order: int) -> V:
@@ -186,17 +229,17 @@ def derivative(b: Assembler[V], x: V, order: int) -> V:
 
     def reflected() -> V:
         z = phase(b, x)
-        c, c_lost = cotangent(b, z, order)
+        c, c_lost = cotangent(b, z)
         square, lost = exact_product(b, c, c)
         lost = b.fma(b.fadd(c, c), c_lost, lost)
         powers = cotangent_slope(order)
         slope = polynomial(b, square, powers)
         correction = b.fmul(lost, polynomial(b, square, [k * a for k, a in enumerate(powers)][1:]))
-        slope = b.fadd(slope, finite(b, z, correction, order))
+        slope = b.fadd(slope, finite(b, correction))
         if order % 2:
             inside, pole = b.fsub(slope, right), math.inf
         else:
-            rest = b.fsub(right, finite(b, z, b.fmul(slope, c_lost), order))
+            rest = b.fsub(right, finite(b, b.fmul(slope, c_lost)))
             inside, pole = b.fma(b.fneg(slope), c, rest), math.nan
         return b.select(b.fcmp_ordered("==", z, b.constant(x, 0.0)), b.constant(x, pole), inside)
 
@@ -224,10 +267,13 @@ def derivative_right(b: Assembler[V], x: V, order: int) -> V:
         b.constant(x, 0.0),
         b.constant(x, float(math.factorial(order))),
     )
+    half = order // 2
     terms, shifted = [], x
-    for _ in range(reach):
+    for k in range(reach):
         is_short = b.fcmp_ordered("<", shifted, b.constant(x, float(reach)))
-        term = b.fdiv(factorial, power(b, shifted, order + 1))
+        # Of a small x the power would be subnormal where the quotient is not infinite yet.
+        last = order + 1 if k else half + 1
+        term = b.fdiv(factorial if k else b.fdiv(factorial, power(b, x, order - half)), power(b, shifted, last))
         terms.append(b.select(is_short, term, zero))
         shifted = b.select(is_short, b.fadd(shifted, one), shifted)
     inverse = b.fdiv(one, shifted)
@@ -237,7 +283,6 @@ def derivative_right(b: Assembler[V], x: V, order: int) -> V:
     ]
     tail = b.fma(inverse, polynomial(b, b.fmul(inverse, inverse), series), b.constant(x, 0.5))
     # Divisions by powers: a power of the quotient would have its rounding as many times. Two, so that none overflows too early.
-    half = order // 2
     main = b.fdiv(b.fdiv(factorial, power(b, shifted, half)), power(b, shifted, order - half))
     total = b.fmul(main, b.fma(inverse, tail, b.constant(x, 1 / order)))
     for term in reversed(terms):
@@ -253,17 +298,19 @@ def power(b: Assembler[V], x: V, exponent: int) -> V:
     return result
 
 
-FUNCTIONS: dict[tuple[type[Op], DType], Function] = {
+DOUBLE: Mapping[tuple[type[Op], DType], Function] = {
     (gamma.lgamma.op, f64): lgamma,
     (gamma.digamma.op, f64): digamma,
 }
+SINGLE: Mapping[tuple[type[Op], DType], Function] = {(op, f32): make for (op, _), make in DOUBLE.items()}
+"""The same in registers of f32."""
 
 
 def reason_against(op: gamma.Polygamma, dtypes: tuple[DType, ...]) -> str | None:
     """Why there is no code for a derivative of ψ."""
-    if f64 not in dtypes:
-        return "f64 for derivatives of the digamma function"
-    return None if op.order <= ORDERS else f"an order of polygamma up to {ORDERS}"
+    most = _FORMATS[f64 if f64 in dtypes else f32].orders
+    return None if op.order <= most else f"an order of polygamma up to {most}"
 
 
-ROWS: dict[type[Op], Row] = {gamma.Polygamma: Row(polygamma, FLOATS, reason_against)}
+ROWS: Mapping[type[Op], Row] = {gamma.Polygamma: Row(partial(polygamma, form=f64), FLOATS, reason_against)}
+SINGLE_ROWS: Mapping[type[Op], Row] = {gamma.Polygamma: Row(partial(polygamma, form=f32), FLOATS, reason_against)}
