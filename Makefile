@@ -99,8 +99,8 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 		done; \
 	done
 
-oracle: $(VENV)/.oracle ## The tests against PyTorch and JAX: the same weights, the same kinks (installs both)
-	$(BIN)/python -m pytest tests/oracle
+oracle: $(VENV)/.oracle ## rlx beside PyTorch and JAX: values, gradients, batches of all that they share; ORACLE_SEED=1: others (installs both)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/oracle
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases
