@@ -99,8 +99,8 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 		done; \
 	done
 
-oracle: $(VENV)/.oracle ## The tests against PyTorch and JAX: the same weights, the same kinks (installs both)
-	$(BIN)/python -m pytest tests/oracle
+oracle: $(VENV)/.oracle ## rlx beside PyTorch and JAX: values, gradients, batches of all that they share; ORACLE_SEED=1: others (installs both)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/oracle
 
 $(VENV)/.models: $(VENV)/.oracle $(PROJECTS)
 	$(PIP) $(patsubst %,-e "./%[models]",$(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax))

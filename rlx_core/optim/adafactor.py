@@ -67,7 +67,7 @@ def scale_by_factored_rms(
             each("init", lambda x: rlx.zeros((0,) if axes(x) else x.shape, dtype=dtype(x.dtype)), params),
         )
 
-    def averaged(grads: Any, old: Any, keep: Any, which: int | None) -> Any:
+    def averaged(grads: Any, old: Any, count: Any, which: int | None) -> Any:
         """The averages over one of the factored axes, or those of leaves that have none."""
 
         def new(g: Any, v: Any) -> Any:
@@ -76,16 +76,15 @@ def scale_by_factored_rms(
                 return v
             squares = g * g + epsilon
             now = squares if found is None or which is None else rlx.mean(squares, axis=found[which])
-            kept = rlx.astype(keep, g.dtype, copy=False)
+            kept = -rlx.expm1(-decay_rate * rlx.log(rlx.astype(count, g.dtype)))  # 1 - count**-decay_rate
             return kept * v + (1 - kept) * now
 
         return each("adafactor", new, grads, old)
 
     def update(grads: Any, state: FactoredState, params: Any = None) -> tuple[Any, FactoredState]:
         count = next_count(state.count)
-        keep = -rlx.expm1(-decay_rate * rlx.log(rlx.astype(count, rlx.f32)))  # 1 - count**-decay_rate
         row, col, whole = (
-            averaged(grads, v, keep, i) for v, i in ((state.v_row, 1), (state.v_col, 0), (state.v, None))
+            averaged(grads, v, count, i) for v, i in ((state.v_row, 1), (state.v_col, 0), (state.v, None))
         )
 
         def scaled(g: Any, r: Any, c: Any, v: Any) -> Any:
