@@ -3,7 +3,8 @@
 One thread leads: it runs the loop and alone decides what comes next. The others are in the barrier behind the loop, where at
 every turn they look whether there are parts. The leader waits for parts that are begun and for nothing else, so a thread that
 comes late, or never, costs the part it has in hand, as everywhere in a pool; and what a part computes does not depend on who
-did it.
+did it. After a wait that is far too long the leader goes on alone for a while: a processor that other programs want too costs a
+loop some milliseconds then, and not at every step.
 
 The word `CLAIM` says how many steps were shared so far (high half) and which parts of the last one are free (low half). A thread
 reads it, then the step, and takes a part by exchanging the word it has read: that fails if the step was another's by then.
@@ -24,7 +25,7 @@ MOST_SHARED: Final = 32
 
 # Byte offsets in a team's block; what different threads write is a cache line apart.
 _CLAIM, _STEP, _DONE, TEAM_BYTES = 0, 64, 128, 192
-_FUNCTION, _BUFFERS, _PARTS, _THREADS, SHARE = (_STEP + 8 * i for i in range(5))
+_FUNCTION, _BUFFERS, _PARTS, _THREADS, SHARE, _QUIET = (_STEP + 8 * i for i in range(6))
 """`SHARE` holds the address of the function `share`, for code that is linked apart."""
 
 SHARED: Final = ir.FunctionType(VOID, [I64] * 5)
@@ -32,18 +33,28 @@ SHARED: Final = ir.FunctionType(VOID, [I64] * 5)
 
 _HALF: Final = 32
 
+_SHORT_TURNS, _SHORT_NS, _QUIET_STEPS = 256, 20_000, 256
+"""A wait of fewer turns is not timed; one that took so much longer than twice the leader's own share has met a thread that lost
+its processor to another program, and so many steps are not shared then."""
 
-def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value, ir.Value], None]) -> None:
+
+def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> None:
     """Add `share`, and `help` (parts of what is shared, until none is free).
 
     Args:
-        wait_for: Builds a loop that ends when the word at a place has a value.
+        wait_for: Builds a loop that ends when the word at a place has a value; after how many turns.
     """
     _help(module)
     function = ir.Function(module, SHARED, "share")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     team, run, buffers, wanted, tid = function.args
     threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
+    quiet = b.load(_at(b, team, _QUIET), typ=I64, align=8)
+    with b.if_then(b.icmp_signed(">", quiet, _word(0)), likely=False):
+        b.store(b.sub(quiet, _word(1)), _at(b, team, _QUIET), align=8)
+        b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), _word(0), _word(1), tid, _word(0)], CALLED)
+        b.ret_void()
+    begun = b.call(module.globals["clock"], [])
     least = b.select(b.icmp_signed("<", wanted, threads), threads, wanted)
     parts = b.select(b.icmp_signed("<", least, _word(MOST_SHARED)), least, _word(MOST_SHARED))
     for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (_word(0), _DONE)):
@@ -52,7 +63,13 @@ def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value
     free = b.sub(b.shl(_word(1), parts), _word(1))
     b.atomic_rmw("xchg", _at(b, team, _CLAIM), b.or_(b.shl(number, _word(_HALF)), free), "seq_cst")
     b.call(module.globals["help"], [team, tid])
-    wait_for(b, _at(b, team, _DONE), parts)
+    worked = b.call(module.globals["clock"], [])
+    turns = wait_for(b, _at(b, team, _DONE), parts)
+    with b.if_then(b.icmp_signed(">", turns, _word(_SHORT_TURNS)), likely=False):
+        waited = b.sub(b.call(module.globals["clock"], []), worked)
+        longest = b.add(b.mul(b.sub(worked, begun), _word(2)), _word(_SHORT_NS))
+        with b.if_then(b.icmp_signed(">", waited, longest)):
+            b.store(_word(_QUIET_STEPS), _at(b, team, _QUIET), align=8)
     b.ret_void()
 
 

@@ -157,8 +157,8 @@ def _pauses(module: ir.Module, isa: Isa) -> None:
 
 def _wait_for(
     b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value, meanwhile: Callable[[], None] = lambda: None
-) -> None:
-    """Spin until the word at `place` is `value`; after a while, yield at every turn.
+) -> ir.Value:
+    """Spin until the word at `place` is `value`; after a while, yield at every turn. After how many turns it was.
 
     Args:
         meanwhile: Builds what else is done at every turn.
@@ -181,6 +181,7 @@ def _wait_for(
     turns.add_incoming(b.add(turns, _word(1)), again)
     b.branch(head)
     b.position_at_end(done)
+    return turns
 
 
 def _clock(module: ir.Module) -> None:
