@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.case import Case
-from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, training
+from benchmarks.cases import compiling, decoding, elementwise, gemm, memory, minilm, numbers, recurrent, training
 from rlx_core.errors import Fact, UnknownNameError, nearest
 
 __all__ = ["CASES", "GROUPS", "chosen"]
@@ -13,14 +13,20 @@ __all__ = ["CASES", "GROUPS", "chosen"]
 CASES: tuple[Case, ...] = (
     *minilm.CASES,
     *training.CASES,
+    *recurrent.CASES,
+    *decoding.CASES,
     *elementwise.CASES,
+    *numbers.CASES,
     *memory.CASES,
     *gemm.CASES,
     *compiling.CASES,
 )
 
 
-GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "memory", "gemm", "compile")
+GROUPS = (
+    *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "call", "chain", "math"),
+    *("random", "fft", "adamw", "memory", "gemm", "compile"),
+)
 """What names of cases are or begin with."""
 
 
@@ -31,7 +37,7 @@ def chosen(words: Sequence[str]) -> list[Case]:
         UnknownNameError: A word is the beginning of no name.
     """
     if not words:
-        return [c for c in CASES if c not in gemm.FURTHER | memory.FURTHER]
+        return [c for c in CASES if c not in gemm.FURTHER | memory.FURTHER | numbers.FURTHER]
     for word in words:
         if not any(is_meant(c, word) for c in CASES):
             raise UnknownNameError(

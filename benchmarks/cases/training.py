@@ -36,7 +36,7 @@ def mlp_data() -> Data:
     return {"params": params, "x": x, "y": rng.integers(0, 10, 128)}
 
 
-def gpt_data() -> Data:
+def gpt_data(layers: int = LAYERS) -> Data:
     rng = np.random.default_rng(0)
     d, f = FEATURES, HIDDEN
     params: Params = {
@@ -44,7 +44,7 @@ def gpt_data() -> Data:
         "positions": rng.standard_normal((LENGTH, d)) * 0.02,
         "norm": np.ones(d),
     }
-    for i in range(LAYERS):
+    for i in range(layers):
         params |= {f"qkv{i}": rng.standard_normal((d, 3 * d)) * 0.05, f"out{i}": rng.standard_normal((d, d)) * 0.05}
         params |= {f"up{i}": rng.standard_normal((d, f)) * 0.05, f"down{i}": rng.standard_normal((f, d)) * 0.05}
         params |= {f"norm_a{i}": np.ones(d), f"norm_b{i}": np.ones(d)}
@@ -61,7 +61,7 @@ def mlp_loss(params: Params, x: Any, y: Any) -> Any:
 
 def gpt_loss(params: Params, x: Any, y: Any) -> Any:
     h = nn.embedding(x, params["embedding"]) + params["positions"]
-    for i in range(LAYERS):
+    for i in range(sum(name.startswith("qkv") for name in params)):
         q, k, v = rlx.split(nn.rms_norm(h, params[f"norm_a{i}"], eps=1e-5) @ params[f"qkv{i}"], 3, axis=-1)
         h = h + nn.attention(q, k, v, num_heads=HEADS, causal=True) @ params[f"out{i}"]
         inner = nn.gelu(nn.rms_norm(h, params[f"norm_b{i}"], eps=1e-5) @ params[f"up{i}"])

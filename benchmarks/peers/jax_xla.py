@@ -14,13 +14,16 @@ import numpy as np
 
 from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
+from benchmarks.peers import jax_loops
 
 __all__ = ["make", "minilm"]
 
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
-    if kind in ("mlp", "gpt"):
-        return {"jax.jit donated": training(mlp_loss if kind == "mlp" else gpt_loss, data)}
+    if kind in LOSSES:
+        return {"jax.jit donated": training(LOSSES[kind], data)}
+    if kind in jax_loops.MAKERS:
+        return jax_loops.MAKERS[kind](data)
     if kind == "minilm":
         return {"jax.jit": minilm(data), "jax.jit, weights constant": minilm_constant(data)}
     if kind == "compile":
@@ -157,6 +160,9 @@ def gpt_loss(params: Mapping[str, Any], x: Any, y: Any) -> Any:
         h = h + inner @ params[f"down{i}"]
     logits = rms_norm(h, params["norm"]) @ params["embedding"].T
     return cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
+
+
+LOSSES: Mapping[str, Callable[..., Any]] = {"mlp": mlp_loss, "gpt": gpt_loss, "lstm-train": jax_loops.lstm_loss}
 
 
 # -------------------------------------------------------------------------------------- small programs

@@ -1,4 +1,4 @@
-"""NumPy itself, where a person would write the program in it without thinking of a compiler."""
+"""NumPy itself, and SciPy for Fourier transforms, where a person would write the program without thinking of a compiler."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.fft
 
 from benchmarks.case import Data, Program
+from benchmarks.cases.numbers import COUNT, moments, parts
 
 __all__ = ["make"]
 
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
+    if kind == "fft":
+        return {"scipy": Program(lambda: scipy.fft.fft(data["x"]), lambda: parts(scipy.fft.fft(data["x"])))}
     maker = {"call": call, "chain": chain, "gemm": gemm, "math-exp": exp, "math-tanh": tanh}.get(kind)
+    draw = DRAWN.get(kind)
     function = MEMORY.get(kind)
     if maker is not None:
         run = maker(data)
     elif function is not None:
         run = partial(function, *data["arrays"])
+    elif draw is not None:
+        generator = np.random.Generator(np.random.Philox(0))
+        return {"numpy, one thread": Program(partial(draw, generator), lambda: moments(draw(generator)))}
     else:
         return {}
     return {"numpy": Program(run, lambda: [run()])}
@@ -73,6 +81,11 @@ def softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
+
+DRAWN: Mapping[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "random-uniform": lambda generator: generator.random(COUNT, np.float32),
+    "random-normal": lambda generator: generator.standard_normal(COUNT, np.float32),
+}
 
 MEMORY: Mapping[str, Callable[..., np.ndarray]] = {
     "memory-transpose": lambda x: np.ascontiguousarray(x.T),

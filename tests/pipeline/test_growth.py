@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rlx_core as rlx
+from benchmarks.cases.training import gpt_data, gpt_loss
 from benchmarks.growth import gru, runge_kutta
 from rlx_core.ir import verify_memory
+from rlx_core.ir.lir import Lir
 from rlx_core.passes.engine import fusion
 from rlx_core.pipeline.compile import compile_graph
 from rlx_core.pipeline.compiled import Compiled
+from rlx_cpu.native.runtime.steps import functions_of
 
 LESS_THAN_SQUARED = 3.0
 """How much more than in proportion eight times the length may take: 24 times in all, where a square takes 64."""
@@ -49,6 +55,53 @@ def test_a_target_is_asked_once_about_equal_regions(monkeypatch: pytest.MonkeyPa
         compiled(runge_kutta, steps)
         counts.append(len(asked))
     assert counts[0] == counts[1] > 0
+
+
+def nodes_of(lir: Lir) -> int:
+    """The nodes of a program, and of the graphs inside its steps."""
+    return len(lir.graph.nodes) + sum(nodes_of(plan) for step in lir.steps for plan in step.nested.values())
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_ten_thousand_steps_of_a_loop_are_the_program_that_ten_are(gradient: bool) -> None:
+    def run(w: Any, c: Any, xs: Any) -> Any:
+        return rlx.sum(rlx.scan(lambda c, x: (rlx.tanh(c @ w + x), None), c, xs)[0])
+
+    sizes = set()
+    for steps in (10, 10_000):
+        w, c, xs = (np.ones(shape, np.float32) for shape in ((4, 4), (4,), (steps, 4)))
+        graph = rlx.trace(rlx.grad(run) if gradient else run, w, c, xs)
+        lir = compile_graph(graph, target="cpu").lir
+        functions, _ = functions_of(lir)
+        sizes.add((len(graph.nodes), nodes_of(lir), len(lir.steps), len(functions)))
+    assert len(sizes) == 1
+
+
+def seconds_of(function: Callable[[], object]) -> float:
+    """Processor time, the shorter of two: others may use the machine."""
+    found = []
+    for _ in range(2):
+        start = time.process_time()
+        function()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def test_the_graphs_of_a_transformer_of_twelve_layers_and_its_gradient_take_half_a_second() -> None:
+    data = gpt_data(layers=12)
+    arrays = data["params"], data["x"], data["y"]
+    assert seconds_of(lambda: (rlx.trace(gpt_loss, *arrays), rlx.trace(rlx.value_and_grad(gpt_loss), *arrays))) < 0.5
+
+
+@pytest.mark.slow
+def test_compile_time_is_linear_in_layers() -> None:
+    times = []
+    for layers in (1, 4, 32):
+        data = gpt_data(layers)
+        graph = rlx.trace(rlx.value_and_grad(gpt_loss), data["params"], data["x"], data["y"])
+        times.append(seconds_of(lambda graph=graph: compile_graph(graph, target="cpu")))
+    _, short, long = times  # the first one imports
+    assert long < 8 * 1.5 * short
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from rlx_core.ops.control.bodies import (
     expect_inputs,
     expect_same_types,
 )
+from rlx_core.ops.linalg import matmul
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes, transpose
 
@@ -180,6 +181,8 @@ class Scan(Op):
         two = traced("pair", pair, "f32[2] i64[] f32[2]")
         for reverse in (False, True):
             yield Sample("f32[3]", "f32[3]", "f32[4, 3]", body=one, carries=1, consts=1, length=4, reverse=reverse)
+        net = traced("net", lambda c, w, x: (tanh(add(matmul(c, w), x)), matmul(x, w)), "f32[1, 3] f32[3, 3] f32[1, 3]")
+        yield Sample("f32[1, 3]", "f32[3, 3]", "f32[4, 1, 3]", body=net, carries=1, consts=1, length=4)
         yield Sample("f32[2]", "i64[]", "f32[3, 2]", body=two, carries=2, consts=0, length=3, low=-0.5, high=0.5)
         yield Sample("f32[3]", "f32[3]", "f32[0, 3]", body=one, carries=1, consts=1, length=0)
         swap = traced("swap", lambda a, b, x: (b, add(a, x), a, multiply(b, x)), "f32[2] f32[2] f32[2]")

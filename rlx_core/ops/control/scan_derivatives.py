@@ -14,9 +14,11 @@ from attrs import evolve
 from rlx_core.ir.graph import Graph, Value, as_results
 from rlx_core.ir.op import ZERO, Zero
 from rlx_core.ir.rules import nested
+from rlx_core.ir.types import TensorType
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.call import results_of, zeros
 from rlx_core.ops.control.bodies import carry_flags, differentiable, is_zero, made, names, part, reached
+from rlx_core.ops.control.scan_products import products_of, summed
 
 if TYPE_CHECKING:
     from rlx_core.ops.control.scan import Scan
@@ -57,7 +59,10 @@ def with_kept(op: Scan, x: Sequence[Value], y: Sequence[Value]) -> tuple[Scan, S
 
 
 def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
-    """The cotangents of all operands by one Scan in the other direction: those of constants are summed in carries."""
+    """The cotangents of all operands by one Scan in the other direction.
+
+    Those of constants are summed in carries, or behind the loop where they are products of a few rows (`scan_products`).
+    """
     _, _, states = with_kept(op, x, y)
     _, consts, xs = op.split(x)
     body, count = op.body, op.carries
@@ -70,20 +75,45 @@ def pulled(op: Scan, g: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[
     step = nested().vjp_of(
         part(body, range(len(x)), [*of_carries, *ys]), [names(body)[i] for i in (*of_carries, *of_consts, *of_xs)]
     )
-    sizes = [len(of_carries), len(of_consts), len(consts), len(states), len(xs)]
+    stacked = [*states, *xs, *(g[i] for i in ys)]
+    sizes = [len(of_carries), len(consts), len(states), len(xs)]
 
-    def back(*given: Value) -> tuple[Value, ...]:
-        dc, sums, k, c, now, dy = _cut(given, sizes)
-        found = results_of(step, (*c, *k, *now, *dc, *dy))
-        dc, terms, dx = _cut(found, sizes[:2])
-        return (*dc, *(add(total, term) for total, term in zip(sums, terms, strict=True)), *dx)
+    def once(*given: Value) -> tuple[Value, ...]:
+        dc, k, c, now, dy = _cut(given, sizes)
+        return results_of(step, (*c, *k, *now, *dc, *dy))
 
     begin = [zeros(x[i].type) if isinstance(g[i], Zero) else g[i] for i in of_carries]
-    begin += [zeros(x[i].type) for i in of_consts]
-    stacked = [*states, *xs, *(g[i] for i in ys)]
-    found = _scan(op, f"{body.name}_back", back, begin, consts, stacked, reverse=not op.reverse)
-    cotangents = dict(zip((*of_carries, *of_consts, *of_xs), found, strict=True))
-    return tuple(cotangents.get(i, ZERO) for i in range(len(x)))
+    back = made(f"{body.name}_back", _types_inside(begin, consts, stacked), once)
+    found = dict(
+        zip((*of_carries, *of_consts, *of_xs), _run_back(op, back, begin, len(of_consts), consts, stacked), strict=True)
+    )
+    return tuple(found.get(i, ZERO) for i in range(len(x)))
+
+
+def _run_back(
+    op: Scan, back: Graph, begin: Sequence[Any], count: int, consts: Sequence[Value], xs: Sequence[Value]
+) -> tuple[Value, ...]:
+    """The outputs of `back` when all steps are done: carries, sums of the next `count`, an element a step of the rest."""
+    carries, terms, others = _cut(back.outputs, [len(begin), count])
+    products = {term: found for term in terms if (found := products_of(term))}
+    sums = [term for term in dict.fromkeys(terms) if term not in products]
+    stacks = dict(zip(back.inputs[len(begin) + len(consts) :], xs, strict=True))
+    factors = [v for found in products.values() for each in found for v in (each.left, each.right)]
+    ys = [v for v in dict.fromkeys((*others, *factors)) if v not in stacks]
+    step = Graph(back.name, back.nodes, (*carries, *sums, *ys), back.guards)
+    sizes = [len(begin), len(sums)]
+
+    def summing(*given: Value) -> tuple[Value, ...]:
+        dc, totals, rest = _cut(given, sizes)
+        dc, found, each = _cut(results_of(step, (*dc, *rest)), sizes)
+        return (*dc, *(add(total, term) for total, term in zip(totals, found, strict=True)), *each)
+
+    start = [*begin, *(zeros(term.type) for term in sums)]
+    ends, totals, made_ys = _cut(_scan(op, back.name, summing, start, consts, xs, reverse=not op.reverse), sizes)
+    stacks |= zip(ys, made_ys, strict=True)
+    whole = dict(zip(sums, totals, strict=True))
+    whole |= {term: summed(found, stacks) for term, found in products.items()}
+    return (*ends, *(whole[term] for term in terms), *(stacks[v] for v in others))
 
 
 def pushed(op: Scan, t: Sequence[Value | Zero], x: Sequence[Value], y: Sequence[Value]) -> tuple[Any, ...]:
@@ -121,9 +151,19 @@ def _scan(
     op: Scan, name: str, step: Any, carries: Sequence[Any], consts: Sequence[Any], xs: Sequence[Any], *, reverse: bool
 ) -> tuple[Value, ...]:
     """A Scan of as many steps as `op` with another body."""
-    types = [*(v.type for v in carries), *(v.type for v in consts), *(v.type.with_shape(v.shape[1:]) for v in xs)]
-    made_op = evolve(op, body=made(name, types, step), carries=len(carries), consts=len(consts), reverse=reverse)
+    made_op = evolve(
+        op,
+        body=made(name, _types_inside(carries, consts, xs), step),
+        carries=len(carries),
+        consts=len(consts),
+        reverse=reverse,
+    )
     return as_results(made_op(*carries, *consts, *xs))
+
+
+def _types_inside(carries: Sequence[Any], consts: Sequence[Any], xs: Sequence[Any]) -> list[TensorType]:
+    """The types that a step sees."""
+    return [*(v.type for v in (*carries, *consts)), *(v.type.with_shape(v.shape[1:]) for v in xs)]
 
 
 def _cut(values: Sequence[Any], sizes: Sequence[int]) -> list[tuple[Any, ...]]:

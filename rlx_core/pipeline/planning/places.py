@@ -16,7 +16,7 @@ def place_of(value: Value, lir: Lir) -> Place:
     op = place.root.node.op
     is_bound = isinstance(op, Constant | Param) and place.root not in lir.donated
     literal = op.value.array.tobytes() if isinstance(op, Constant) and op.value.array.size == 1 else None
-    return Place(value.type, place.strides, is_bound, literal)
+    return Place(value.type, place.strides, is_bound, literal=literal)
 
 
 def layout_of(step: Step, lir: Lir) -> Layout:

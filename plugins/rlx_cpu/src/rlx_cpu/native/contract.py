@@ -5,16 +5,17 @@ An emitter adds one function to an LLVM module:
     void name(i8** buffers, i64 tid, i64 nthreads)
 
 `buffers` holds a pointer for every operand in order (null for an absent one), then for every result, then the workspace,
-then one for each pack, then the status words, the last three only if they were asked for. Pointers of strided views point at
-their first element. It is called `nthreads` times with every `tid` below, by whichever threads come first; the runtime puts a
-barrier after each step, none inside one. A call works on its part of whatever the kernel is split into, and the split must not
-change a bit of the result: reductions combine in an order that depends on the shapes alone.
+then one for each pack and each held operand, then the status words, the last four only if they were asked for. Pointers of
+strided views point at their first element. It is called `nthreads` times with every `tid` below, by whichever threads come
+first; the runtime puts a barrier after each step, none inside one. A call works on its part of whatever the kernel is split
+into, and the split must not change a bit of the result: reductions combine in an order that depends on the shapes alone.
 
 A function that is best cut into more parts than there are threads says so in `Emitted.parts` and takes a fourth argument:
 
     void name(i8** buffers, i64 part, i64 parts, i64 thread)
 
-Scratch memory then belongs to the thread, not to the part.
+Scratch memory then belongs to the thread, not to the part. One that holds graphs takes a fifth, the address of the threads
+that wait for work (`llvm.team`; 0 where there are none), and says so by `Emitted.shares`.
 
 Nothing may be assumed of alignment beyond the element size: arena slots, packs and workspaces start at multiples of
 64 bytes, arrays of callers do not. Every load and store says its alignment.
@@ -23,10 +24,12 @@ Nothing may be assumed of alignment beyond the element size: arena slots, packs 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
+from numpy.lib.stride_tricks import as_strided
 
 from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.graph import Node
@@ -38,7 +41,19 @@ if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
     from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["ALIGNMENT", "MOST_PARTS", "Emit", "EmitNested", "EmitStep", "Emitted", "Emitters", "Pack", "aligned"]
+__all__ = [
+    "ALIGNMENT",
+    "MOST_PARTS",
+    "Emit",
+    "EmitNested",
+    "EmitStep",
+    "Emitted",
+    "Emitters",
+    "Held",
+    "Pack",
+    "View",
+    "aligned",
+]
 
 ALIGNMENT = 64
 """Bytes to which workspaces and packs are aligned: a cache line, and the widest vector."""
@@ -53,6 +68,31 @@ def aligned(nbytes: int) -> int:
 
 
 @frozen
+class View:
+    """What a step inside a loop reads of an operand of the loop.
+
+    Attributes:
+        shape, strides, offset: As they lie, in bytes from the operand's first element.
+        rounds: How many of the leading axes count rounds, each of which has a pack of its own.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    rounds: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many packs there are."""
+        return prod(self.shape[: self.rounds])
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """That of an operand that lies densely."""
+        start = array.reshape(-1).view(np.uint8)[self.offset :].view(array.dtype)
+        return as_strided(start, self.shape, self.strides, writeable=False)
+
+
+@frozen
 class Pack:
     """An operand in another arrangement, made once when parameters are bound.
 
@@ -62,6 +102,7 @@ class Pack:
         form: How it is arranged: a name in `packs.FORMS`, because a cached kernel comes without its emitter.
         sizes: The numbers of that form.
         replaces: Whether the kernel reads the packed buffer alone, so that the operand itself is not touched in a run.
+        view: What of the operand is packed; all of it by default.
     """
 
     operand: int
@@ -69,11 +110,12 @@ class Pack:
     form: str
     sizes: tuple[int, ...]
     replaces: bool = True
+    view: View | None = None
 
     @property
     def capacity(self) -> int:
         """Bytes to set aside, so that what follows is aligned too."""
-        return aligned(self.nbytes)
+        return aligned(self.nbytes) * (1 if self.view is None else self.view.count)
 
     def pack(self, array: np.ndarray, place: np.ndarray | None = None) -> np.ndarray:
         """The operand (strided, if its place is) as packed bytes that start at a multiple of `ALIGNMENT`.
@@ -82,9 +124,29 @@ class Pack:
             array: The operand.
             place: Where to put them; by default memory of their own.
         """
-        packed = allocate(self.nbytes, ALIGNMENT) if place is None else place[: self.nbytes]
-        FORMS[self.form](array, self.sizes, packed)
+        packed = allocate(self.capacity, ALIGNMENT) if place is None else place[: self.capacity]
+        if self.view is None:
+            FORMS[self.form](array, self.sizes, packed[: self.nbytes])
+            return packed
+        seen, stride = self.view.of(array), aligned(self.nbytes)
+        for number, round_ in enumerate(np.ndindex(*self.view.shape[: self.view.rounds])):
+            FORMS[self.form](seen[round_], self.sizes, packed[number * stride :][: self.nbytes])
         return packed
+
+
+@frozen
+class Held:
+    """An operand in another arrangement, made by native code before the first round of the loop that its step is in.
+
+    Attributes:
+        operand: Which operand; its place `is_held`.
+        nbytes: Bytes of the packed buffer.
+        function: What makes it: called as the step's own function, over parts.
+    """
+
+    operand: int
+    nbytes: int
+    function: str
 
 
 @frozen
@@ -94,6 +156,7 @@ class Emitted:
     Attributes:
         function: The name of the function in the module.
         packs: Operands that are packed when they are bound.
+        held: Operands that are packed before a loop; they follow the packs in the buffers.
         workspace: Scratch bytes for each thread; thread `tid` owns `workspace + shared_stride + tid * workspace_stride`, both
             rounded up to multiples of `ALIGNMENT`. Contents do not survive the step.
         shared_workspace: Scratch bytes for all threads together, at the beginning.
@@ -101,6 +164,7 @@ class Emitted:
             `i64[4]`. The first word is 0 until a fault; the function then stores the number into the second and 1 into the
             first.
         uses_threads: Whether splitting over threads helps; if not, one thread does it all.
+        shares: Whether that one thread shares steps inside with those that wait.
         parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
         prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
         notes: Choices worth reporting (tile shapes, say): numbers and words.
@@ -108,10 +172,12 @@ class Emitted:
 
     function: str
     packs: tuple[Pack, ...] = ()
+    held: tuple[Held, ...] = ()
     workspace: int = 0
     shared_workspace: int = 0
     fault: Fault | None = None
     uses_threads: bool = True
+    shares: bool = False
     parts: int = 0
     prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)

@@ -23,12 +23,12 @@ LEVELS = (
 def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: Sequence[int]) -> list[Listing]:
     """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
     wanted = frozenset(steps)
-    native = {number: layout for number, layout in layouts(lir, settings) if number in wanted}
+    native = {number: layout for number, layout in layouts(lir) if number in wanted}
     shared: dict[tuple[object, str, Layout], list[int]] = {}
     for number, layout in native.items():
         shared.setdefault((lir.steps[number].node.op, lir.steps[number].kernel, layout), []).append(number)
     found = [
-        Listing((number,), "", reason_to_drive(lir.steps[number], settings) or "runs with NumPy")
+        Listing((number,), "", reason_to_drive(lir.steps[number]) or "runs with NumPy")
         for number in steps
         if number not in native
     ]

@@ -79,6 +79,7 @@ class ProductSizes:
         direct_nbytes: Bytes that all row tiles together may read of a B that stays where it lies. Packing it pays where many
             tiles share its cost, and where it is too large for L2.
         shared_nbytes: Bytes up to which an operand is packed for all threads at once, which takes as much memory again.
+        held_nbytes: The same of one that is packed before a loop.
         part_products: Fused products of a part: some 10 µs, a hundred times what claiming it costs.
     """
 
@@ -91,6 +92,7 @@ class ProductSizes:
     packed_group: int = 12
     direct_nbytes: int = 1 << 24
     shared_nbytes: int = 1 << 24
+    held_nbytes: int = 1 << 26
     part_products: int = 1 << 19
 
 
@@ -200,15 +202,12 @@ class Speed:
         awake_us: Programs that take less are run alone even if other threads are awake: they would gain a tenth, or nothing.
         locked_us: Programs that take less keep the interpreter's lock: nobody waits long for it, and giving it up may cost a
             switch.
-        driven_us: Bodies of loops that take less are called by one thread, in the function of the loop: that Python goes round,
-            so that threads share each step, costs about 20.
     """
 
     flops_per_us: float = 25e3
     bytes_per_us: float = 30e3
     awake_us: float = 8.0
     locked_us: float = 25.0
-    driven_us: float = 200.0
 
 
 @frozen(cache_hash=True)

@@ -9,6 +9,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.errors import IndexRangeError
+from rlx_cpu.native.sharing import everything_is_shared
 
 f32 = np.float32
 RNG = np.random.default_rng(3)
@@ -124,17 +125,117 @@ def test_a_body_that_numpy_runs_in_part_is_driven_from_python_and_says_so() -> N
     assert "scan is driven: lapack_solve" in said
 
 
-def test_long_steps_are_shared_by_threads() -> None:
-    big = RNG.normal(size=(256, 256)).astype(f32) * f32(0.05)
+SQUARE = RNG.normal(size=(96, 96)).astype(f32) * f32(0.1)
+ROWS = RNG.normal(size=(40, 96)).astype(f32)
 
-    def deep(w: Any, c: Any) -> Any:
-        return rlx.fori_loop(0, 3, lambda i, c: rlx.tanh(c @ w), c)
 
-    shared = rlx.jit(deep, config={"options": {"cpu.threads": 2}})
-    alone = rlx.jit(deep, config={"options": {"cpu.threads": 1}})
-    np.testing.assert_array_equal(shared(big, big), alone(big, big))
-    assert "threads share the steps" in str(shared.executables[0].report)
-    assert "is driven" not in str(alone.executables[0].report)
+def deep(w: Any, c: Any) -> Any:
+    return rlx.fori_loop(0, 5, lambda i, c: rlx.tanh(c @ w), c)
+
+
+def turned(w: Any, c: Any) -> Any:
+    """Weights as they lie and transposed, in a choice in a loop in a loop, with a sort in between."""
+
+    def step(c: Any, x: Any) -> Any:
+        c = rlx.cond(x > 0.0, lambda c: c @ w, lambda c: rlx.sort(c @ rlx.matrix_transpose(w)), c)
+        return rlx.fori_loop(0, 4, lambda i, c: rlx.tanh(c @ w + c), c), rlx.sum(c, axis=0)
+
+    return rlx.scan(step, c, np.array([1.0, -1.0, 2.0, -2.0], f32))
+
+
+def layers(w: Any, c: Any) -> Any:
+    """Each round has weights of its own."""
+    stacked = rlx.stack([w, w * 0.5, rlx.matrix_transpose(w)])
+    return rlx.scan(lambda c, w: (rlx.tanh(c @ w), None), c, stacked)[0]
+
+
+def decided(w: Any, c: Any) -> Any:
+    return rlx.while_loop(lambda s: rlx.sum(s[0] * s[0]) > 1.0, lambda s: (s[0] @ w * 0.3, s[1] + 1), (c, 0))
+
+
+DEEP = pytest.mark.parametrize("function", [deep, turned, layers, decided], ids=lambda f: f.__name__)
+
+
+@DEEP
+@pytest.mark.parametrize("is_bound", [False, True], ids=["fed", "bound"])
+def test_threads_share_the_steps_of_a_loop_and_change_no_bit(function: Any, is_bound: bool) -> None:
+    def made(threads: int, **more: Any) -> Any:
+        config = {"options": {"cpu.threads": threads, **more}}
+        if is_bound:
+            program = rlx.compile(function, SQUARE, rlx.spec("f32[40, 96]"), config=config)
+            assert "is driven" not in str(program.report)
+            return lambda: program(ROWS)
+        jitted = rlx.jit(function, config=config)
+        return lambda: jitted(SQUARE, ROWS)
+
+    graph = rlx.trace(function, SQUARE, ROWS)
+    meaning = rlx.interpret(graph, dict(zip(graph.input_types, (SQUARE, ROWS), strict=True)))
+    with everything_is_shared():
+        alone = flat(made(1)())
+        for a, b in zip(alone, meaning, strict=True):
+            np.testing.assert_allclose(a, np.asarray(b), rtol=2e-4, atol=2e-4)
+        for run in (made(2), made(3), made(2, **{"cpu.poison": True})):
+            for _ in range(20):
+                for a, b in zip(flat(run()), alone, strict=True):
+                    np.testing.assert_array_equal(a, b)
+
+
+def test_a_fault_of_a_step_that_threads_share_is_told() -> None:
+    def taken(i: Any, x: Any) -> Any:
+        return rlx.fori_loop(0, 3, lambda n, s: s + rlx.take(x, i + n), rlx.zeros(i.shape))
+
+    with everything_is_shared():
+        function = rlx.jit(taken, config={"options": {"cpu.threads": 2}})
+        places = np.zeros(3000, np.int64)
+        assert float(function(places, np.ones(5, f32))[0]) == 3.0
+        places[2222] = 3
+        with pytest.raises(IndexRangeError, match="index 5 is outside an axis of 5"):
+            function(places, np.ones(5, f32))
+
+
+def packs_of(program: Any) -> list[Any]:
+    compiled = program.executable._shared.latest.program.compiled
+    return [pack for step in compiled.steps.values() for pack in step.emitted.packs]
+
+
+def test_bound_weights_of_a_body_are_packed_when_they_are_bound() -> None:
+    """Those of all rounds, those that are transposed, and those of an inner loop; anew when they are bound anew."""
+
+    def stacked(w: Any, each: Any, c: Any) -> Any:
+        def step(c: Any, u: Any) -> Any:
+            c = rlx.tanh(c @ u) + c @ rlx.matrix_transpose(w)
+            return rlx.fori_loop(0, 2, lambda i, c: rlx.tanh(c @ w), c), None
+
+        return rlx.scan(step, c, each)[0]
+
+    def expected(w: np.ndarray, each: np.ndarray, c: np.ndarray) -> np.ndarray:
+        for u in each:
+            c = np.tanh(c @ u) + c @ w.T
+            for _ in range(2):
+                c = np.tanh(c @ w)
+        return c
+
+    each = RNG.normal(size=(3, 96, 96)).astype(f32) * f32(0.1)
+    program = rlx.compile(stacked, SQUARE, each, rlx.spec("f32[40, 96]"))
+    for factor in (1.0, 0.5):
+        w = SQUARE * f32(factor)
+        program.rebind(w=w)
+        np.testing.assert_allclose(program(ROWS), expected(w, each, ROWS), rtol=2e-4, atol=2e-4)
+    packs = packs_of(program)
+    assert sorted(pack.view.count for pack in packs) == [1, 1, 3]
+    assert {pack.view.strides for pack in packs} == {(384, 4), (4, 384), (36864, 384, 4)}
+
+
+@pytest.mark.parametrize(("rounds", "is_packed"), [(5, True), (2, False)])
+def test_fed_weights_of_a_body_are_packed_before_the_first_of_many_rounds(rounds: int, is_packed: bool) -> None:
+    def looped(w: Any, c: Any) -> Any:
+        return rlx.fori_loop(0, rounds, lambda i, c: c @ rlx.matrix_transpose(w), c)
+
+    jitted = rlx.jit(looped)
+    np.testing.assert_allclose(
+        jitted(SQUARE, ROWS), ROWS @ np.linalg.matrix_power(SQUARE.T, rounds), rtol=1e-3, atol=1e-3
+    )
+    assert (".hold" in jitted.executables[0].emit("llvm")) == is_packed
 
 
 def test_runs_at_the_same_time_do_not_meet() -> None:

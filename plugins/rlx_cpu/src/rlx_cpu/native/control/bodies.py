@@ -2,45 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
 from rlx_core.codegen.movement.boxes import Axis, Box
-from rlx_core.codegen.places import Fault, Layout
+from rlx_core.codegen.places import Fault, Layout, Place
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Alias, Lir, Step
 from rlx_core.ir.strides import dense_strides
 from rlx_core.pipeline.planning.alias import placement
-from rlx_core.pipeline.planning.places import layout_of
-from rlx_cpu.native.contract import EmitStep, Emitted
+from rlx_core.pipeline.planning.places import layout_of, place_of
+from rlx_cpu.native.contract import EmitStep, Emitted, Pack, View, aligned
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, address
+from rlx_cpu.native.llvm.build import I64, POINTER, address
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index
+from rlx_cpu.native.llvm.team import SHARE, SHARED
 from rlx_cpu.native.movement.boxes import emit_boxes
 
-__all__ = ["Bodies", "Body", "Room", "inner_layout", "move", "whole"]
+__all__ = ["Bodies", "Body", "Origin", "Room", "inner_layout", "move", "whole"]
+
+
+@frozen
+class Origin:
+    """Where an input of a graph comes from.
+
+    Attributes:
+        operand: Of the step that holds the graph; `None` for what is carried.
+        rounds: For what is another element in every round, how many there are.
+        is_bound: Whether the operand is the same in every run.
+        is_held: Whether it pays to pack it before the first round.
+    """
+
+    operand: int | None = None
+    rounds: int | None = None
+    is_bound: bool = False
+    is_held: bool = False
 
 
 @frozen(eq=False)
 class Inside:
-    """A step of a body: its function, and where its addresses stand in the table."""
+    """A step of a body: its function, and where its addresses stand in the table.
+
+    Attributes:
+        packs: By the step's own packs, which of the outer step's it lies in, and the bytes from one round's to the next's.
+        held: Where each held operand lies in the room for them.
+    """
 
     step: Step
     emitted: Emitted
     first: int
     workspace: int | None
+    pack_words: int
     status: int | None
     arena: int | None
+    packs: tuple[tuple[int, int], ...]
+    held: tuple[int, ...]
 
 
 @frozen(eq=False)
 class Room:
-    """Memory that a body's calls are given."""
+    """Memory that a body's calls are given, and who calls.
+
+    Attributes:
+        arena: Of the plan.
+        scratch: Where the threads' own memory begins; what all share lies before it.
+        held: Of packed operands.
+        packs: Addresses of the step's own packs.
+        thread, team: The last two arguments of the step's function.
+    """
 
     arena: ir.Value
     scratch: ir.Value
+    held: ir.Value
+    packs: Sequence[ir.Value]
+    thread: ir.Value
+    team: ir.Value
 
 
 @define(eq=False)
@@ -59,19 +97,31 @@ class Body:
     words: int
     constants: dict[Value, ir.Value]
     table: ir.Value | None = None
+    room: Room | None = None
     statuses: list[tuple[Fault, ir.Value]] = field(factory=list)
 
     @property
-    def scratch(self) -> int:
-        """Bytes that the functions need besides the plan's own."""
-        return max((s.emitted.workspace_stride + s.emitted.shared_stride for s in self.steps), default=0)
+    def workspace(self) -> int:
+        """Bytes of a thread that the functions need besides the plan's own."""
+        return max((s.emitted.workspace_stride for s in self.steps), default=0)
+
+    @property
+    def shared(self) -> int:
+        """Bytes that they need for all threads together."""
+        return max((s.emitted.shared_stride for s in self.steps), default=0)
+
+    @property
+    def shares(self) -> bool:
+        """Whether threads can share a step."""
+        return any(s.emitted.uses_threads or s.emitted.shares for s in self.steps)
 
     @property
     def faults(self) -> list[str]:
         return [s.emitted.fault.message for s in self.steps if s.emitted.fault is not None]
 
     def begin(self, b: ir.IRBuilder, room: Room, inputs: Sequence[ir.Value]) -> None:
-        """Fill the table, given the addresses of the graph's inputs."""
+        """Fill the table, given the addresses of the graph's inputs, and pack what is held."""
+        self.room = room
         with b.goto_entry_block():
             self.table = b.alloca(I64, max(self.words, 1))
             self.table.align = 8
@@ -81,12 +131,20 @@ class Body:
             b.store(base, self._word(b, value), align=8)
         for inside in self.steps:
             if inside.workspace is not None:
-                b.store(room.scratch, self._word(b, inside.workspace), align=8)
+                own = address(b, room.scratch, -inside.emitted.shared_stride)
+                b.store(own, self._word(b, inside.workspace), align=8)
+            for number, (pack, _) in enumerate(inside.packs):
+                b.store(room.packs[pack], self._word(b, inside.pack_words + number), align=8)
+            for number, offset in enumerate(inside.held, len(inside.packs)):
+                b.store(address(b, room.held, offset), self._word(b, inside.pack_words + number), align=8)
             if inside.arena is not None:
                 assert inside.step.workspace is not None, "its graphs have room there"
                 b.store(address(b, room.arena, inside.step.workspace.offset), self._word(b, inside.arena), align=8)
             if inside.status is not None:
                 self._begin_status(b, inside)
+        for inside in self.steps:
+            for held in inside.emitted.held:
+                self._call(b, inside, held.function, is_shared=True)
 
     def _begin_status(self, b: ir.IRBuilder, inside: Inside) -> None:
         assert inside.emitted.fault is not None, "a status is for a fault"
@@ -105,15 +163,39 @@ class Body:
             if at.root is root:
                 b.store(address(b, pointer, at.byte_offset), self._word(b, word), align=8)
 
+    def turn(self, b: ir.IRBuilder, turn: ir.Value) -> None:
+        """Have packs that each round has its own of lie where this round's are."""
+        assert self.room is not None, "begin comes first"
+        for inside in self.steps:
+            for number, (pack, stride) in enumerate(inside.packs):
+                if stride:
+                    place = address(b, self.room.packs[pack], b.mul(turn, index(stride)))
+                    b.store(place, self._word(b, inside.pack_words + number), align=8)
+
     def run(self, b: ir.IRBuilder) -> None:
         """Call all functions in order."""
-        assert self.table is not None, "begin comes first"
         for inside in self.steps:
-            buffers = address(b, self.table, 8 * inside.first)
             for name in (inside.emitted.prologue, inside.emitted.function):
                 if name is not None:
-                    function = b.module.globals[name]
-                    b.call(function, [buffers, index(0), index(1), index(0)][: len(function.args)])
+                    self._call(b, inside, name, is_shared=inside.emitted.uses_threads)
+
+    def _call(self, b: ir.IRBuilder, inside: Inside, name: str, *, is_shared: bool) -> None:
+        """Call a function of a step; with the threads that wait, if there are any and it can be shared."""
+        assert self.table is not None, "begin comes first"
+        assert self.room is not None, "begin comes first"
+        function, team, thread = b.module.globals[name], self.room.team, self.room.thread
+        buffers = address(b, self.table, 8 * inside.first)
+        alone = [buffers, index(0), index(1), thread, team][: len(function.args)]
+        if not is_shared:
+            b.call(function, alone)
+            return
+        with b.if_else(b.icmp_signed("!=", team, index(0))) as (together, otherwise):
+            with together:
+                share = b.load(address(b, b.inttoptr(team, POINTER), SHARE), typ=POINTER, align=8)
+                words = (b.ptrtoint(function, I64), b.ptrtoint(buffers, I64), index(inside.emitted.parts), thread)
+                b.call(share, [team, *words], SHARED)
+            with otherwise:
+                b.call(function, alone)
 
     def output(self, b: ir.IRBuilder, number: int, room: Room, inputs: Sequence[ir.Value]) -> ir.Value:
         """The address of an output's first element."""
@@ -163,40 +245,73 @@ class Bodies:
         module: Where functions go.
         name: What their names begin with.
         emit: Adds one.
+
+    Attributes:
+        packs: Of the step that holds the graphs: every operand that a step of them wants packed.
+        held: Bytes of what is packed before the first round.
     """
 
     def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:
         self._module, self._name, self._emit = module, name, emit
         self._known: dict[object, Emitted] = {}
         self._data = 0
+        self.packs: dict[Pack, int] = {}
+        self.held = 0
 
-    def of(self, lir: Lir) -> Body:
-        """The body of a plan, its functions in the module."""
+    def of(self, lir: Lir, origins: Sequence[Origin]) -> Body:
+        """The body of a plan, its functions in the module.
+
+        Args:
+            origins: Of its graph's inputs.
+        """
+        sources = dict(zip(lir.graph.inputs, origins, strict=True))
         steps: list[Inside] = []
         words = 0
         for step in lir.steps:
             if all(t.size == 0 for t in step.node.types):
                 continue
-            emitted = self._function(step, inner_layout(step, lir))
+            emitted = self._function(step, inner_layout(step, lir, sources))
             first, words = words, words + len(step.node.operands) + len(step.node.results)
             workspace = words if emitted.has_workspace else None
             words += emitted.has_workspace
+            pack_words, words = words, words + len(emitted.packs) + len(emitted.held)
             status = words if emitted.has_status else None
             words += emitted.has_status
             arena = words if step.nested and step.workspace is not None else None
             words += arena is not None
-            steps.append(Inside(step, emitted, first, workspace, status, arena))
+            packs = tuple(self._pack(each, step, lir, sources) for each in emitted.packs)
+            held = tuple(self._hold(each.nbytes) for each in emitted.held)
+            steps.append(Inside(step, emitted, first, workspace, pack_words, status, arena, packs, held))
         constants = {
             n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
         }
         return Body(lir, tuple(steps), words, constants)
+
+    def _pack(self, pack: Pack, step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> tuple[int, int]:
+        """Which pack of the outer step a step's pack is, or is a round's of, and the bytes from one round's to the next's."""
+        value = step.node.operands[pack.operand]
+        assert value is not None, "a pack is of an operand that is there"
+        at = placement(value, lir.aliases)
+        origin = sources[at.root]
+        assert origin.operand is not None, "what is carried is not bound"
+        seen = pack.view or View(value.type.static_shape, at.strides, 0)
+        seen = evolve(seen, offset=seen.offset + at.byte_offset)
+        if origin.rounds is not None:
+            shape, strides = (origin.rounds, *seen.shape), (at.root.type.static_nbytes, *seen.strides)
+            seen = evolve(seen, shape=shape, strides=strides, rounds=seen.rounds + 1)
+        outer = evolve(pack, operand=origin.operand, view=seen)
+        return self.packs.setdefault(outer, len(self.packs)), 0 if origin.rounds is None else pack.capacity
+
+    def _hold(self, nbytes: int) -> int:
+        start, self.held = self.held, self.held + aligned(nbytes)
+        return start
 
     def _function(self, step: Step, layout: Layout) -> Emitted:
         key = (step.kernel, step.node.op, layout)
         if key not in self._known:
             title = step.node.op.name.rpartition(".")[2]
             emitted = self._known[key] = self._emit(f"{self._name}_{len(self._known)}_{title}", step, layout)
-            for name in filter(None, (emitted.function, emitted.prologue)):
+            for name in filter(None, (emitted.function, emitted.prologue, *(each.function for each in emitted.held))):
                 self._module.globals[name].linkage = "internal"  # so that LLVM may put it where it is called
         return self._known[key]
 
@@ -205,10 +320,16 @@ class Bodies:
         return self._module.data(f"{self._name}_data{self._data}", data)
 
 
-def inner_layout(step: Step, lir: Lir) -> Layout:
-    """Where a body's operands and results lie; none is bound there, because nobody packs what a loop reads."""
-    layout = layout_of(step, lir)
-    return evolve(layout, operands=tuple(p if p is None else evolve(p, is_bound=False) for p in layout.operands))
+def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> Layout:
+    """Where the operands and results of a body's step lie, and which of them are the same in every round or run."""
+
+    def known(value: Value | None) -> Place | None:
+        if value is None:
+            return None
+        origin = sources.get(lir.root_of(value), Origin())
+        return evolve(place_of(value, lir), is_bound=origin.is_bound, is_held=origin.is_held)
+
+    return evolve(layout_of(step, lir), operands=tuple(map(known, step.node.operands)))
 
 
 def whole(value: Value) -> Alias:

@@ -1,5 +1,8 @@
 """The functions of `If`, `While` and `Scan`: one thread goes round, and calls the functions of the bodies' steps.
 
+Threads that wait for it take parts of those steps that are worth it (`llvm.team`). What is the same in every round is
+packed before the first: with the parameters if it is bound, else by the function itself.
+
 Carries live in the results: each step reads them there, and its own are copied there when it is over. Those that are others'
 carries as they were (`a, b = b, a`) are copied aside first.
 """
@@ -7,23 +10,23 @@ carries as they were (`a, b = b, a`) are copied aside first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
-from rlx_core.codegen.places import Fault
+from rlx_core.codegen.places import Fault, Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir
+from rlx_core.ir.op import Op
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_cpu.native.contract import EmitNested, EmitStep, Emitted, aligned
-from rlx_cpu.native.control.bodies import Bodies, Body, Room, move, whole
+from rlx_cpu.native.control.bodies import Bodies, Body, Origin, Room, move, whole
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I8, I64, address, counted
+from rlx_cpu.native.llvm.build import CALLED, I8, I64, address, counted
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import index, pointer_at
-from rlx_cpu.native.movement.boxes import starting
 from rlx_cpu.native.table import native
 
 __all__ = ["emit_control"]
@@ -56,14 +59,26 @@ class Frame:
             b.store(index(1), status, align=8)
 
 
+FEWEST_ROUNDS: Final = 4
+"""Rounds from which packing what they read takes less than it saves."""
+
+
 def emit_control(
-    module: ir.Module, node: Node, plans: Mapping[str, Lir], offset: int, isa: Isa, name: str, emit: EmitStep
+    module: ir.Module,
+    node: Node,
+    layout: Layout,
+    plans: Mapping[str, Lir],
+    offset: int,
+    isa: Isa,
+    name: str,
+    emit: EmitStep,
 ) -> Emitted:
     """The function of a step that holds graphs.
 
     Args:
         module: Where it goes.
         node: What it computes.
+        layout: Of its operands and results.
         plans: Of its graphs, by attribute.
         offset: Bytes from the step's workspace to where the graphs' memory begins.
         isa: What it is for.
@@ -71,22 +86,27 @@ def emit_control(
         emit: Adds the function of a step of a graph.
     """
     bodies = Bodies(module, name, emit)
-    made = {attribute: bodies.of(plan) for attribute, plan in plans.items()}
+    made = {attribute: bodies.of(plan, origins(node.op, plan, layout)) for attribute, plan in plans.items()}
     aside = _aside_nbytes(node.op, made)
-    scratch = aside + max(body.scratch for body in made.values())
+    shared = aside + bodies.held + max(body.shared for body in made.values())
+    workspace = max(body.workspace for body in made.values())
     faults = list(dict.fromkeys(message for body in made.values() for message in body.faults))
-    b, buffers, _, _ = starting(module, name)
+    function = ir.Function(module, CALLED, name)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    buffers, _, _, thread, team = function.args
     count, results = len(node.operands), len(node.results)
     pointers = [pointer_at(b, buffers, k) for k in range(count + results)]
     word = count + results
-    shared = pointer_at(b, buffers, word) if scratch else buffers
-    word += bool(scratch)
+    scratch = pointer_at(b, buffers, word) if shared + workspace else buffers
+    word += bool(shared + workspace)
+    packs = [pointer_at(b, buffers, word + number) for number in range(len(bodies.packs))]
+    word += len(packs)
     status = pointer_at(b, buffers, word) if faults else None
     word += bool(faults)
     has_arena = any(plan.arena_nbytes for plan in plans.values())
     arena = address(b, pointer_at(b, buffers, word), offset) if has_arena else buffers
-    room = Room(arena, address(b, shared, aside))
-    frame = Frame(b, isa, pointers[:count], pointers[count:], room, shared, status)
+    room = Room(arena, address(b, scratch, shared), address(b, scratch, aside), packs, thread, team)
+    frame = Frame(b, isa, pointers[:count], pointers[count:], room, scratch, status)
     op: Any = node.op
     if isinstance(op, If):
         _choose(frame, made["then"], made["otherwise"])
@@ -96,7 +116,32 @@ def emit_control(
         _step_through(frame, op, made["body"])
     b.ret_void()
     fault = Fault(" or ".join(m.replace("{}", "{0}") for m in faults)) if faults else None
-    return Emitted(name, shared_workspace=scratch, fault=fault, uses_threads=False)
+    return Emitted(
+        name,
+        packs=tuple(bodies.packs),
+        workspace=workspace,
+        shared_workspace=shared,
+        fault=fault,
+        uses_threads=False,
+        shares=any(body.shares for body in made.values()),
+    )
+
+
+def origins(op: Op, plan: Lir, layout: Layout) -> list[Origin]:
+    """Where the inputs of one of an op's graphs come from."""
+    bound = [place is not None and place.is_bound for place in layout.operands]
+    count = len(plan.graph.inputs)
+    if isinstance(op, If):
+        return [Origin(1 + i, is_bound=bound[1 + i]) for i in range(count)]
+    if isinstance(op, Scan):
+        assert isinstance(op.length, int), "sizes are known when code is made"
+        rounds, first = op.length, op.carries + op.consts
+    else:
+        assert isinstance(op, While), "no other op holds graphs here"
+        rounds, first = FEWEST_ROUNDS if op.max_steps is None else op.max_steps, count
+    carried = [Origin()] * op.carries
+    consts = (Origin(i, is_bound=bound[i], is_held=rounds >= FEWEST_ROUNDS) for i in range(op.carries, first))
+    return [*carried, *consts, *(Origin(i, rounds, is_bound=bound[i]) for i in range(first, count))]
 
 
 # ------------------------------------------------------------------------------------------------ the ops
@@ -154,6 +199,7 @@ def _step_through(f: Frame, op: Scan, body: Body) -> None:
         for number, value in enumerate(body.lir.graph.inputs[first:], first):
             given[number] = address(b, f.operands[number], b.mul(t, index(value.type.static_nbytes)))
             body.place(b, number, given[number])
+        body.turn(b, t)
         f.run(body)
         for number, value in enumerate(body.lir.graph.outputs[op.carries :], op.carries):
             to = address(b, f.results[number], b.mul(t, index(value.type.static_nbytes)))

@@ -18,6 +18,7 @@ from rlx_cpu.native.llvm.ir.numbers import constant, integer_like, is_floating, 
 
 __all__ = [
     "CACHE_LINE",
+    "CALLED",
     "I1",
     "I8",
     "I16",
@@ -47,6 +48,10 @@ VOID = ir.VoidType()
 KERNEL = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
 """A step's function: buffers, part, parts, thread. One that has no use for the last argument may leave it away: by the C
 conventions of our platforms it then stays in a register that nobody reads."""
+
+CALLED = ir.FunctionType(VOID, [POINTER, I64, I64, I64, I64])
+"""How every step's function is called: after the arguments of `KERNEL`, the address of the threads that wait for work
+(`llvm.team`), 0 where one thread is alone. Only functions that hold graphs take it."""
 
 HALF, FLOAT, DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 

@@ -25,7 +25,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.plan_form import encode_lir
 from rlx_core.pipeline.backend import ObjectStore
 from rlx_core.plugins import package_of, stamp_of
-from rlx_cpu.native.contract import Emitted, Pack
+from rlx_cpu.native.contract import Emitted, Held, Pack, View
 from rlx_cpu.native.llvm.background import Later, later, yielding
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code, link, object_cache
@@ -120,7 +120,7 @@ def key_of(functions: Sequence[Function], isa: Isa, packages: frozenset[str] = f
 
 def _place(place: Place) -> list[Any]:
     literal = None if place.literal is None else place.literal.hex()
-    return [repr(place.type), list(place.strides), place.is_bound, literal]
+    return [repr(place.type), list(place.strides), place.is_bound, place.is_held, literal]
 
 
 # ------------------------------------------------------------------------------------------- entries
@@ -162,6 +162,13 @@ def _read(store: ObjectStore, key: str, count: int, isa: Isa) -> Library | None:
 def _emitted(row: Any) -> Emitted | None:
     if row is None:
         return None
-    packs = tuple(Pack(**{**pack, "sizes": tuple(pack["sizes"])}) for pack in row["packs"])
     fault = None if row["fault"] is None else Fault(**row["fault"])
-    return Emitted(**{**row, "packs": packs, "fault": fault})
+    held = tuple(Held(**each) for each in row["held"])
+    return Emitted(**{**row, "packs": tuple(map(_pack, row["packs"])), "held": held, "fault": fault})
+
+
+def _pack(row: Any) -> Pack:
+    seen = row["view"]
+    if seen is not None:
+        seen = View(tuple(seen["shape"]), tuple(seen["strides"]), seen["offset"], seen["rounds"])
+    return Pack(**{**row, "sizes": tuple(row["sizes"]), "view": seen})

@@ -93,5 +93,5 @@ def emit_product(
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
     product = Product.of(a, b, layout.results[0])
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
-    plan = ProductPlan(product, words, isa, b.is_bound, keeps_result)
+    plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
     return Driver(plan, layout, name, epilogue).emit()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from rlx_core.codegen.places import Layout
-from rlx_cpu.native.contract import Emitted, Pack
+from rlx_cpu.native.contract import Emitted, Held, Pack
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL
 from rlx_cpu.native.llvm.cuts import pieces_of, start_of
@@ -69,11 +69,15 @@ class Driver:
         self._items(b, function.args, self._microkernels())
         b.ret_void()
         packs: tuple[Pack, ...] = ()
+        held: tuple[Held, ...] = ()
         if plan.panels == "ahead":
             packs = (Pack(1, plan.packed_nbytes * p.b_entries, plan.form, plan.blocks.widths),)
+        elif plan.panels == "held":
+            held = (Held(1, plan.packed_nbytes * p.b_entries, self._before_loop()),)
         return Emitted(
             function=self.name,
             packs=packs,
+            held=held,
             workspace=plan.own,
             shared_workspace=plan.shared,
             uses_threads=plan.products >= plan.isa.machine.serial_products,
@@ -90,21 +94,35 @@ class Driver:
 
     def _prologue(self) -> str:
         """The function that packs what all items read: panels of B, rows of A."""
-        plan, p, name = self.plan, self.plan.product, f"{self.name}.pack"
+        plan, name = self.plan, f"{self.name}.pack"
         function = ir.Function(plan.words.simd.module, KERNEL, name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         buffers, part, parts, _ = function.args
         shared = pointer_at(b, buffers, len(self.layout.operands) + len(self.layout.results))
         if plan.shared_panels:
-            source, panels = pointer_at(b, buffers, 1), plan.blocks.panels
-            with counting(b, *share(b, p.b_entries * panels.pieces, part, parts)) as unit:
-                panel, matrix = b.srem(unit, index(panels.pieces)), b.sdiv(unit, index(panels.pieces))
-                place = offset(b, shared, (matrix, plan.packed_nbytes))
-                self.pack_panel(b, panel, offset(b, source, b_offset(b, p, matrix)), self.panel(b, panel, place))
+            self._pack_panels(b, pointer_at(b, buffers, 1), shared, part, parts)
         if plan.shared_rows:
             self._pack_rows(b, pointer_at(b, buffers, 0), shared, part, parts)
         b.ret_void()
         return name
+
+    def _before_loop(self) -> str:
+        """The function that packs all of B where the loop around the product keeps it."""
+        name = f"{self.name}.hold"
+        function = ir.Function(self.plan.words.simd.module, KERNEL, name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        buffers, part, parts, _ = function.args
+        self._pack_panels(b, pointer_at(b, buffers, 1), self._kept(b, buffers), part, parts)
+        b.ret_void()
+        return name
+
+    def _pack_panels(self, b: ir.IRBuilder, source: ir.Value, to: ir.Value, part: ir.Value, parts: ir.Value) -> None:
+        """A part's share of packing B."""
+        plan, p, panels = self.plan, self.plan.product, self.plan.blocks.panels
+        with counting(b, *share(b, p.b_entries * panels.pieces, part, parts)) as unit:
+            panel, matrix = b.srem(unit, index(panels.pieces)), b.sdiv(unit, index(panels.pieces))
+            place = offset(b, to, (matrix, plan.packed_nbytes))
+            self.pack_panel(b, panel, offset(b, source, b_offset(b, p, matrix)), self.panel(b, panel, place))
 
     def _pack_rows(self, b: ir.IRBuilder, a: ir.Value, shared: ir.Value, part: ir.Value, parts: ir.Value) -> None:
         """A part's share of packing A: copies tile by tile, transposed rows by ranges of k."""
@@ -204,9 +222,14 @@ class Driver:
         shared = pointer_at(b, buffers, first) if plan.shared + plan.own else None
         own = None if shared is None else offset(b, shared, plan.shared, (thread, plan.own))
         panels = shared if plan.panels == "shared" else own
-        if plan.panels == "ahead":
-            panels = pointer_at(b, buffers, first + (shared is not None))
+        if plan.panels in ("ahead", "held"):
+            panels = self._kept(b, buffers)
         return Memory(shared, own, panels)
+
+    def _kept(self, b: ir.IRBuilder, buffers: ir.Value) -> ir.Value:
+        """Where panels are that are kept for many calls: after the workspace, if there is one."""
+        first = len(self.layout.operands) + len(self.layout.results)
+        return pointer_at(b, buffers, first + bool(self.plan.shared + self.plan.own))
 
     def _place(self, b: ir.IRBuilder, item: ir.Value) -> ItemPlace:
         """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""

@@ -12,7 +12,7 @@ from rlx_cpu.native.llvm.build import POINTER
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
 from rlx_cpu.native.products.entries import b_entry
-from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.gemm_plan import AT_HAND, ProductPlan
 from rlx_cpu.native.products.gemm_rows import PackedRows
 from rlx_cpu.native.products.microkernel import Arguments
 
@@ -123,7 +123,7 @@ class Item:
         """Where a packed panel starts: among all panels of its matrix, or among those of the item."""
         plan = self.plan
         assert self.packed is not None, "panels are packed"
-        if plan.panels in ("ahead", "shared"):
+        if plan.panels in AT_HAND:
             matrix = offset(b, self.packed, (b_entry(b, self.product, self.entry), plan.packed_nbytes))
             return self.driver.panel(b, panel, matrix)
         panels = plan.blocks.panels

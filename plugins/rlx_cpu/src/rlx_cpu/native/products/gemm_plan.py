@@ -7,7 +7,7 @@ as they lie; rows that only have to become words (f16, say) are copied, and a tr
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from attrs import frozen
 
@@ -20,10 +20,14 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
 from rlx_cpu.native.products.gemm_tiles import Blocks, blocks, tiles_of
 
-__all__ = ["TILE_GAP", "ProductPlan"]
+__all__ = ["AT_HAND", "TILE_GAP", "ProductPlan"]
 
-Panels = Literal["ahead", "shared", "packed", "direct"]
-"""Where panels of B come from: packed when it was bound, by all threads before, by each thread for itself, or not packed."""
+Panels = Literal["ahead", "held", "shared", "packed", "direct"]
+"""Where panels of B come from: packed when it was bound, before the loop around the product, by all threads before, by each
+thread for itself, or not packed."""
+
+AT_HAND: Final = ("ahead", "held", "shared")
+"""Where panels of all of B are packed before any item is begun."""
 
 Rows = Literal["direct", "copied", "packed"]
 """What A's rows are read from: where they lie, rows of words, or tiles `[k, rows]`."""
@@ -42,6 +46,7 @@ class ProductPlan:
     Attributes:
         words: What the inner loop multiplies.
         is_bound: Whether B is the same in every run.
+        is_held: Whether it is the same in every round of a loop around the product.
         keeps_result: Whether C is not to be written before a sum is complete: the epilogue reads what lies in its bytes.
     """
 
@@ -49,6 +54,7 @@ class ProductPlan:
     words: Words
     isa: Isa
     is_bound: bool
+    is_held: bool
     keeps_result: bool
 
     @property
@@ -102,7 +108,14 @@ class ProductPlan:
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes
         is_direct = is_near and p.b.by_column == itemsize and self.is_even
-        return self.product.k > 0 and not self.is_bound and not is_direct
+        return self.product.k > 0 and not self.is_bound and not self.packs_once and not is_direct
+
+    @property
+    def packs_once(self) -> bool:
+        """Whether B is packed before the loop around the product."""
+        p = self.product
+        nbytes = p.b_entries * self.k * p.n * self.words.itemsize
+        return p.k > 0 and self.is_held and not self.is_bound and nbytes <= self.sizes.held_nbytes
 
     @property
     def blocks(self) -> Blocks:
@@ -116,6 +129,8 @@ class ProductPlan:
     def panels(self) -> Panels:
         """Where the inner loop finds B."""
         p = self.product
+        if self.packs_once:
+            return "held"
         if not self.packs_panels:
             return "ahead" if self.is_bound and p.k else "direct"
         is_small = p.b_entries * self.packed_nbytes <= self.sizes.shared_nbytes
@@ -148,7 +163,7 @@ class ProductPlan:
     @property
     def sharers(self) -> int:
         """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
-        return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in ("ahead", "shared") else 0
+        return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in AT_HAND else 0
 
     @property
     def prefetches_result(self) -> bool:
@@ -227,10 +242,11 @@ class ProductPlan:
 
         Rows are what it gets in the steps before and after: what it reads, it wrote. But panels that it packs for itself serve
         all rows before the next ones are packed. And of a B that is larger than A and not bound, an update has written parts
-        into the caches of all threads: a thread reads its share, and not all of it.
+        into the caches of all threads: a thread reads its share, and not all of it. In a loop its share stays in its cache.
         """
         p = self.product
-        return bool(self.own_panels) or (not self.is_bound and self.rows == "direct" and p.n > p.m)
+        is_apart = self.is_held or not self.is_bound
+        return bool(self.own_panels) or (is_apart and self.rows == "direct" and p.n > p.m)
 
     @property
     def products(self) -> int:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I1, I32, I64, KERNEL, POINTER, VOID, address, counted, declare, variable
+from rlx_cpu.native.llvm.build import CALLED, I1, I32, I64, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
 from rlx_cpu.native.runtime.pool_code import BUSY, LINE, WORKERS
@@ -234,7 +234,7 @@ class _Enter:
         with counted(self.b, _word(0), self.word(Word.CALLS)):
             function, buffers = self.record(_CALL_WORDS)
             run, table = self.b.inttoptr(function, POINTER), self.b.inttoptr(buffers, POINTER)
-            self.b.call(run, [table, _word(0), _word(1), _word(0)], KERNEL)
+            self.b.call(run, [table, _word(0), _word(1), _word(0), _word(0)], CALLED)
 
     def run_unheld(self) -> None:
         """All steps by the calling thread, without the interpreter's lock."""

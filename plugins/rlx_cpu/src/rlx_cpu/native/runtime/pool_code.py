@@ -12,11 +12,12 @@ from functools import cache
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I32, I64, KERNEL, POINTER, VOID, address, counted, declare
+from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa, host_isa
 from rlx_cpu.native.llvm.jit import Code, compile_named
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
 
 __all__ = [
     "BUSY",
@@ -40,7 +41,8 @@ RECORD_WORDS: Final = 3
 none), when it went on after the barrier."""
 
 # Byte offsets in the control block; what different threads write is a cache line apart.
-_GENERATION, _GATE, _JOB, WORKERS = 0, 128, 256, 384
+_GENERATION, _GATE, _JOB, _TEAM = 0, 128, 256, 384
+WORKERS: Final = _TEAM + TEAM_BYTES
 _STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
 BUSY = 64
 """Not 0 while the pool is nobody's to take: a run has it, or it has no threads."""
@@ -103,6 +105,7 @@ def runtime_module(isa: Isa) -> ir.Module:
     module = new_module("runtime")
     _pauses(module, isa)
     _clock(module)
+    team_functions(module, lambda b, place, value: _wait_for(b, isa, place, value))
     _take_and_leave(module)
     _drive(module, isa)
     _work(module, isa)
@@ -152,8 +155,14 @@ def _pauses(module: ir.Module, isa: Isa) -> None:
     b.ret_void()
 
 
-def _wait_for(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> None:
-    """Spin until the word at `place` is `value`; after a while, yield at every turn."""
+def _wait_for(
+    b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value, meanwhile: Callable[[], None] = lambda: None
+) -> ir.Value:
+    """Spin until the word at `place` is `value`; after a while, yield at every turn. After how many turns it was.
+
+    Args:
+        meanwhile: Builds what else is done at every turn.
+    """
     function, before = b.function, b.block
     head, turn, tired, again, done = (function.append_basic_block(n) for n in ("wait", "turn", "tired", "again", "met"))
     b.branch(head)
@@ -162,6 +171,7 @@ def _wait_for(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> No
     turns.add_incoming(_word(0), before)
     b.cbranch(b.icmp_signed("==", _read(b, place), value), done, turn)
     b.position_at_end(turn)
+    meanwhile()
     _pause(b, isa)
     b.cbranch(b.icmp_unsigned(">", turns, _word(_PATIENCE)), tired, again)
     b.position_at_end(tired)
@@ -171,6 +181,7 @@ def _wait_for(b: ir.IRBuilder, isa: Isa, place: ir.Value, value: ir.Value) -> No
     turns.add_incoming(b.add(turns, _word(1)), again)
     b.branch(head)
     b.position_at_end(done)
+    return turns
 
 
 def _clock(module: ir.Module) -> None:
@@ -204,6 +215,7 @@ def _drive(module: ir.Module, isa: Isa) -> None:
     control, steps, count, table, record, tid, threads = function.args
     is_alone = b.icmp_signed("==", threads, _word(1))
     is_recorded = b.icmp_signed("!=", record, _word(0))
+    team = b.add(control, _word(_TEAM))
     own_record = b.add(record, b.mul(b.mul(tid, count), _word(8 * RECORD_WORDS)))
     states = b.alloca(I64)
     b.store(_word(0), states, align=8)
@@ -218,15 +230,15 @@ def _drive(module: ir.Module, isa: Isa) -> None:
         run, buffers = b.inttoptr(code, POINTER), _pointer(b, b.add(table, place))
 
         def call(part: ir.Value, run: ir.Value = run, buffers: ir.Value = buffers, parts: ir.Value = parts) -> object:
-            return b.call(run, [buffers, part, parts, tid], KERNEL)
+            return b.call(run, [buffers, part, parts, tid, team], CALLED)
 
         _stamp(b, is_recorded, line, 0)
         with b.if_else(is_alone) as (alone, together):
             with alone:
-                b.call(run, [buffers, _word(0), _word(1), _word(0)], KERNEL)
+                b.call(run, [buffers, _word(0), _word(1), _word(0), _word(0)], CALLED)
             with together, b.if_else(b.icmp_signed("==", parts, _word(0))) as (continued, begun):
                 with continued, b.if_then(b.icmp_signed("!=", b.load(mine, typ=I64, align=8), _word(0))):
-                    b.call(run, [buffers, _word(0), _word(1), tid], KERNEL)
+                    b.call(run, [buffers, _word(0), _word(1), tid, team], CALLED)
                 with begun:
                     b.store(i, head, align=8)
                     b.store(_word(0), mine, align=8)
@@ -240,7 +252,7 @@ def _drive(module: ir.Module, isa: Isa) -> None:
             did = b.load(mine, typ=I64, align=8)
             with b.if_then(b.icmp_signed("!=", did, _word(0))):
                 b.atomic_rmw("add", done, did, "seq_cst")
-            _wait_for(b, isa, done, wanted)
+            _wait_for(b, isa, done, wanted, meanwhile=lambda: help_others(b, team, tid))
         _stamp(b, is_recorded, line, 2)
     b.ret_void()
 
@@ -349,6 +361,7 @@ def _start(module: ir.Module) -> None:
     function, b = _function(module, "start", I64, 7)
     control, steps, count, table, record, state, threads = function.args
     fields = ((steps, _STEPS), (count, _COUNT), (table, _TABLE), (record, _RECORD), (state, _STATE))
+    begin_team(b, b.add(control, _word(_TEAM)), threads)
     for value, offset in fields:
         b.store(value, _pointer(b, control, offset), align=8)
     with counted(b, _word(0), b.mul(count, _word(STATE_BYTES)), 8) as at:

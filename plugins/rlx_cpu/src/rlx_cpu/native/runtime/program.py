@@ -131,7 +131,7 @@ class NativeProgram(Program):
             return interpreter.reason_against()
         other = next((part.step for part in self._parts if not isinstance(part, Run)), None)
         if other is not None:
-            reason = reason_to_drive(other, self.compiled.settings)
+            reason = reason_to_drive(other)
             return f"{other.kernel} runs with NumPy" if reason is None else f"{other.node.op.title} is driven: {reason}"
         return entry_plan.reason_against(self._frames.lir)
 
@@ -189,7 +189,7 @@ class NativeProgram(Program):
             following = phases[i + 1][0].emitted.uses_threads if i + 1 < len(phases) else True
             parts = (0 if before else 1) if is_serial else max(each.emitted.parts, threads)
             words[i] = code.address(name), 8 * each.first, parts, following or not is_serial
-        has_threaded = any(s.emitted.uses_threads for s in steps)
+        has_threaded = any(s.emitted.uses_threads or s.emitted.shares for s in steps)
         machine = self.compiled.settings.isa.machine
         uses_threads = has_threaded and takes_longer((s.step for s in steps), machine.serial_us, machine.speed)
         return Run(words, tuple(each.step for each, _ in phases), uses_threads, has_threaded)
@@ -347,7 +347,8 @@ class NativeProgram(Program):
 
     def _kept(self, frame: Frame, pack: Pack, value: Value) -> tuple[dict[Hashable, Any], Hashable]:
         """Where a packed operand is kept, and under which name: with the binding, or for a constant with the program."""
-        at, arrangement = placement(value, self._frames.lir.aliases), (pack.form, pack.sizes, pack.nbytes)
+        at = placement(value, self._frames.lir.aliases)
+        arrangement = (pack.form, pack.sizes, pack.nbytes, pack.view)
         if isinstance(at.root.node.op, Param):
             return frame.params.made, (at.root.node.op.label, at.byte_offset, at.strides, value.type, *arrangement)
         return self.compiled.packed_constants, (self._frames.places[value], *arrangement)

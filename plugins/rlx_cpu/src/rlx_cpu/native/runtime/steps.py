@@ -21,7 +21,6 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.native.table import is_guest, is_native
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Compiled:
     @property
     def uses_threads(self) -> bool:
         """Whether threads can share a step, be it worth it or not."""
-        return any(each.emitted.uses_threads for each in self.steps.values())
+        return any(each.emitted.uses_threads or each.emitted.shares for each in self.steps.values())
 
     def on(self, lir: Lir) -> Compiled:
         """The same code for an equal plan, with nothing that a program made for itself."""
@@ -100,10 +99,10 @@ class Compiled:
         return emitted.workspace_stride * self.settings.threads + emitted.shared_workspace
 
 
-def layouts(lir: Lir, settings: Settings | None = None) -> Iterator[tuple[int, Layout]]:
+def layouts(lir: Lir) -> Iterator[tuple[int, Layout]]:
     """The steps with native kernels by number, each with where its operands and results lie."""
     for number, step in enumerate(lir.steps):
-        if is_native(step.kernel) and reason_to_drive(step, settings) is None:
+        if is_native(step.kernel) and reason_to_drive(step) is None:
             yield number, layout_of(step, lir)
 
 
@@ -111,7 +110,7 @@ MOST_DATA: Final = 1 << 20
 """Bytes of constants in the code of a loop."""
 
 
-def reason_to_drive(step: Step, settings: Settings | None = None) -> str | None:
+def reason_to_drive(step: Step) -> str | None:
     """Why the graphs inside a step are run from Python; `None` if the step is one function, or holds none."""
     for name, plan in step.nested.items():
         inner = next((s for s in plan.steps if not is_native(s.kernel)), None)
@@ -119,22 +118,18 @@ def reason_to_drive(step: Step, settings: Settings | None = None) -> str | None:
             return f"{inner.kernel} in its {name} runs with NumPy"
         if sum(n.op.value.array.nbytes for n in plan.graph.nodes if isinstance(n.op, Constant)) > MOST_DATA:
             return f"its {name} holds more than {MOST_DATA} bytes of constants"
-        if settings is not None and settings.threads > 1:
-            machine = settings.isa.machine
-            if takes_longer(plan.steps, machine.speed.driven_us, machine.speed):
-                return f"threads share the steps of its {name}"
         reason = next(filter(None, (reason_to_drive(s) for s in plan.steps)), None)
         if reason is not None:
             return reason
     return None
 
 
-def functions_of(lir: Lir, settings: Settings | None = None) -> tuple[list[Function], dict[int, int]]:
+def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
     """The functions that native steps call, each once, and by the number of a step which of them it calls."""
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
-    for number, layout in layouts(lir, settings):
+    for number, layout in layouts(lir):
         step = lir.steps[number]
         place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
@@ -161,7 +156,7 @@ def emit_step(module: ir.Module, name: str, function: Function, table: Emitters,
         assert made is not None, "every step of the graphs has an emitter"
         return made
 
-    return emit.emit(module, function.node, function.nested, function.nested_offset, isa, name, inside)
+    return emit.emit(module, function.node, function.layout, function.nested, function.nested_offset, isa, name, inside)
 
 
 def called(calls: Mapping[int, int], emitted: Sequence[Emitted | None]) -> dict[int, Emitted]:
@@ -193,7 +188,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (str(module), emitted)
 
-    functions, calls = functions_of(lir, settings)
+    functions, calls = functions_of(lir)
     made = library(functions, settings.isa, emit, guests(functions, table))
     native = called(calls, made.emitted)
     steps: dict[int, NativeStep] = {}
@@ -203,6 +198,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         first, words = words, words + len(node.operands) + len(node.results)
         workspace = words if each.has_workspace else None
         words += each.has_workspace
+        assert not each.held, "only steps inside loops have operands that are held"
         packs = tuple(range(words, words + len(each.packs)))
         words += len(packs)
         status = words if each.has_status else None

@@ -149,6 +149,12 @@ class Instructions:
     def atomic_rmw(self, operation: str, pointer: Value, value: Value, ordering: str) -> Value:
         return self._made(value.type, f"atomicrmw {operation} ptr {pointer.text}, {value.typed} {ordering}")
 
+    def compare_exchange(self, pointer: Value, expected: Value, value: Value) -> Value:
+        """Write a value where the expected one still is, as one step; whether it was."""
+        pair = f"{{ {value.type.text}, i1 }}"
+        made = self._made(value.type, f"cmpxchg ptr {pointer.text}, {expected.typed}, {value.typed} seq_cst seq_cst")
+        return self._made(BIT, f"extractvalue {pair} {made.text}, 1")
+
     def moved(self, pointer: Value, nbytes: Value) -> Value:
         """A pointer some bytes on."""
         return self._made(POINTER, f"getelementptr i8, ptr {pointer.text}, {nbytes.type.text} {nbytes.text}")

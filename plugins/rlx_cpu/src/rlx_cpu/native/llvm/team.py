@@ -1,0 +1,136 @@
+"""A step inside a loop, shared: the thread that goes round publishes it, and threads that wait for the loop's end take parts.
+
+One thread leads: it runs the loop and alone decides what comes next. The others are in the barrier behind the loop, where at
+every turn they look whether there are parts. The leader waits for parts that are begun and for nothing else, so a thread that
+comes late, or never, costs the part it has in hand, as everywhere in a pool; and what a part computes does not depend on who
+did it. After a wait that is far too long the leader goes on alone for a while: a processor that other programs want too costs a
+loop some milliseconds then, and not at every step.
+
+The word `CLAIM` says how many steps were shared so far (high half) and which parts of the last one are free (low half). A thread
+reads it, then the step, and takes a part by exchanging the word it has read: that fails if the step was another's by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import CALLED, I1, I64, POINTER, VOID, address, declare
+
+__all__ = ["MOST_SHARED", "SHARE", "SHARED", "TEAM_BYTES", "begin_team", "help_others", "team_functions"]
+
+MOST_SHARED: Final = 32
+"""Parts of a shared step: half a word."""
+
+# Byte offsets in a team's block; what different threads write is a cache line apart.
+_CLAIM, _STEP, _DONE, TEAM_BYTES = 0, 64, 128, 192
+_FUNCTION, _BUFFERS, _PARTS, _THREADS, SHARE, _QUIET = (_STEP + 8 * i for i in range(6))
+"""`SHARE` holds the address of the function `share`, for code that is linked apart."""
+
+SHARED: Final = ir.FunctionType(VOID, [I64] * 5)
+"""`share(team, function, buffers, parts, tid)`: all parts of a step, done when it returns."""
+
+_HALF: Final = 32
+
+_SHORT_TURNS, _SHORT_NS, _QUIET_STEPS = 256, 20_000, 256
+"""A wait of fewer turns is not timed; one that took so much longer than twice the leader's own share has met a thread that lost
+its processor to another program, and so many steps are not shared then."""
+
+
+def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> None:
+    """Add `share`, and `help` (parts of what is shared, until none is free).
+
+    Args:
+        wait_for: Builds a loop that ends when the word at a place has a value; after how many turns.
+    """
+    _help(module)
+    function = ir.Function(module, SHARED, "share")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    team, run, buffers, wanted, tid = function.args
+    threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
+    quiet = b.load(_at(b, team, _QUIET), typ=I64, align=8)
+    with b.if_then(b.icmp_signed(">", quiet, _word(0)), likely=False):
+        b.store(b.sub(quiet, _word(1)), _at(b, team, _QUIET), align=8)
+        b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), _word(0), _word(1), tid, _word(0)], CALLED)
+        b.ret_void()
+    begun = b.call(module.globals["clock"], [])
+    least = b.select(b.icmp_signed("<", wanted, threads), threads, wanted)
+    parts = b.select(b.icmp_signed("<", least, _word(MOST_SHARED)), least, _word(MOST_SHARED))
+    for value, offset in ((run, _FUNCTION), (buffers, _BUFFERS), (parts, _PARTS), (_word(0), _DONE)):
+        b.store(value, _at(b, team, offset), align=8)
+    number = b.add(b.lshr(_claimed(b, team), _word(_HALF)), _word(1))
+    free = b.sub(b.shl(_word(1), parts), _word(1))
+    b.atomic_rmw("xchg", _at(b, team, _CLAIM), b.or_(b.shl(number, _word(_HALF)), free), "seq_cst")
+    b.call(module.globals["help"], [team, tid])
+    worked = b.call(module.globals["clock"], [])
+    turns = wait_for(b, _at(b, team, _DONE), parts)
+    with b.if_then(b.icmp_signed(">", turns, _word(_SHORT_TURNS)), likely=False):
+        waited = b.sub(b.call(module.globals["clock"], []), worked)
+        longest = b.add(b.mul(b.sub(worked, begun), _word(2)), _word(_SHORT_NS))
+        with b.if_then(b.icmp_signed(">", waited, longest)):
+            b.store(_word(_QUIET_STEPS), _at(b, team, _QUIET), align=8)
+    b.ret_void()
+
+
+def begin_team(b: ir.IRBuilder, team: ir.Value, threads: ir.Value) -> None:
+    """Note what threads find there; nothing is shared yet."""
+    b.store(threads, _at(b, team, _THREADS), align=8)
+    b.store(b.ptrtoint(b.module.globals["share"], I64), _at(b, team, SHARE), align=8)
+
+
+def help_others(b: ir.IRBuilder, team: ir.Value, tid: ir.Value) -> None:
+    """Take parts of what is shared, if any is free."""
+    is_any = b.icmp_signed("!=", _free(b, _claimed(b, team)), _word(0))
+    with b.if_then(is_any, likely=False):
+        b.call(b.module.globals["help"], [team, tid])
+
+
+def _help(module: ir.Module) -> None:
+    """`help(team, tid)`: parts of the step that is shared, a thread's own share first."""
+    function = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "help")
+    function.linkage = "internal"
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    team, tid = function.args
+    look, take, run, over = (b.append_basic_block(name) for name in ("look", "take", "run", "over"))
+    b.branch(look)
+    b.position_at_end(look)
+    claim = _claimed(b, team)
+    free = _free(b, claim)
+    b.cbranch(b.icmp_signed("!=", free, _word(0)), take, over)
+    b.position_at_end(take)
+    code, buffers, parts, threads = (
+        b.load_atomic(_at(b, team, offset), "monotonic", 8, typ=I64)
+        for offset in (_FUNCTION, _BUFFERS, _PARTS, _THREADS)
+    )
+    start = b.sdiv(b.mul(tid, parts), threads)
+    own = b.shl(b.lshr(free, start), start)
+    part = _lowest(b, b.select(b.icmp_signed("!=", own, _word(0)), own, free))
+    without = b.and_(claim, b.not_(b.shl(_word(1), part)))
+    b.cbranch(b.compare_exchange(_at(b, team, _CLAIM), claim, without), run, look)
+    b.position_at_end(run)
+    b.call(b.inttoptr(code, POINTER), [b.inttoptr(buffers, POINTER), part, parts, tid, _word(0)], CALLED)
+    b.atomic_rmw("add", _at(b, team, _DONE), _word(1), "seq_cst")
+    b.branch(look)
+    b.position_at_end(over)
+    b.ret_void()
+
+
+def _lowest(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    return b.call(declare(b.module, "llvm.cttz.i64", I64, [I64, I1]), [bits, ir.Constant(I1, 1)])
+
+
+def _claimed(b: ir.IRBuilder, team: ir.Value) -> ir.Value:
+    return b.load_atomic(_at(b, team, _CLAIM), "seq_cst", 8, typ=I64)
+
+
+def _free(b: ir.IRBuilder, claim: ir.Value) -> ir.Value:
+    return b.and_(claim, _word((1 << _HALF) - 1))
+
+
+def _at(b: ir.IRBuilder, team: ir.Value, nbytes: int) -> ir.Value:
+    return address(b, b.inttoptr(team, POINTER), nbytes)
+
+
+def _word(number: int) -> ir.Constant:
+    return ir.Constant(I64, number)
