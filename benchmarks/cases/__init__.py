@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.case import Case
-from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, training
+from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, training, vision
 from rlx_core.errors import Fact, UnknownNameError, nearest
 
 __all__ = ["CASES", "GROUPS", "chosen"]
@@ -13,6 +13,7 @@ __all__ = ["CASES", "GROUPS", "chosen"]
 CASES: tuple[Case, ...] = (
     *minilm.CASES,
     *training.CASES,
+    *vision.CASES,
     *elementwise.CASES,
     *memory.CASES,
     *gemm.CASES,
@@ -20,7 +21,20 @@ CASES: tuple[Case, ...] = (
 )
 
 
-GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "memory", "gemm", "compile")
+GROUPS = (
+    "minilm",
+    "gpt-train",
+    "mlp-train",
+    "resnet18",
+    "mobilenet",
+    "cnn-train",
+    "call",
+    "chain",
+    "math",
+    "memory",
+    "gemm",
+    "compile",
+)
 """What names of cases are or begin with."""
 
 

@@ -14,11 +14,14 @@ import numpy as np
 
 from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
+from benchmarks.peers import jax_vision
 
 __all__ = ["make", "minilm"]
 
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
+    if kind.startswith("vision"):
+        return jax_vision.make(kind, data)
     if kind in ("mlp", "gpt"):
         return {"jax.jit donated": training(mlp_loss if kind == "mlp" else gpt_loss, data)}
     if kind == "minilm":

@@ -11,12 +11,15 @@ import torch.nn.functional as F
 
 from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
+from benchmarks.peers import pytorch_vision
 
 __all__ = ["Encoder", "make"]
 
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     torch.set_num_threads(threads)
+    if kind.startswith("vision"):
+        return pytorch_vision.make(kind, data)
     if kind in ("mlp", "gpt"):
         loss = mlp_loss if kind == "mlp" else gpt_loss
         return {"torch eager": training(loss, data), "torch.compile": training(torch.compile(loss), data)}
