@@ -127,6 +127,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="Chains of element-wise ops become one op.",
         ),
         PassSpec(
+            "rlx.channels-last",
+            "rlx_core.passes.fuse.channels_last:ChannelsLast",
+            summary="Convolutions, and what lies between them, with their channels last.",
+        ),
+        PassSpec(
             "rlx.sink-reshapes",
             "rlx_core.passes.fuse.sink_reshapes:SinkReshapes",
             summary="Regions in the dims of the product that they read through a reshape.",
@@ -189,7 +194,7 @@ CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
     *("fuse-conv-batch-norm", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
-    *("fuse-softmax-cross-entropy", *CLEAN),
+    *("fuse-softmax-cross-entropy", *CLEAN, "channels-last", "cse"),
 )
 """Each finds what those before it left in one piece: norms before residuals, products with their bias before they are shared."""
 

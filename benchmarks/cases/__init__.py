@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.case import Case
-from benchmarks.cases import compiling, decoding, elementwise, gemm, memory, minilm, numbers, recurrent, training
+from benchmarks.cases import (
+    compiling,
+    decoding,
+    elementwise,
+    gemm,
+    memory,
+    minilm,
+    numbers,
+    recurrent,
+    training,
+    vision,
+)
 from rlx_core.errors import Fact, UnknownNameError, nearest
 
 __all__ = ["CASES", "GROUPS", "chosen"]
@@ -15,6 +26,7 @@ CASES: tuple[Case, ...] = (
     *training.CASES,
     *recurrent.CASES,
     *decoding.CASES,
+    *vision.CASES,
     *elementwise.CASES,
     *numbers.CASES,
     *memory.CASES,
@@ -24,8 +36,8 @@ CASES: tuple[Case, ...] = (
 
 
 GROUPS = (
-    *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "call", "chain", "math"),
-    *("random", "fft", "adamw", "memory", "gemm", "compile"),
+    *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "resnet18", "mobilenet", "cnn-train"),
+    *("call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "compile"),
 )
 """What names of cases are or begin with."""
 

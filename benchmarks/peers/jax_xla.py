@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
-from benchmarks.peers import jax_loops
+from benchmarks.peers import jax_loops, jax_vision
 
 __all__ = ["make", "minilm"]
 
@@ -24,6 +24,8 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
         return {"jax.jit donated": training(LOSSES[kind], data)}
     if kind in jax_loops.MAKERS:
         return jax_loops.MAKERS[kind](data)
+    if kind.startswith("vision"):
+        return jax_vision.make(kind, data)
     if kind == "minilm":
         return {"jax.jit": minilm(data), "jax.jit, weights constant": minilm_constant(data)}
     if kind == "compile":

@@ -12,6 +12,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.case import Data
+from benchmarks.peers import onnx_vision
 
 __all__ = ["model_of"]
 
@@ -20,6 +21,8 @@ def model_of(kind: str, data: Data) -> tuple[bytes, Mapping[str, np.ndarray]] | 
     """The model's bytes and what it is fed, or `None` where a case has no ONNX form."""
     if kind == "minilm":
         return minilm(data)
+    if kind == "vision":
+        return onnx_vision.model(data), {"x": data["x"]}
     if kind == "call":
         return call(data), {"x": data["x"]}
     if kind == "chain":

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from benchmarks.case import Data, Program
 from benchmarks.cases.training import HEADS, LAYERS, RATE
-from benchmarks.peers import pytorch_loops
+from benchmarks.peers import pytorch_loops, pytorch_vision
 
 __all__ = ["Encoder", "make"]
 
@@ -20,6 +20,8 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     torch.set_num_threads(threads)
     if kind in pytorch_loops.MAKERS:
         return pytorch_loops.MAKERS[kind](data)
+    if kind.startswith("vision"):
+        return pytorch_vision.make(kind, data)
     if kind in ("mlp", "gpt"):
         loss = mlp_loss if kind == "mlp" else gpt_loss
         return {"torch eager": training(loss, data), "torch.compile": training(torch.compile(loss), data)}

@@ -17,7 +17,10 @@ def bench(
     ctx: typer.Context,
     cases: Annotated[
         list[str] | None,
-        typer.Argument(help="minilm gpt-train mlp-train call chain memory gemm math compile, or a case's full name."),
+        typer.Argument(
+            help="minilm gpt-train mlp-train resnet18 mobilenet cnn-train call chain memory gemm math compile, "
+            "or a case's full name."
+        ),
     ] = None,
     target: Annotated[
         str | None,

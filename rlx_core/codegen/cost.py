@@ -46,11 +46,19 @@ def cost_of(formula: Formula) -> int:
     strides = _STRIDED if _walks_columns(formula) else 1
     work = 0
     for term, varies in zip(formula.terms, along, strict=True):
-        weight = _LOAD * strides if isinstance(term, Read) else _weight(term)
+        weight = _weight(term)
+        if isinstance(term, Read):
+            weight = _LOAD * strides if varies and _is_read_once(term, sizes) else _LOAD
         work += weight * (everywhere if varies or isinstance(term, Reduce) else once_a_row)
     for write in formula.writes:
         work += _STORE * (everywhere if along[write.value] or _moves(write.place, rows) else once_a_row)
     return STEP + work * _halves(formula)
+
+
+def _is_read_once(read: Read, sizes: tuple[int, ...]) -> bool:
+    """Whether every point reads an element of its own: what is read again is in a cache by then."""
+    moving = {axis for at in read.place for axis, _ in at.terms}
+    return all(axis in moving for axis, n in enumerate(sizes) if n > 1)
 
 
 def _walks_columns(formula: Formula) -> bool:

@@ -11,34 +11,49 @@ __all__ = ["Cut", "cut", "evenly"]
 class Cut:
     """A length dealt out evenly to pieces of two sizes: `many` pieces of `size`, then the rest of `size - 1`.
 
+    There may be several such lengths, one after the other: no piece is of two of them.
+
     >>> cut(17, 8), cut(17, 8).start(2)
-    (Cut(size=6, many=2, pieces=3), 12)
+    (Cut(size=6, many=2, pieces=3, lines=1), 12)
     """
 
     size: int
     many: int
     pieces: int
+    lines: int = 1
+    """How many lengths there are; `many` is of one of them, `pieces` of all."""
+
+    @property
+    def each(self) -> int:
+        """Pieces of one length."""
+        return self.pieces // self.lines
+
+    @property
+    def length(self) -> int:
+        """One length."""
+        return self.each * self.size - (self.each - self.many)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes that occur."""
-        return (self.size,) if self.many == self.pieces else (self.size, self.size - 1)
+        return (self.size,) if self.many == self.each else (self.size, self.size - 1)
 
     def start(self, piece: int) -> int:
         """Where a piece starts."""
-        return piece * self.size - max(0, piece - self.many)
+        line, part = divmod(piece, self.each) if self.pieces else (0, piece)
+        return line * self.length + part * self.size - max(0, part - self.many)
 
     def size_of(self, piece: int) -> int:
-        return self.size if piece < self.many else self.size - 1
+        return self.size if piece % self.each < self.many else self.size - 1
 
 
-def cut(length: int, most: int) -> Cut:
-    """`length` in as few pieces as possible, none longer than `most`, sizes one apart at most."""
+def cut(length: int, most: int, lines: int = 1) -> Cut:
+    """`lines` times `length` in as few pieces as possible, none longer than `most`, sizes one apart at most."""
     pieces = -(-length // most)
     if pieces == 0:
         return Cut(most, 0, 0)
     size = -(-length // pieces)
-    return Cut(size, pieces - (size * pieces - length), pieces)
+    return Cut(size, pieces - (size * pieces - length), pieces * lines, lines)
 
 
 def evenly(pieces: int, most: int) -> int:

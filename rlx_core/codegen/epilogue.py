@@ -23,8 +23,7 @@ from rlx_core.ir.text import attribute_text
 from rlx_core.ir.types import TensorType
 from rlx_core.ops import arithmetic
 from rlx_core.ops.conversion import Cast
-from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
-from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.region import ElementwiseRegion
 
 __all__ = ["Number", "Pointwise", "needed", "pointwise", "reason_against", "region_function"]
 
@@ -153,28 +152,28 @@ def needed(terms: Sequence[Term], results: Sequence[int]) -> tuple[list[Term], t
 
 
 def region_function(
-    table: ScalarTable, op: FusedMatMulEpilogue, types: Sequence[TensorType], others: Sequence[Place | None] = ()
+    table: ScalarTable, region: ElementwiseRegion, types: Sequence[TensorType], others: Sequence[Place | None] = ()
 ) -> Pointwise | None:
     """The region behind the product of the first two operands; `None` if a step of it has no code.
 
     Of f16 and bf16 it is the region of f32, which is what registers hold: constants are not rounded either. Only where
     steps convert are dtypes meant as they are written.
     """
-    read = (mat_mul.op().infer(*types[:2]), *types[2:])
-    if not any(isinstance(step.op, Cast) for step in op.region.steps):
+    read = (types[0].with_shape(region.shape), *types[2:])
+    if not any(isinstance(step.op, Cast) for step in region.steps):
         read = tuple(t.with_dtype(t.dtype.accumulator) for t in read)
     numbers = {1 + i: number for i, p in enumerate(others) if p is not None and (number := p.number) is not None}
-    return pointwise(table, op.region, read, numbers)
+    return pointwise(table, region, read, numbers)
 
 
-def reason_against(table: ScalarTable, op: FusedMatMulEpilogue, operands: Sequence[TensorType]) -> str | None:
+def reason_against(table: ScalarTable, region: ElementwiseRegion, operands: Sequence[TensorType]) -> str | None:
     """Why a product of these operands with its region is not one kernel, as "needs …" would continue; `None` if it is."""
-    dtype = mat_mul.op().infer(*operands[:2]).dtype
-    results = op.infer(*operands)
+    dtype = operands[0].dtype
+    results = region.infer(operands[0].with_shape(region.shape), *operands[2:])
     if any(t.dtype is not dtype for t in (results if isinstance(results, tuple) else (results,))):
         return f"results of the product's dtype, {dtype}"
     held = [t.dtype for t in operands[2:]]
     odd = sorted({d.name for d in held if d.kind != "bool" and d.accumulator is not dtype.accumulator})
     if odd:
         return f"operands that are {dtype.accumulator} or bool in registers, not {' '.join(odd)}"
-    return None if region_function(table, op, operands) is not None else "a region whose steps have vector code"
+    return None if region_function(table, region, operands) is not None else "a region whose steps have vector code"

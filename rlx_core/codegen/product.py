@@ -2,6 +2,9 @@
 
 `[8, 128, 384] @ [384, 1536]` is one product of 1024 rows, not eight of 128, whenever the strides of A and of the result let
 the batch axis continue the rows and B is the same for all of them.
+
+The rows of A may be several axes that no stride makes one, and so may its terms: windows of an image are rows of terms like that.
+Then rows come in *lines* and terms in *runs*, inside of which a stride leads from one to the next.
 """
 
 from __future__ import annotations
@@ -15,7 +18,10 @@ from attrs import evolve, frozen
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["Matrix", "Product"]
+__all__ = ["Axes", "Matrix", "Product"]
+
+Axes = tuple[tuple[int, int], ...]
+"""Axes that are counted as one, outermost first: the size of each and its stride in bytes."""
 
 
 @frozen
@@ -52,6 +58,7 @@ class Product:
         factors: The dtype of A and B.
         b_shape: The batch axes that B has itself, in front of its matrices, aligned with `batch`.
         is_bound: Whether B is the same in every run.
+        lines, runs: Axes of A around its rows and around its terms; `m` and `k` count all of them. There are no batch axes then.
     """
 
     dtype: DType
@@ -65,6 +72,8 @@ class Product:
     b: Matrix
     c: Matrix
     is_bound: bool = False
+    lines: Axes = ()
+    runs: Axes = ()
 
     @classmethod
     def of(cls, a: Place, b: Place, c: Place) -> Product:
@@ -80,10 +89,37 @@ class Product:
         )  # fmt: skip
         return whole.folded()
 
+    @classmethod
+    def of_axes(cls, a: Place, b: Place, c: Place, axes: int) -> Product:
+        """The product over the last `axes` axes of a tensor, and a matrix, into a dense tensor: what of it can be one axis is."""
+        shape, strides, itemsize = a.type.static_shape, a.strides, a.type.dtype.itemsize
+        cut = len(shape) - axes
+        m, k, n = prod(shape[:cut]), prod(shape[cut:]), b.type.static_shape[1]
+        # Of an operand without elements nothing is read.
+        *lines, (_, by_row) = merged(shape[:cut] if m and k else (1,), strides[:cut], itemsize)
+        *runs, (_, by_column) = merged(shape[cut:] if m and k else (1,), strides[cut:], itemsize)
+        result = Matrix((), n * c.type.dtype.itemsize, c.type.dtype.itemsize)
+        return cls(
+            c.type.dtype, a.type.dtype, (), (), m, n, k, Matrix((), by_row, by_column), Matrix.of(b, ()), result, b.is_bound,
+            tuple(lines), tuple(runs),
+        )  # fmt: skip
+
     def __str__(self) -> str:
         left, right = ([*self.batch, self.m, self.k], [*(d for d in self.b_shape if d > 1), self.k, self.n])
         sums = f" -> {self.dtype}" if self.dtype is not self.factors else ""
-        return f"product {self.factors}{left} @ {self.factors}{right}{' bound' if self.is_bound else ''}{sums}"
+        parts = [f"rows by {self.width}"] * bool(self.lines) + [f"terms by {self.length}"] * bool(self.runs)
+        apart = f" ({', '.join(parts)})" if parts else ""
+        return f"product {self.factors}{left}{apart} @ {self.factors}{right}{' bound' if self.is_bound else ''}{sums}"
+
+    @property
+    def width(self) -> int:
+        """Rows of a line."""
+        return self.m // prod(size for size, _ in self.lines)
+
+    @property
+    def length(self) -> int:
+        """Terms of a run."""
+        return self.k // prod(size for size, _ in self.runs)
 
     @property
     def entries(self) -> int:
@@ -129,10 +165,33 @@ class Product:
         if not (self.entries and self.m and self.n):
             return
         held = self.dtype.accumulator.numpy
-        left = self._view(a, self.factors, self.a, self.m, self.k).astype(held)
+        left = self._rows(a).astype(held)
         right = self._view(b, self.factors, self.b, self.k, self.n).astype(held)
         self._view(c, self.dtype, self.c, self.m, self.n)[...] = (left @ right).astype(self.dtype.numpy)
+
+    def _rows(self, data: np.ndarray) -> np.ndarray:
+        if not (self.lines or self.runs):
+            return self._view(data, self.factors, self.a, self.m, self.k)
+        axes = (*self.lines, (self.width, self.a.by_row), *self.runs, (self.length, self.a.by_column))
+        shape, strides = zip(*axes, strict=True)
+        return np.ndarray(shape, self.factors.numpy, data, 0, strides).reshape(self.m, self.k)
 
     def _view(self, data: np.ndarray, dtype: DType, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
         strides = (*matrix.batch, matrix.by_row, matrix.by_column)
         return np.ndarray((*self.batch, rows, columns), dtype.numpy, data, 0, strides)
+
+
+def merged(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[tuple[int, int]]:
+    """Axes without those of size 1, neighbours made one where a stride allows it; one at least.
+
+    >>> merged((2, 1, 3, 4), (96, 7, 16, 4), 4), merged((1,), (0,), 4)
+    ([(2, 96), (12, 4)], [(1, 4)])
+    """
+    found: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=False):
+        if size == 1:
+            continue
+        if found and found[-1][1] == size * stride:
+            size *= found.pop()[0]
+        found.append((size, stride))
+    return found or [(1, itemsize)]

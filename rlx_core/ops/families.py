@@ -39,6 +39,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "control.scan": "scan",
     "conversion": "cast conjugate real",
     "convolution.conv": "conv conv_backward_input conv_backward_weight",
+    "convolution.folded": "folded_matmul",
     "convolution.sliding": "sliding_windows overlap_add",
     "convolution.transposed": "conv_transpose",
     "counting": "count_nonzero any all arg_max arg_min",

@@ -130,9 +130,9 @@ def test_a_known_operand_of_a_region_becomes_a_number() -> None:
     op = FusedMatMulEpilogue(region(RegionStep(multiply.op(), (0, 1)), inputs=2))
     types = [TensorType(f32, s) for s in ((3, 4), (4, 5), (3, 5))]
     half = Place(types[2], (0, 0), literal=np.float32(0.5).tobytes())
-    assert str(region_function(TABLE, op, types, [half])) == "x * 0.5"
-    assert reason_against(TABLE, op, types) is None
-    assert reason_against(standard_table("none", ()), op, types) == "a region whose steps have vector code"
+    assert str(region_function(TABLE, op.region, types, [half])) == "x * 0.5"
+    assert reason_against(TABLE, op.region, types) is None
+    assert reason_against(standard_table("none", ()), op.region, types) == "a region whose steps have vector code"
 
 
 # ------------------------------------------------------------------------------------------ indexing

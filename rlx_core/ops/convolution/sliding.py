@@ -14,6 +14,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import ALL
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category, Op, define_op
+from rlx_core.ir.strides import Strides
 from rlx_core.ir.types import Shape, TensorType, expect_dtype, expect_rank, expect_shape
 from rlx_core.ops.conversion import linear_jvp
 from rlx_core.ops.convolution.geometry import Geometry, Windowed
@@ -84,6 +85,13 @@ class SlidingWindows(Sliding):
         strides = (*x.strides[:lead], *by_cell, *by_window)
         view = np.lib.stride_tricks.as_strided(x, (*x.shape[:lead], *windows.kernel, *shape), strides, writeable=False)
         return np.ascontiguousarray(view)
+
+    def view(self, x: TensorType, strides: Strides, offset: int) -> tuple[int, Strides]:
+        windows = self.windows()
+        lead, own = strides[: x.rank - windows.rank], strides[x.rank - windows.rank :]
+        by_cell = (s * d for s, d in zip(own, windows.dilation, strict=True))
+        by_window = (s * w for s, w in zip(own, windows.stride, strict=True))
+        return offset, (*lead, *by_cell, *by_window)
 
     def vjp(self, g: Value, x: Value, *, y: Value) -> tuple[Value, ...]:
         sizes = x.shape[x.ndim - len(self.kernel) :]

@@ -16,6 +16,7 @@ from attrs import evolve
 from rlx_core.ir.dtypes import FLOATS
 from rlx_core.ir.graph import Graph, Node, Value
 from rlx_core.ops.arithmetic import add
+from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused import FusedMatMulBiasAct
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import MatMul
@@ -50,7 +51,7 @@ class FuseMatMulEpilogue(Pass):
         for node in graph.nodes:
             declined: Miss | None = None
             for group in candidates(graph, node):
-                assert isinstance(group.make, FusedMatMulEpilogue), "the group makes a product"
+                assert isinstance(group.make, FusedMatMulEpilogue | FoldedMatMul), "the group makes a product"
                 op, refusal = judge(group.make, group.inputs)
                 if refusal is not None:
                     declined = Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind)
@@ -87,6 +88,8 @@ def region_at(graph: Graph, node: Node) -> tuple[ElementwiseRegion | None, tuple
 
 def is_product(node: Node) -> bool:
     """Whether a node is a product of floats, perhaps with its bias and an activation that a region may have inside."""
+    if isinstance(node.op, FoldedMatMul):
+        return node.op.region is None
     if isinstance(node.op, FusedMatMulBiasAct):
         return node.op.activation is None or may_be_step(node.op.activation)
     return isinstance(node.op, MatMul) and node.op.acc_dtype is None and node.type.dtype in FLOATS
@@ -110,7 +113,8 @@ def joined(value: Value, node: Node, region: ElementwiseRegion, inputs: tuple[Va
         access=tuple(access_of(v.shape, region.shape) for v in operands),
         results=tuple(len(first) + r for r in region.results),
     )
-    return Group((product, node), (x, w, *bias, *others), node.results, FusedMatMulEpilogue(whole), RULE)
+    op = evolve(product.op, region=whole) if isinstance(product.op, FoldedMatMul) else FusedMatMulEpilogue(whole)
+    return Group((product, node), (x, w, *bias, *others), node.results, op, RULE)
 
 
 def renumbered(step: RegionStep, reads: Sequence[int], start: int) -> RegionStep:

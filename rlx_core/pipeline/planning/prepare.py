@@ -8,12 +8,13 @@ strided views, because moving them would keep a second copy of the weights for n
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from attrs import frozen
 
 from rlx_core.ir.graph import Builder, Graph, Input, Node, Param, Value
 from rlx_core.ir.rewrite import copy_node
-from rlx_core.ir.strides import dense_strides
+from rlx_core.ir.strides import Strides, dense_strides
 from rlx_core.ir.types import TensorType
 from rlx_core.passes.engine.bound_values import bound_nodes
 from rlx_core.pipeline.select.backend import Target
@@ -51,6 +52,10 @@ class Prepared:
     def nbytes(self) -> int:
         """Bytes that prepared values keep beside the parameters themselves."""
         return sum(m.nbytes for m in self.moved)
+
+
+_LOOKAHEAD: Final = 8
+"""How many views in a row are looked at together; that keeps the walk linear in the size of the graph."""
 
 
 def split_prepare(graph: Graph, target: Target, pinned: Collection[str] = ()) -> Prepared:
@@ -103,10 +108,22 @@ def partition(graph: Graph, bound: set[Node], target: Target) -> tuple[set[Node]
 
 def is_free_view(node: Node, target: Target) -> bool:
     """Whether the target reads the result in place, so that it needs neither a kernel nor bytes."""
-    first = node.operands[0] if node.operands else None
-    if not target.accepts_views or node.op.view is None or first is None:
+    if not target.accepts_views:
         return False
-    return node.op.view(first.type, dense_strides(first.type), 0) is not None
+    views: list[Node] = []
+    while len(views) < _LOOKAHEAD and node.op.view is not None and node.operands and node.operands[0] is not None:
+        views.append(node)
+        node = node.operands[0].node
+    # A view of a view has to be one where that lies.
+    place: tuple[int, Strides] | None = None
+    is_view = False
+    for view in reversed(views):
+        source = next(view.present()).type
+        start, strides = place or (0, dense_strides(source))
+        assert view.op.view is not None, "collected because it has one"
+        found = view.op.view(source, strides, start)
+        is_view, place = found is not None, found if len(view.types) == 1 else None
+    return is_view
 
 
 def prepared_names(graph: Graph, hoisted: set[Value]) -> dict[Value, str]:

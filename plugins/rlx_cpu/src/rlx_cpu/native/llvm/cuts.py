@@ -13,10 +13,13 @@ __all__ = ["by_size", "pieces_of", "size_of", "start_of"]
 
 def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.start` of a piece known only at run time."""
-    even = times(b, piece, cut.size)
-    if cut.many == cut.pieces:
-        return even
-    beyond = b.sub(piece, index(cut.many))
+    if cut.many == cut.each:
+        return times(b, piece, cut.size)
+    part, before = _part_of(b, cut, piece), index(0)
+    if cut.lines > 1:
+        before = times(b, b.sdiv(piece, index(cut.each)), cut.length)
+    beyond = b.sub(part, index(cut.many))
+    even = b.add(before, times(b, part, cut.size))
     return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
 
 
@@ -24,7 +27,8 @@ def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.size_of` a piece known only at run time."""
     if len(cut.sizes) == 1:
         return index(cut.size)
-    return b.select(b.icmp_signed("<", piece, index(cut.many)), index(cut.size), index(cut.size - 1))
+    is_large = b.icmp_signed("<", _part_of(b, cut, piece), index(cut.many))
+    return b.select(is_large, index(cut.size), index(cut.size - 1))
 
 
 def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
@@ -32,11 +36,16 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
     if len(cut.sizes) == 1:
         yield cut.size
         return
-    with b.if_else(b.icmp_signed("<", piece, index(cut.many))) as (large, small):
+    with b.if_else(b.icmp_signed("<", _part_of(b, cut, piece), index(cut.many))) as (large, small):
         with large:
             yield cut.size
         with small:
             yield cut.size - 1
+
+
+def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
+    """Which piece of its line a piece is."""
+    return piece if cut.lines == 1 else b.srem(piece, index(cut.each))
 
 
 def pieces_of(b: ir.IRBuilder, item: ir.Value, group: int, pieces: int) -> tuple[ir.Value, ir.Value]:

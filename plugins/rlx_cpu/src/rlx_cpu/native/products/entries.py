@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlx_core.codegen.product import Matrix, Product
+from rlx_core.codegen.product import Axes, Matrix, Product
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import index, times
 
-__all__ = ["b_entry", "b_offset", "entry_offset"]
+__all__ = ["b_entry", "b_offset", "entry_offset", "row_offset", "walk"]
 
 
 def entry_offset(b: ir.IRBuilder, product: Product, entry: ir.Value, matrix: Matrix) -> ir.Value:
@@ -17,6 +17,20 @@ def entry_offset(b: ir.IRBuilder, product: Product, entry: ir.Value, matrix: Mat
 def b_offset(b: ir.IRBuilder, product: Product, matrix: ir.Value) -> ir.Value:
     """Bytes from B's first own matrix to another one."""
     return _walk(b, matrix, product.b.batch, product.b_shape)
+
+
+def row_offset(b: ir.IRBuilder, product: Product, row: ir.Value) -> ir.Value:
+    """Bytes from A's first row to another one."""
+    if not product.lines:
+        return times(b, row, product.a.by_row)
+    line, part = b.sdiv(row, index(product.width)), b.srem(row, index(product.width))
+    return b.add(walk(b, line, product.lines), times(b, part, product.a.by_row))
+
+
+def walk(b: ir.IRBuilder, number: ir.Value, axes: Axes) -> ir.Value:
+    """Bytes to the place of this number in axes that are counted as one."""
+    sizes, strides = zip(*axes, strict=True)
+    return _walk(b, number, strides, sizes)
 
 
 def b_entry(b: ir.IRBuilder, product: Product, entry: ir.Value) -> ir.Value:

@@ -82,16 +82,19 @@ def emit_product(
     name: str,
     epilogue: MakeEpilogue,
     *,
+    axes: int | None = None,
     keeps_result: bool = False,
 ) -> Emitted:
     """The product of the first two operands into the first result, then `epilogue`.
 
     Args:
+        axes: How many axes of the first are summed over, where it is no matrix.
         keeps_result: Whether an operand that the epilogue reads may lie in the result's bytes.
     """
     a, b = layout.operands[:2]
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    product = Product.of(a, b, layout.results[0])
+    result = layout.results[0]
+    product = Product.of(a, b, result) if axes is None else Product.of_axes(a, b, result, axes)
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
     return Driver(plan, layout, name, epilogue).emit()

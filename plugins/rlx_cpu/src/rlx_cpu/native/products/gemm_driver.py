@@ -22,7 +22,7 @@ from rlx_cpu.native.products.gemm_item import Item
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
 from rlx_cpu.native.products.gemm_tiles import UNROLL
-from rlx_cpu.native.products.microkernel import Microkernel, Result, Right
+from rlx_cpu.native.products.microkernel import Microkernel, Result, Right, Runs
 from rlx_cpu.native.products.packing import pack_panel
 
 __all__ = ["Driver", "MakeEpilogue"]
@@ -158,6 +158,7 @@ class Driver:
         plan, p, words, tiles = self.plan, self.plan.product, self.plan.words, self.plan.blocks
         partial = p.n % words.simd.lanes != 0
         is_direct = plan.panels == "direct"
+        lengths = (plan.run,) if plan.run else (plan.k, tiles.depth if tiles.depth < plan.k else 0)
         found = {}
         for rows in tiles.rows.sizes:
             for vectors in tiles.panels.sizes:
@@ -180,9 +181,8 @@ class Driver:
                         is_prefetched=plan.prefetches_result,
                     ),
                     accumulates=tiles.depth < plan.k,
-                    is_even=plan.k > 0
-                    and plan.k % UNROLL == 0
-                    and (tiles.depth >= plan.k or tiles.depth % UNROLL == 0),
+                    is_even=plan.k > 0 and all(n % UNROLL == 0 for n in lengths),
+                    runs=None if plan.run is None else Runs(plan.run, plan.runs),
                     sharers=plan.sharers,
                     epilogue=self.epilogue,
                 ).emit(f"{self.name}.tile{rows}x{vectors}")

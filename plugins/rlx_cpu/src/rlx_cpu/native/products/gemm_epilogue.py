@@ -18,7 +18,9 @@ from rlx_core.codegen.product import Product
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
+from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.kernels import Condition
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
@@ -28,6 +30,8 @@ from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
 from rlx_cpu.native.products.gemm import emit_product
+from rlx_cpu.native.products.gemm_driver import MakeEpilogue
+from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
@@ -38,14 +42,14 @@ OTHERS = tuple(range(2, 18))
 
 
 @lru_cache(maxsize=256)
-def reason_of(op: FusedMatMulEpilogue, operands: tuple[TensorType, ...]) -> str | None:
+def reason_of(op: FusedMatMulEpilogue | FoldedMatMul, operands: tuple[TensorType, ...]) -> str | None:
     """Kept, because it is asked about every node of a long program."""
-    return reason_against(NATIVE, op, operands)
+    return None if op.region is None else reason_against(NATIVE, op.region, operands)
 
 
 def reason_at(node: Node) -> str | None:
     """Why a node is no native product with an epilogue; `None` if it is one."""
-    assert isinstance(node.op, FusedMatMulEpilogue), "registered for it alone"
+    assert isinstance(node.op, FusedMatMulEpilogue | FoldedMatMul), "registered for them alone"
     return reason_of(node.op, tuple(v.type for v in node.present()))
 
 
@@ -62,12 +66,30 @@ is_product = Condition("a region whose steps have vector code", lambda node: rea
 )
 def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, the region on the sums."""
-    op, (a, b, *others) = node.op, layout.operands
+    op, (a, b, *_) = node.op, layout.operands
     assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
-    assert a is not None and b is not None and all(others), "all operands are required"  # noqa: PT018
+    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
+    epilogue = epilogue_of(op.region, node, layout, isa, Product.of(a, b, layout.results[0]).m)
+    return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
+
+
+@native.register(FoldedMatMul, dtypes="f32 f64 bool", when=is_product, in_place=OTHERS, is_each_in_place=True)
+def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels and over rows that are read where they lie, the region on the sums."""
+    op = node.op
+    assert isinstance(op, FoldedMatMul), "registered for it alone"
+    if op.region is None:
+        return emit_product(module, layout, isa, name, nothing_follows, axes=op.axes)
+    epilogue = epilogue_of(op.region, node, layout, isa, rows=0)
+    return emit_product(module, layout, isa, name, epilogue, axes=op.axes, keeps_result=True)
+
+
+def epilogue_of(op: ElementwiseRegion, node: Node, layout: Layout, isa: Isa, rows: int) -> MakeEpilogue:
+    """What makes the stage of a region; a batch entry of the product has `rows` rows."""
+    others = layout.operands[2:]
+    assert all(others), "all operands are required"
     function = region_function(NATIVE, op, [v.type for v in node.present()], others)
     assert function is not None, "the row refuses other regions"
-    rows = Product.of(a, b, layout.results[0]).m
     shape = layout.results[0].type.static_shape
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
@@ -78,7 +100,7 @@ def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, nam
         prefetches = [t.prefetch for t in read if t.own_nbytes > isa.machine.l2_nbytes]
         return Epilogue().then(region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches)
 
-    return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
+    return epilogue
 
 
 def region(simd: Simd, function: Pointwise, read: Sequence[Tensor], written: Sequence[Tensor]) -> Stage:

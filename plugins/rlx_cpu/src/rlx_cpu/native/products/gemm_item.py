@@ -11,7 +11,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import POINTER
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
-from rlx_cpu.native.products.entries import b_entry
+from rlx_cpu.native.products.entries import b_entry, row_offset
 from rlx_cpu.native.products.gemm_plan import AT_HAND, ProductPlan
 from rlx_cpu.native.products.gemm_rows import PackedRows
 from rlx_cpu.native.products.microkernel import Arguments
@@ -67,6 +67,7 @@ class Item:
             is_last = b.icmp_signed("<=", left, index(tiles.depth))
             count = b.select(is_last, left, index(tiles.depth))
             is_first = b.icmp_signed("==", k0, index(0))
+            run = index(0) if plan.run is None else b.sdiv(k0, index(plan.run))
             if plan.own_rows:
                 self._own_rows(k0, count).pack(b, self.row_range, index(0), count)
             with counting(b, *self.panel_range) as panel:
@@ -82,7 +83,7 @@ class Item:
                             following = self._prefetched(b, next_panel, tile, count, vectors)
                             arguments = Arguments(
                                 a, panel_place, c, sums, following, count, is_first, is_last,
-                                self.entry, row, column, self.buffers,
+                                self.entry, row, column, self.buffers, run,
                             )  # fmt: skip
                             b.call(self.kernels[rows, vectors], list(arguments))
 
@@ -134,7 +135,8 @@ class Item:
         """Where a tile's part of A is, from word `k0` on."""
         a, plan = self.product.a, self.plan
         if plan.rows == "direct":
-            return offset(b, self.a, (row, a.by_row), (k0, a.by_column * plan.words.per_word))
+            first = 0 if plan.run is not None else times(b, k0, a.by_column * plan.words.per_word)
+            return offset(b, self.a, row_offset(b, self.product, row), first)
         if plan.own_rows:
             return self._own_rows(k0, count).tile(b, tile, row, index(0))
         assert self.packed_rows is not None, "there is a workspace"

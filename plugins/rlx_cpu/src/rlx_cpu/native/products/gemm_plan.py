@@ -7,18 +7,19 @@ as they lie; rows that only have to become words (f16, say) are copied, and a tr
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final, Literal
 
 from attrs import frozen
 
 from rlx_core.codegen.cuts import Cut
-from rlx_core.codegen.product import Product
+from rlx_core.codegen.product import Axes, Product
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
-from rlx_cpu.native.products.gemm_tiles import Blocks, blocks, tiles_of
+from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, tiles_of
 
 __all__ = ["AT_HAND", "TILE_GAP", "ProductPlan"]
 
@@ -34,6 +35,9 @@ Rows = Literal["direct", "copied", "packed"]
 
 TILE_GAP = ALIGNMENT
 """Bytes between packed tiles of A, so that tiles whose size is a power of two do not compete for the same cache lines."""
+
+SHORT_ROW = 512
+"""Bytes of a row of B of which a panel is much, so that reading it where it lies takes few lines of a cache too many."""
 
 MOST_SHARERS = 12
 """Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line, and none twice."""
@@ -78,6 +82,8 @@ class ProductPlan:
     @property
     def rows(self) -> Rows:
         p, words = self.product, self.words
+        if p.lines or p.runs:
+            return "direct"
         is_row_major = p.a.by_column == words.stored.itemsize
         if p.k == 0 or (is_row_major and words.in_memory and self.is_even):
             return "direct"
@@ -100,13 +106,33 @@ class ProductPlan:
     @property
     def tiles(self) -> tuple[Cut, Cut]:
         """Tiles down M, panels across N."""
-        return tiles_of(self.product.m, self.product.n, self.words.simd.dtype, self.isa)
+        p = self.product
+        return tiles_of(p.width, p.n, self.words.simd.dtype, self.isa, lines=self.lines)
+
+    @property
+    def lines(self) -> int:
+        """How many lines the rows are in."""
+        return prod(size for size, _ in self.product.lines)
+
+    @property
+    def runs(self) -> Axes:
+        """The axes around the words that lie in a row; long runs are cut into several."""
+        p, most = self.product, self.sizes.depth_nbytes // self.words.itemsize
+        if not p.runs:
+            return ()
+        pieces = next((n for n in range(-(-p.length // most), p.length // UNROLL) if p.length % (n * UNROLL) == 0), 1)
+        return (*p.runs, (pieces, p.length // pieces * p.a.by_column)) if pieces > 1 else p.runs
+
+    @property
+    def run(self) -> int | None:
+        """Words along k that lie in a row, where not all of them do."""
+        return self.k // prod(size for size, _ in self.runs) if self.product.runs else None
 
     @property
     def packs_panels(self) -> bool:
         """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
-        is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes
+        is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
         is_direct = is_near and p.b.by_column == itemsize and self.is_even
         return self.product.k > 0 and not self.is_bound and not self.packs_once and not is_direct
 
@@ -118,10 +144,16 @@ class ProductPlan:
         return p.k > 0 and self.is_held and not self.is_bound and nbytes <= self.sizes.held_nbytes
 
     @property
+    def has_long_sums(self) -> bool:
+        """Whether rows of B are short, and so many that panels of them would lie in no cache."""
+        p, row = self.product, self.product.n * self.words.itemsize
+        return bool(p.runs) and row <= SHORT_ROW and p.k * row > self.isa.machine.l2_nbytes
+
+    @property
     def blocks(self) -> Blocks:
         p = self.product
         return blocks(
-            p.entries, p.m, p.n, self.k, self.words.simd.dtype, self.isa,
+            p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
 

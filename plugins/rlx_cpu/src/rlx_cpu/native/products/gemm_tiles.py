@@ -100,28 +100,41 @@ def tile_for(m: int, n: int, lanes: int, registers: int) -> TileShape:
     return next((t for t in TILES[key] if m > t.rows // 2), TILES[key][-1])
 
 
-def tiles_of(m: int, n: int, dtype: DType, isa: Isa) -> tuple[Cut, Cut]:
-    """Tiles down `m` rows, and panels across `n` columns in vectors."""
+def tiles_of(m: int, n: int, dtype: DType, isa: Isa, *, lines: int = 1) -> tuple[Cut, Cut]:
+    """Tiles down `lines` times `m` rows, and panels across `n` columns in vectors."""
     lanes = isa.lanes(dtype)
     tile = tile_for(m, n, lanes, isa.registers)
-    return cut(m, tile.rows), cut(-(-n // lanes), tile.vectors)
+    return cut(m, tile.rows, lines), cut(-(-n // lanes), tile.vectors)
 
 
 def blocks(
-    batch: int, m: int, n: int, k: int, dtype: DType, isa: Isa, *, packs_rows: bool = False, packs_panels: bool = False
+    batch: int,
+    m: int,
+    n: int,
+    k: int,
+    dtype: DType,
+    isa: Isa,
+    *,
+    lines: int = 1,
+    run: int | None = None,
+    packs_rows: bool = False,
+    packs_panels: bool = False,
 ) -> Blocks:
-    """Tiles, panels and items of `batch` products `[m, k] @ [k, n]`.
+    """Tiles, panels and items of `batch` products `[m, k] @ [k, n]`, or of one of `lines` times `m` rows.
 
     Args:
         k: In words, each as long as an element of `dtype`.
+        run: Words along k that lie in a row, where not all of them do; a cache block is of whole runs.
         packs_rows: Whether A is packed for every item, which wants items that are wide.
         packs_panels: Whether B is packed for every item, which wants items that are high.
     """
     lanes, sizes = isa.lanes(dtype), isa.machine.products
-    rows, panels = tiles_of(m, n, dtype, isa)
+    rows, panels = tiles_of(m, n, dtype, isa, lines=lines)
     most = (sizes.short_depth_nbytes if rows.pieces == 2 else sizes.depth_nbytes) // dtype.itemsize
     depth = k
-    if k > most:
+    if run is not None:
+        depth = run * evenly(k // run, max(1, most // run)) if k > most + most // 2 else k
+    elif k > most:
         even = -(-k // -(-k // most))
         depth = -(-even // UNROLL) * UNROLL
     row_nbytes = max(1, depth * rows.size * dtype.itemsize)

@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from attrs import frozen
 
+from rlx_core.codegen.product import Axes
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, I1, I64, POINTER, VOID, prefetch
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.entries import walk
 from rlx_cpu.native.products.epilogue import Epilogue, Spot
 from rlx_cpu.native.products.gemm_tiles import UNROLL
 
@@ -27,10 +29,10 @@ Sums = list[list[ir.Value]]
 Masks = list["ir.Value | None"] | None
 """The lanes of each vector of B that there are; `None` for all of all."""
 
-TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER]
+TYPES = [POINTER] * 5 + [I64, I1, I1, I64, I64, I64, POINTER, I64]
 """Of arguments."""
 
-NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers")
+NAMES = ("a", "b", "c", "sums", "next", "k", "is_first", "is_last", "batch", "row", "column", "buffers", "run")
 """What arguments are called in the text of a module."""
 
 
@@ -75,6 +77,14 @@ class Result:
     is_prefetched: bool = False
 
 
+@frozen
+class Runs:
+    """Terms of A that lie in runs: `words` of each do, and runs are where `axes` lead."""
+
+    words: int
+    axes: Axes
+
+
 class Arguments(NamedTuple):
     """What a microkernel is called with, in its order.
 
@@ -86,6 +96,7 @@ class Arguments(NamedTuple):
         is_first, is_last: Whether this is the first block of K, and the last.
         batch, row, column: Where the tile lies in the results.
         buffers: What the kernel is given.
+        run: The first run of this call, where terms come in runs.
     """
 
     a: ir.Value
@@ -100,6 +111,7 @@ class Arguments(NamedTuple):
     row: ir.Value
     column: ir.Value
     buffers: ir.Value
+    run: ir.Value
 
     @classmethod
     def alone(
@@ -107,7 +119,7 @@ class Arguments(NamedTuple):
     ) -> Arguments:
         """Of a product whose sums wait in C, that prefetches nothing and whose epilogue reads nothing; the last block of K."""
         yes, zero, nowhere = ir.Constant(I1, 1), index(0), ir.Constant(POINTER, None)
-        plain = cls(a, panel, c, nowhere, nowhere, k, yes, yes, zero, zero, column, nowhere)
+        plain = cls(a, panel, c, nowhere, nowhere, k, yes, yes, zero, zero, column, nowhere, zero)
         return plain._replace(**more)
 
 
@@ -136,7 +148,8 @@ class Microkernel:
         right: How B lies.
         result: How C does.
         accumulates: Whether K comes in several blocks.
-        is_even: Whether every call takes whole rounds of `UNROLL` words, one at least; no code is made for anything else.
+        is_even: Whether every call, or run, takes whole rounds of `UNROLL` words, one at least; no code is made for others.
+        runs: How the terms of A lie, if not one stride apart; a call takes whole runs then.
         sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
     """
@@ -149,6 +162,7 @@ class Microkernel:
     result: Result
     accumulates: bool = False
     is_even: bool = False
+    runs: Runs | None = None
     sharers: int = 0
     epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
 
@@ -182,7 +196,11 @@ class Microkernel:
         if self.result.is_prefetched:
             self._prefetch_result(b, at)
         sums = self._initial(b, tile)
-        sums = self._products(b, (at.a, at.panel, at.next_panel), at.k, sums, masks if self.right.is_masked else None)
+        streams, used = (at.a, at.panel, at.next_panel), masks if self.right.is_masked else None
+        if self.runs is None:
+            _, sums = self._products(b, streams, at.k, sums, used)
+        else:
+            sums = self._runs(b, self.runs, at, sums, used)
         if not self.accumulates:
             self._finish(b, tile, sums, scratch)
         else:
@@ -240,13 +258,34 @@ class Microkernel:
         depth: ir.Value,
         sums: Sums,
         masks: Masks,
-    ) -> Sums:
+    ) -> tuple[tuple[ir.Value, ...], Sums]:
         """All of k: rounds of several steps, then the steps that are left."""
         if self.is_even:
-            return self._rounds(b, streams, depth, sums, UNROLL, masks)[1]
+            return self._rounds(b, streams, depth, sums, UNROLL, masks)
         rest = b.and_(depth, index(UNROLL - 1))
         streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
-        return self._rounds(b, streams, rest, sums, 1, masks)[1]
+        return self._rounds(b, streams, rest, sums, 1, masks)
+
+    def _runs(self, b: ir.IRBuilder, runs: Runs, at: Arguments, sums: Sums, masks: Masks) -> Sums:
+        """All runs of a call, one at least: A begins anew with each, B goes on."""
+        loop, done = b.append_basic_block("run.loop"), b.append_basic_block("run.done")
+        before, end = b.block, b.add(at.run, b.sdiv(at.k, index(runs.words)))
+        b.branch(loop)
+        b.position_at_end(loop)
+        run, panel, following = b.phi(I64), b.phi(POINTER), b.phi(POINTER)
+        running = [[b.phi(self.simd.vector) for _ in line] for line in sums]
+        current: Sums = [list(line) for line in running]
+        a = offset(b, at.a, walk(b, run, runs.axes))
+        (_, *ends), totals = self._products(b, (a, panel, following), index(runs.words), current, masks)
+        after, latch = b.add(run, index(1)), b.block
+        flat = [(p, s, n) for row in zip(running, sums, totals, strict=True) for p, s, n in zip(*row, strict=True)]
+        streams = zip((panel, following), (at.panel, at.next_panel), ends, strict=True)
+        for phi, first, again in ((run, at.run, after), *streams, *flat):
+            phi.add_incoming(first, before)
+            phi.add_incoming(again, latch)
+        b.cbranch(b.icmp_signed("<", after, end), loop, done)
+        b.position_at_end(done)
+        return totals
 
     def _rounds(
         self,

@@ -1,0 +1,118 @@
+"""Convolutions and pools of operands that have their channels last, `[n, l.., c]`: windows are rows that lie in memory.
+
+An example's windows are then a view `[o.., k.., c]` of it, whose last axes are the terms of a product with weights
+`[(k.., c), m]`, and neighbours are channels of one cell, so that a step between windows makes no gaps in what vectors read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.ir.dims import product
+from rlx_core.ir.graph import Value
+from rlx_core.ops.convolution.folded import folded_matmul
+from rlx_core.ops.convolution.geometry import Geometry
+from rlx_core.ops.convolution.phases import Phases
+from rlx_core.ops.convolution.sliding import sliding_windows
+from rlx_core.ops.creation import scalar
+from rlx_core.ops.movement import fitted, flip, narrow, pad, spread_size
+from rlx_core.ops.structural import reshape, sum_axes, transpose
+
+if TYPE_CHECKING:
+    from rlx_core.ops.pooling.pool import Pool
+
+__all__ = ["backward_input", "backward_weight", "conv", "depthwise", "moved", "moved_back", "pooled"]
+
+
+def moved(x: Value) -> Value:
+    """`[n, c, l..]` as `[n, l.., c]`."""
+    return transpose(x, (0, *range(2, x.ndim), 1))
+
+
+def moved_back(x: Value) -> Value:
+    """`[n, l.., c]` as `[n, c, l..]`."""
+    return transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
+def conv(x: Value, w: Value, geometry: Geometry) -> Value:
+    """`Conv` of one group: `[n, l.., c]` and `[m, c, k..]` to `[n, o.., m]`."""
+    rows = reshape(transpose(w, (*range(2, w.ndim), 1, 0)), (product(w.shape[1:]), w.shape[0]))
+    if geometry.is_pointwise:
+        return folded_matmul(x, rows, axes=1)
+    return folded_matmul(windows(surrounded(x, geometry), geometry), rows, axes=1 + geometry.rank)
+
+
+def depthwise(x: Value, w: Value, geometry: Geometry) -> Value:
+    """`Conv` whose groups are the channels, with one result each: `[n, l.., c]` and `[c, 1, k..]` to `[n, o.., c]`."""
+    rank, cells = geometry.rank, geometry.cells
+    # As a vector the weights have bytes of their own, in which those of neighbouring channels are neighbours.
+    by_cell = reshape(transpose(w, (*range(2, w.ndim), 1, 0)), (cells * w.shape[0],))
+    factors = reshape(by_cell, (*geometry.kernel, w.shape[0]))
+    read = windows(surrounded(x, geometry), geometry)
+    return sum_axes(read * factors, axes=tuple(range(1 + rank, 1 + 2 * rank)))
+
+
+def backward_input(dy: Value, w: Value, geometry: Geometry, sizes: tuple[int, ...]) -> Value:
+    """`ConvBackwardInput` of one group: `[n, o.., m]` and `[m, c, k..]` to `[n, sizes.., c]`."""
+    rank = geometry.rank
+    if max(geometry.stride) > 1 and max(geometry.dilation) == 1:
+        return _by_phases(dy, w, Phases(geometry, sizes))
+    gaps = tuple(s - 1 for s in geometry.stride)
+    before = tuple(e - 1 - lo for e, lo in zip(geometry.extents, geometry.lo, strict=True))
+    after = tuple(sizes[i] + geometry.lo[i] - spread_size(dy.shape[1 + i], gaps[i]) for i in range(rank))
+    spread = fitted(dy, (0, *before, 0), (0, *after, 0), (0, *gaps, 0) if any(gaps) else ())
+    turned = w if geometry.cells == 1 else flip(w, axes=tuple(range(2, 2 + rank)))
+    ones, zeros = (1,) * rank, (0,) * rank
+    weights = transpose(turned, (1, 0, *range(2, 2 + rank)))
+    return conv(spread, weights, Geometry(geometry.kernel, ones, geometry.dilation, zeros, zeros))
+
+
+def _by_phases(dy: Value, w: Value, phases: Phases) -> Value:
+    """The way back through a stride: phases are channels of one convolution, outside of the channels of the result."""
+    rank, (m, c, *_) = phases.geometry.rank, w.shape
+    ones, zeros, count = (1,) * rank, (0,) * rank, product(phases.counts)
+    apart = reshape(phases.weights(w, 1), (c, count, m, *phases.kernel))
+    weights = reshape(transpose(apart, (1, 0, *range(2, 3 + rank))), (count * c, m, *phases.kernel))
+    operand = moved(phases.operand(moved_back(dy)))
+    y = conv(operand, weights, Geometry(phases.kernel, ones, ones, zeros, zeros))
+    split = reshape(y, (y.shape[0], *phases.cells, *phases.counts, c))
+    absent = tuple(s - r for s, r in zip(phases.geometry.stride, phases.counts, strict=True))
+    whole = fitted(split, (0,) * split.ndim, (0, *zeros, *absent, 0))
+    between = (axis for i in range(rank) for axis in (1 + i, 1 + rank + i))
+    lengths = tuple(q * s for q, s in zip(phases.cells, phases.geometry.stride, strict=True))
+    dx = reshape(transpose(whole, (0, *between, 1 + 2 * rank)), (y.shape[0], *lengths, c))
+    for i, (lo, size) in enumerate(zip(phases.geometry.lo, phases.sizes, strict=True)):
+        dx = narrow(dx, axis=1 + i, start=lo, length=size)
+    return dx
+
+
+def backward_weight(x: Value, dy: Value, geometry: Geometry) -> Value:
+    """`ConvBackwardWeight` of one group: `[n, l.., c]` and `[n, o.., m]` to `[m, c, k..]`."""
+    rank = geometry.rank
+    read = windows(surrounded(x, geometry), geometry)
+    rows = transpose(read, (*range(1 + rank, 2 + 2 * rank), *range(1 + rank)))
+    places = reshape(dy, (product(dy.shape[:-1]), dy.shape[-1]))
+    dw = folded_matmul(rows, places, axes=1 + rank)
+    return transpose(dw, (1 + rank, rank, *range(rank)))
+
+
+def pooled(op: Pool, x: Value) -> Value:
+    """A pool of `[n, l.., c]`."""
+    geometry = op.geometry(op.kernel)
+    rank = geometry.rank
+    return op.over(windows(surrounded(x, geometry, op.fill(x)), geometry), tuple(range(1 + rank, 1 + 2 * rank)))
+
+
+def surrounded(x: Value, geometry: Geometry, fill: Any = 0) -> Value:
+    """`x` with its padding."""
+    if not geometry.is_padded:
+        return x
+    found: Value = pad(x, scalar(fill, x.dtype), lo=(0, *geometry.lo, 0), hi=(0, *geometry.hi, 0))
+    return found
+
+
+def windows(x: Value, geometry: Geometry) -> Value:
+    """`[n, o.., k.., c]` of an operand that has its padding."""
+    rank = geometry.rank
+    found = sliding_windows(moved_back(x), kernel=geometry.kernel, stride=geometry.stride, dilation=geometry.dilation)
+    return transpose(found, (0, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank), 1))

@@ -1,0 +1,102 @@
+"""A product whose left operand is read where it lies: its rows and its terms may be several axes each.
+
+Windows of an operand that has its channels last are such rows: `[n, height, width, (k.., c)]` is a view of it, and of what
+`[(k.., c), m]` is multiplied with nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from attrs import field
+
+from rlx_core.errors import AxisError, ShapeError
+from rlx_core.ir.apply import op_function
+from rlx_core.ir.dims import Dim, product
+from rlx_core.ir.dtypes import FLOATS
+from rlx_core.ir.graph import Value
+from rlx_core.ir.op import Op, define_op
+from rlx_core.ir.types import TensorType, expect_dtype, expect_dtype_of, expect_rank, same_dim
+from rlx_core.ops.activation import relu
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.kinds import promoted
+from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.region import ElementwiseRegion, RegionStep
+from rlx_core.ops.samples import Rejected, Sample
+from rlx_core.ops.structural import reshape
+
+__all__ = ["OPS", "FoldedMatMul", "folded_matmul"]
+
+
+@define_op(name="folded_matmul")
+class FoldedMatMul(Op):
+    """The product over the last axes of `x`, read as one: y[.., n] = Σ x[.., k..]·w[(k..), n], and the region that follows it.
+
+    Shapes:
+        x: f[.., k..]    w: f[Πk, n]    others: as the region reads them    ->    y: f[.., n], or what the region gives
+
+    Attributes:
+        axes: How many axes are summed over, at least 1; x has more.
+        region: What is computed of the product, which is its first input; nothing if `None`.
+
+    Raises:
+        AxisError: x has no axis besides.
+        ShapeError: w has other rows, or the region other dims than the product.
+    """
+
+    category: ClassVar = "compute"
+    axes: int = 1
+    region: ElementwiseRegion | None = field(default=None, kw_only=True)
+
+    def prepare(self, x: Value, w: Value, *others: Value) -> tuple[Value | None, ...]:
+        return (*promoted(x, w), *others)
+
+    def infer(self, x: TensorType, w: TensorType, *others: TensorType) -> TensorType | tuple[TensorType, ...]:
+        expect_dtype("x", x, FLOATS, "float")
+        expect_dtype_of("w", w, "x", x)
+        expect_rank("w", w, 2, 2)
+        if not 0 < self.axes < x.rank:
+            raise AxisError(f"{self.axes} of the axes of {x} are summed over; at least 1, and not all")
+        terms = product(x.shape[x.rank - self.axes :])
+        if not same_dim(terms, w.shape[0]):
+            raise ShapeError(f"w has {w.shape[0]} rows for {terms} terms")
+        result = x.with_shape((*x.shape[: x.rank - self.axes], w.shape[1]))
+        if self.region is None:
+            if others:
+                raise ShapeError(f"without a region there are two operands, not {2 + len(others)}")
+            return result
+        if result.rank != len(self.region.shape) or not all(map(same_dim, result.shape, self.region.shape)):
+            raise ShapeError(f"the product is {result}, and the region {list(self.region.shape)}")
+        return self.region.infer(result, *others)
+
+    def decompose(self, x: Value, w: Value, *others: Value) -> Value | tuple[Value, ...]:
+        rows = x.shape[: x.ndim - self.axes]
+        y = reshape(mat_mul(reshape(x, (product(rows), w.shape[0])), w), (*rows, w.shape[1]))
+        return y if self.region is None else self.region(y, *others)
+
+    def cost(self, x: TensorType, w: TensorType, *others: TensorType) -> Dim:
+        result = x.with_shape((*x.shape[: x.rank - self.axes], w.shape[1]))
+        own = 2 * result.size * w.shape[0]
+        return own if self.region is None else own + self.region.cost(result, *others)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        for d in ("f16", "bf16", "f32", "f64"):
+            yield Sample(f"{d}[2, 3, 4, 2]", f"{d}[8, 5]", axes=2)
+        yield Sample("f32[3, 4]", "f32[4, 5]")
+        yield Sample("f32[2, 9, 1, 3, 2, 4]", "f32[24, 19]", axes=3)
+        yield Sample("f32[2, 3, 0]", "f32[0, 5]")
+        biased = ElementwiseRegion(
+            shape=(2, 3, 5), access=((15, 5, 1), (0, 0, 1), (15, 5, 1)), results=(0, 1),
+            steps=(RegionStep(add.op(), (0, 1)), RegionStep(relu.op(), (3,))),
+        )  # fmt: skip
+        yield Sample("f64[2, 3, 4, 2]", "f64[8, 5]", "f64[5]", "f64[2, 3, 5]", axes=2, region=biased)
+        yield Rejected("f32[2, 3]", "f32[6, 5]", axes=2, error=AxisError, says="not all")
+        yield Rejected("f32[2, 3, 4]", "f32[4, 5]", axes=2, error=ShapeError, says="4 rows for 12 terms")
+        yield Rejected("f32[2, 4]", "f32[4, 5]", "f32[5]", "f32[2, 5]", region=biased, error=ShapeError, says="region")
+
+
+folded_matmul = op_function(FoldedMatMul)
+
+OPS: tuple[type[Op], ...] = (FoldedMatMul,)

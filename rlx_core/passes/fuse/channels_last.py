@@ -1,0 +1,252 @@
+"""Convolutions with their channels last, and all that lies between them: windows are then read where they lie.
+
+Ops mean the same wherever channels are; this decides where they lie in memory. A value of a convolution's dims is made as
+`[n, l.., c]`, and `[n, c, l..]` is a view of it, which is only read where an op has to. Element-wise ops, norms, pools, sums and
+paddings are computed in those dims if what they read is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from attrs import evolve
+
+from rlx_core.ir.dtypes import f32, f64
+from rlx_core.ir.graph import Graph, Node, Value, as_results
+from rlx_core.ir.op import Op
+from rlx_core.ir.rewrite import rebuild
+from rlx_core.ir.types import normalize_axes, normalize_axis
+from rlx_core.ops.batch_norm_backward import ChannelOp
+from rlx_core.ops.convolution import channels_last
+from rlx_core.ops.convolution.conv import Conv, ConvBackwardInput, ConvBackwardWeight, Convolution
+from rlx_core.ops.convolution.folded import FoldedMatMul
+from rlx_core.ops.convolution.geometry import Geometry
+from rlx_core.ops.movement import Concat, Pad
+from rlx_core.ops.pooling.extremes import ExtremePool
+from rlx_core.ops.pooling.pool import Pool
+from rlx_core.ops.pooling.totals import AvgPool, SumPool
+from rlx_core.ops.structural import Expand, Reduction, Transpose, reshape
+from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph
+from rlx_core.passes.engine.fusion import claims
+from rlx_core.passes.engine.sweep import sweep
+from rlx_core.passes.fuse.mark_elementwise_regions import is_step
+
+__all__ = ["ChannelsLast"]
+
+FEWEST_RESULTS: Final = 8
+"""Channels of a result below which a product would leave most of a vector empty."""
+
+
+@define_pass("channels-last")
+class ChannelsLast(Pass):
+    """Make convolutions products with rows that are windows, where the target reads such rows where they lie.
+
+    Only f32 and f64, and only if there is a convolution of more than one cell: products alone need no other layout.
+    """
+
+    is_fusion: ClassVar[bool] = True
+    requires: ClassVar = frozenset({LOWERED})
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        if not claims(context, (FoldedMatMul,)):
+            return Result.unchanged(graph)
+        return each_graph(graph, relaid)
+
+
+def relaid(graph: Graph) -> Result:
+    """`graph` with its convolutions, and what lies between them, in channels-last dims."""
+    chosen = [n for n in graph.nodes if isinstance(n.op, Convolution) and is_wanted(n)]
+    if not any(geometry_of(n).cells > 1 for n in chosen):
+        return Result.unchanged(graph)
+    walk = Walk()
+    made, values = rebuild(graph, walk.replace, by=ChannelsLast.name)
+    return Result(made, values, {"moved": walk.count}).then(sweep(made))
+
+
+def geometry_of(node: Node) -> Geometry:
+    """The windows of one of the three convolutions."""
+    op = node.op
+    if isinstance(op, ConvBackwardWeight):
+        return op.geometry(op.kernel)
+    assert isinstance(op, Convolution), "asked of convolutions alone"
+    return op.geometry([*node.present()][1].shape[2:])
+
+
+def is_wanted(node: Node) -> bool:
+    """Whether a convolution is a product of one group that fills vectors, or a depthwise one."""
+    op, (a, b) = node.op, node.present()
+    if node.type.dtype not in (f32, f64) or not (a.type.is_static and b.type.is_static) or 0 in (*a.shape, *b.shape):
+        return False
+    assert isinstance(op, Convolution), "asked of convolutions alone"
+    if op.groups == 1:
+        results = a.shape[1] if isinstance(op, Conv) else node.type.shape[1]
+        width = (
+            node.type.shape[1]
+            if isinstance(op, Conv)
+            else b.shape[1]
+            if isinstance(op, ConvBackwardWeight)
+            else results
+        )
+        return isinstance(width, int) and width >= FEWEST_RESULTS and 0 not in node.type.shape
+    return isinstance(op, Conv) and op.groups == a.shape[1] == b.shape[0] and 0 not in node.type.shape
+
+
+class Walk:
+    """One walk over a graph: which values of the new one are views of others with the channels last.
+
+    Attributes:
+        last: Value → the same with its channels last.
+        count: How many nodes were computed there.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[Value, Value] = {}
+        self.count = 0
+
+    def replace(self, node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
+        """The results of a node that is computed with channels last; `None` for one that stays."""
+        given = [v for v in operands if v is not None]
+        if len(given) < len(operands):
+            return None
+        rule = next((rule for kind, rule in RULES if isinstance(node.op, kind)), elementwise)
+        found = rule(self, node, given)
+        self.count += found is not None
+        return found
+
+    def has(self, value: Value) -> bool:
+        """Whether a value lies, or would lie, with its channels last."""
+        return value in self.last or is_moved_back(value)
+
+    def of(self, value: Value) -> Value:
+        """A value with its channels last."""
+        if value not in self.last:
+            self.last[value] = next(value.node.present()) if is_moved_back(value) else channels_last.moved(value)
+        return self.last[value]
+
+    def back(self, value: Value) -> Value:
+        """What a value with its channels last is to those who read it otherwise."""
+        view = channels_last.moved_back(value)
+        self.last[view] = value
+        return view
+
+
+def is_moved_back(value: Value) -> bool:
+    """Whether a value is a view of one that has its channels last."""
+    op, rank = value.node.op, value.ndim
+    return isinstance(op, Transpose) and 3 <= rank <= 5 and op.perm == (0, rank - 1, *range(1, rank - 1))
+
+
+Rule = Callable[[Walk, Node, list[Value]], "tuple[Value, ...] | None"]
+
+
+def convolution(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op, (a, b) = node.op, given
+    assert isinstance(op, Convolution), "registered for it alone"
+    if not is_wanted(node):
+        return None
+    geometry = geometry_of(node)
+    if isinstance(op, ConvBackwardWeight):
+        return (channels_last.backward_weight(walk.of(a), walk.of(b), geometry),)
+    if isinstance(op, ConvBackwardInput):
+        sizes = tuple(n.__index__() for n in op.sizes)
+        return (walk.back(channels_last.backward_input(walk.of(a), b, geometry, sizes)),)
+    made = channels_last.conv if op.groups == 1 else channels_last.depthwise
+    return (walk.back(made(walk.of(a), b, geometry)),)
+
+
+def pool(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op, (x,) = node.op, given
+    assert isinstance(op, Pool), "registered for it alone"
+    is_plain = isinstance(op, ExtremePool | SumPool) or (isinstance(op, AvgPool) and op.count_include_pad)
+    if not (is_plain and walk.has(x)):
+        return None
+    return (walk.back(channels_last.pooled(op, walk.of(x))),)
+
+
+def norm(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op, x = node.op, given[0]
+    assert isinstance(op, ChannelOp), "registered for it alone"
+    if not walk.has(x) or normalize_axis(op.axis, x.ndim) != 1:
+        return None
+    images = [v.shape == x.shape for v in given]
+    operands = [walk.of(v) if is_image else v for v, is_image in zip(given, images, strict=True)]
+    inside: Any = evolve(op, axis=x.ndim - 1)  # type: ignore[call-arg]
+    results = as_results(inside(*operands))
+    return tuple(walk.back(y) if y.ndim == x.ndim else y for y in results)
+
+
+def reduction(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op, x = node.op, given[0]
+    assert isinstance(op, Reduction), "registered for it alone"
+    axes = normalize_axes(op.axes, x.ndim)
+    if len(given) > 1 or not walk.has(x) or len(node.results) > 1:
+        return None
+    kept = [place(a, x.ndim) for a in range(x.ndim) if a not in axes]
+    if not op.keep_dim and kept != sorted(kept):
+        return None  # the axes that are left would be in another order
+    y = evolve(op, axes=tuple(sorted(place(a, x.ndim) for a in axes)))(walk.of(x))
+    return (walk.back(y),) if op.keep_dim else (y,)
+
+
+def padding(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op, (x, *value) = node.op, given
+    assert isinstance(op, Pad), "registered for it alone"
+    if not walk.has(x):
+        return None
+    lo, hi = ((w[0], *w[2:], w[1]) for w in (op.lo, op.hi))
+    between = None if op.between is None else (op.between[0], *op.between[2:], op.between[1])
+    return (walk.back(evolve(op, lo=lo, hi=hi, between=between)(walk.of(x), *value)),)
+
+
+def joined(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op = node.op
+    assert isinstance(op, Concat), "registered for it alone"
+    if not all(walk.has(x) for x in given):
+        return None
+    axis = place(normalize_axis(op.axis, node.type.rank), node.type.rank)
+    return (walk.back(evolve(op, axis=axis)(*map(walk.of, given))),)
+
+
+def expanded(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    op, (x,) = node.op, given
+    assert isinstance(op, Expand), "registered for it alone"
+    if not walk.has(x) or x.ndim != node.type.rank:
+        return None
+    n, c, *sizes = op.target
+    return (walk.back(evolve(op, target=(n, *sizes, c))(walk.of(x))),)
+
+
+def elementwise(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...] | None:
+    rank = node.type.rank if len(node.types) == 1 else 0
+    is_image = 3 <= rank <= 5 and any(v.shape == node.type.shape and walk.has(v) for v in given)
+    if not is_image or not is_step(node):
+        return None
+    return (walk.back(node.op(*(beside(walk, v, rank) for v in given))),)
+
+
+def beside(walk: Walk, value: Value, rank: int) -> Value:
+    """An operand of an op whose result has its channels last."""
+    if value.ndim == 0 or walk.has(value):
+        return value if value.ndim == 0 else walk.of(value)
+    shape = (*(1,) * (rank - value.ndim), *value.shape)
+    if sum(d != 1 for d in shape) <= 1:
+        return reshape(value, (shape[0], *shape[2:], shape[1]))
+    return walk.of(value if value.ndim == rank else reshape(value, shape))
+
+
+def place(axis: int, rank: int) -> int:
+    """Where an axis is when the channels are last."""
+    return axis if axis == 0 else rank - 1 if axis == 1 else axis - 1
+
+
+RULES: Final[tuple[tuple[type[Op], Rule], ...]] = (
+    (Convolution, convolution),
+    (Pool, pool),
+    (ChannelOp, norm),
+    (Reduction, reduction),
+    (Pad, padding),
+    (Concat, joined),
+    (Expand, expanded),
+)
+"""How ops are computed with channels last; others are element-wise, or stay."""
