@@ -149,10 +149,11 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
         yield
         return
     from rlx_cpu.native.llvm import jit
-    from rlx_cpu.native.runtime import pool
+    from rlx_cpu.native.runtime.code import STEPS
+    from rlx_cpu.native.runtime.linked import code_of
 
     with jit.keeping(objects):
-        pool.runtime_code()
+        code_of(STEPS)
         yield
 
 

@@ -21,7 +21,7 @@ from llvmlite.binding import ffi
 
 from rlx_core.system.locks import forks_wait
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.c_library import make_known
+from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa, host_features, host_name
 
 __all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple"]
@@ -34,7 +34,8 @@ VERSION: Final = "2"
 def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    make_known()
+    for name, address in addresses().items():  # LLVM looks nothing up in this process by itself
+        llvm.add_symbol(name, address)
 
 
 @cache

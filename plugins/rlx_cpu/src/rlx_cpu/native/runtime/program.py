@@ -27,16 +27,9 @@ from rlx_cpu.native.llvm.background import share_out
 from rlx_cpu.native.runtime import entry_plan, interpreter
 from rlx_cpu.native.runtime.entry import NativeEntry, Team, build
 from rlx_cpu.native.runtime.entry_words import Mode
-from rlx_cpu.native.runtime.pool import (
-    RECORD_WORDS,
-    STEP_WORDS,
-    can_record,
-    control_for,
-    pool_for,
-    run_alone,
-    runtime,
-    state_words,
-)
+from rlx_cpu.native.runtime.pool import control_for, pool_for, run_alone, state_words
+from rlx_cpu.native.runtime.pool_calls import runtime
+from rlx_cpu.native.runtime.pool_words import RECORD_WORDS, STEP_WORDS, can_record
 from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps, reason_to_drive
 from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
