@@ -23,7 +23,7 @@ def module_of(name: str, isa: Isa) -> ir.Module:
     from rlx_cpu.native.runtime.pool_code import emit_runtime
     from rlx_cpu.native.runtime.result_memory_code import emit_allocator
 
-    module = new_module(name)
+    module = new_module(name, isa)
     match name:
         case _ if name == STEPS:
             emit_runtime(module, isa)
