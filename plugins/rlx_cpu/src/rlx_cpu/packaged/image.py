@@ -131,7 +131,9 @@ def _fill(code: bytearray, machine: int, at: int, target: int, relocation: Reloc
     elif machine == _AARCH64 and kind in _WITHIN_PAGE:
         _patch(code, at, 0xFFF << 10, (value & 0xFFF) >> _WITHIN_PAGE[kind] << 10)
     else:
-        raise KernelBuildError(f"package: relocations of kind {kind} are not linked here (architecture {machine} of ELF)")
+        raise KernelBuildError(
+            f"package: relocations of kind {kind} are not linked here (architecture {machine} of ELF)"
+        )
 
 
 _DISTANCES: Final = {

@@ -39,7 +39,9 @@ class MappedCode:
         try:
             self._memory = mmap.mmap(-1, size)
         except OSError as error:
-            raise KernelBuildError(f"package: there is no memory for {size} bytes of code ({error.strerror})") from error
+            raise KernelBuildError(
+                f"package: there is no memory for {size} bytes of code ({error.strerror})"
+            ) from error
         self._memory[: len(image.code)] = image.code
         self._memory[image.table : image.table + 8 * len(words)] = b"".join(w.to_bytes(8, "little") for w in words)
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))

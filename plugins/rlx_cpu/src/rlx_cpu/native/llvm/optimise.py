@@ -59,7 +59,9 @@ def features(isa: Isa) -> str:
 @cache
 def machine_words(isa: Isa) -> str:
     """Everything about the machine and the compiler that changes the code of a text."""
-    return repr((VERSION, isa.name, isa.machine, features(isa), isa.cpu or host_name(), llvm.llvm_version_info, llvmlite))
+    return repr(
+        (VERSION, isa.name, isa.machine, features(isa), isa.cpu or host_name(), llvm.llvm_version_info, llvmlite)
+    )
 
 
 def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
