@@ -15,15 +15,19 @@ from rlx_core.pipeline.select.backend import (
     Traffic,
     at_step,
 )
+from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode
 
 __all__ = [
     "ABSENT",
     "Backend",
     "Bindings",
+    "Blobs",
+    "Keep",
     "Level",
     "Listing",
     "ObjectStore",
     "Outputs",
+    "PackedCode",
     "Program",
     "Target",
     "Traffic",

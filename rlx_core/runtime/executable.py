@@ -137,6 +137,23 @@ class Executable:
         """The plan: with symbolic sizes, the template that is specialised for each binding."""
         return self._compiled.lir
 
+    @property
+    def compiled(self) -> Compiled:
+        """What it runs."""
+        return self._compiled
+
+    def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
+        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+
+        Raises:
+            MissingInputError: A parameter was never bound.
+            GuardError, BindingError: The sizes contradict the program's guards, or leave one open.
+        """
+        weights = self._shared.weights
+        self._expect_bound(weights)
+        lir = self._compiled.specialize(binding)
+        return lir, self._prepared(lir, weights)
+
     def emit(self, level: str, step: int | str | None = None) -> str:
         """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
 

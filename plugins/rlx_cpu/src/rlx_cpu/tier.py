@@ -7,6 +7,7 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.errors.lacks import is_lack, lacking
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
+from rlx_core.pipeline.backend import Bindings, Keep, Level, Listing, ObjectStore, PackedCode, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
@@ -33,9 +34,12 @@ __all__ = [
     "levels",
     "listings",
     "native_program",
+    "pack",
     "properties",
     "reason_without",
     "settings",
+    "spin_of",
+    "threads_of",
     "tiers",
 ]
 
@@ -184,14 +188,31 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     Raises:
         ConfigError: As `isa_of`.
     """
-    isa, threads = isa_of(options), options.get("cpu.threads")
+    isa = isa_of(options)
     if isa is None:
         return None
-    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.runtime.steps import Settings
+
+    return Settings(isa, threads_of(options), spin_of(options))
+
+
+def threads_of(options: Mapping[str, Any]) -> int:
+    """How many threads run native code: as many as were asked for, else one for every usable CPU.
+
+    Raises:
+        ConfigError: Fewer than one, or more than a step can be cut for.
+    """
+    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.threads import usable_cpus
 
-    return Settings(isa, min(usable_cpus(), MOST_PARTS) if threads is None else threads, spin_of(options))
+    threads: int | None = options.get("cpu.threads")
+    if threads is None:
+        return min(usable_cpus(), MOST_PARTS)
+    if threads < 1:
+        raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
+    if threads > MOST_PARTS:
+        raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")
+    return threads
 
 
 def isa_of(options: Mapping[str, Any]) -> Isa | None:
@@ -201,25 +222,42 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
         ConfigError: A number of threads below 1 or above what a step can be cut for, a negative spin, a tier or an
             instruction set that this machine lacks.
     """
-    threads, spin = options.get("cpu.threads"), spin_of(options)
-    if threads is not None and threads < 1:
-        raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
-    if spin < 0:
-        raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
+    if options.get("cpu.threads") is not None:
+        threads_of(options)
+    spin_of(options)
     wanted = options.get("cpu.isa", "auto")
     if not is_native(options):
         if wanted != "auto":
             reason = reason_without() or "cpu.tier is numpy"
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
         return None
-    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.llvm.isa import named
 
-    if threads is not None and threads > MOST_PARTS:
-        raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")
     return named(wanted)
 
 
 def spin_of(options: Mapping[str, Any]) -> int:
-    found: int = options.get("cpu.spin", 200)
-    return found
+    """Microseconds that a waiting thread spins.
+
+    Raises:
+        ConfigError: It is negative.
+    """
+    spin: int = options.get("cpu.spin", 200)
+    if spin < 0:
+        raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
+    return spin
+
+
+def pack(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant: str | None, keep: Keep) -> PackedCode:
+    """Programs as native code for packages.
+
+    Raises:
+        ConfigError: Nothing is compiled here, or there is no such instruction set.
+        NoKernelError: A step is not native.
+    """
+    reason = reason_without() or (None if sys.platform == "linux" else "code for packages is made on Linux")
+    if reason is not None:
+        raise ConfigError("package: native code cannot be made here", Fact("because", reason))
+    from rlx_cpu.packaged.writing import packed
+
+    return packed(programs, table, variant, keep)

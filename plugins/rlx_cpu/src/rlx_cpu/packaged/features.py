@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -27,13 +27,10 @@ NEEDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
-def reason_against(name: str) -> str | None:
-    """Why portable code for an instruction set cannot run here, as the end of a sentence about it; `None` if it can."""
+def reason_against(wanted: str, needs: Sequence[str]) -> str | None:
+    """Why code for an architecture that needs some features cannot run here, as the end of a sentence; `None` if it can."""
     if sys.platform != "linux":
         return f"is for Linux, and this is {platform.system() or sys.platform}"
-    if name not in NEEDS:
-        return f"is for {name!r}, which this rlx does not know"
-    wanted, needs = NEEDS[name]
     if arch() != wanted:
         return f"is for {wanted}, and this machine is {arch()}"
     missing = [feature for feature in needs if feature not in features()]

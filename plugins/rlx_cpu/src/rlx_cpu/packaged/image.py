@@ -10,12 +10,15 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
 from attrs import frozen
 
 from rlx_core.errors import KernelBuildError
+from rlx_core.ir.forms import Json, need
+from rlx_core.pipeline.backend import Blobs, Keep
 from rlx_cpu.packaged.elf import Object, Relocation, read_object
 
-__all__ = ["PAGE", "Image", "linked"]
+__all__ = ["PAGE", "Image", "image_form", "image_from", "linked"]
 
 PAGE: Final = 1 << 16
 """Bytes between which protection can differ on every machine: the largest page of AArch64."""
@@ -40,6 +43,30 @@ class Image:
     table: int
     imports: tuple[str, ...]
     exports: Mapping[str, int]
+
+
+def image_form(image: Image, keep: Keep) -> Json:
+    """An image as `image_from` reads it, its code in a blob."""
+    code = keep(np.frombuffer(image.code, np.uint8))
+    return {"code": code, "table": image.table, "imports": list(image.imports), "exports": dict(image.exports)}
+
+
+def image_from(form: Json, blobs: Blobs) -> Image:
+    """The image that was written.
+
+    Raises:
+        FormatError: It is none, or its code is damaged.
+    """
+    row = need(form, dict, "code")
+    (code,) = blobs.arrays([need(row.get("code"), int, "a blob")])
+    imports = need(row.get("imports"), list, "imports")
+    exports = need(row.get("exports"), dict, "exports")
+    return Image(
+        code.tobytes(),
+        need(row.get("table"), int, "a table"),
+        tuple(need(name, str, "a function") for name in imports),
+        {name: need(at, int, "an address") for name, at in exports.items()},
+    )
 
 
 def linked(objects: Sequence[bytes]) -> Image:

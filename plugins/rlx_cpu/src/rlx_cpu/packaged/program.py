@@ -47,18 +47,19 @@ class PackagedProgram(Program):
 
     Args:
         form: The program.
-        code: Its functions.
+        code: Its functions; `None` for a program without steps.
         buffers: The places that it names, after the arena.
         threads, spin_us: How it runs, as for every native program.
     """
 
     def __init__(
-        self, form: PackedProgram, code: Code, buffers: Sequence[np.ndarray], threads: int, spin_us: int
+        self, form: PackedProgram, code: Code | None, buffers: Sequence[np.ndarray], threads: int, spin_us: int
     ) -> None:
         self._form, self._packed_code, self._buffers = form, code, tuple(buffers)
         self._threads, self._spin_us = threads, spin_us
         phases = [(step, name) for step in form.steps for name in (step.prologue, step.function) if name is not None]
-        calls = [Call(code.address(name), 8 * step.first, step.parts, step.is_threaded) for step, name in phases]
+        assert code is not None or not phases, "steps have code"
+        calls = [Call(code.address(name), 8 * step.first, step.parts, step.is_threaded) for step, name in phases if code]
         self._mode = mode_of(form, threads)
         self._words = call_words(calls, threads)
         self._statuses = [step for step in form.steps if step.status is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,30 +10,55 @@ from attrs import define, field
 
 from rlx_core.codegen.places import Layout
 from rlx_core.errors import Fact, NoKernelError
+from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.backend import Bindings
+from rlx_core.pipeline.backend import Bindings, Keep, PackedCode
+from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
 from rlx_cpu.frames import Frame, Frames, SharedParams
 from rlx_cpu.native.contract import Emitted, Emitters
 from rlx_cpu.native.llvm.background import Later, later, yielding
-from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.isa import Isa, host_isa, portable
 from rlx_cpu.native.llvm.optimise import generate, new_module
 from rlx_cpu.native.machine import Speed
 from rlx_cpu.native.runtime import entry_plan
-from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
+from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION
 from rlx_cpu.native.runtime.operands import read_addresses
 from rlx_cpu.native.runtime.own_code import module_of
 from rlx_cpu.native.runtime.steps import Compiled, Settings, emit_function, functions_of, laid_out, reason_to_drive
 from rlx_cpu.native.runtime.work import estimated_us
-from rlx_cpu.native.table import is_native
+from rlx_cpu.native.table import WithGuests, is_native, native
+from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import ARENA, Brought, Output, PackedProgram, PackedStep, Source
-from rlx_cpu.packaged.image import Image, linked
+from rlx_cpu.packaged.image import image_form, linked
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "packed"]
 
-Keep = Callable[[np.ndarray], int]
-"""Puts bytes into the file, equal ones once; the number of the blob."""
+
+def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant: str | None, keep: Keep) -> PackedCode:
+    """Programs with what they are bound to, as portable code for an instruction set; by default the best one of this machine.
+
+    Raises:
+        ConfigError: There is no such set.
+        NoKernelError: A step of a program is not native.
+    """
+    host = host_isa()
+    assert host is not None, "where there is native code there is an instruction set"
+    isa = portable(variant or host.name)
+    writer = Writer(isa, WithGuests(native, table), keep)
+    found = [writer.add(lir, bindings).to_json() for lir, bindings in programs]
+    arch, needs = NEEDS[isa.name]
+    runtime = {name: writer.module(name) for name in (STEPS, ENTRY, RESULT_MEMORY)}
+    form = {
+        "arch": arch,
+        "needs": list(needs),
+        "runtime": VERSION,
+        "modules": runtime,
+        "code": writer.code(),
+        "programs": found,
+    }
+    return PackedCode(isa.name, f"Linux on {arch} with {isa.name}", form)
 
 
 @define(eq=False)
@@ -65,11 +90,13 @@ class Writer:
         frames.bind(bindings)
         return _program(lir, compiled, frames, self.keep, self.isa.machine.speed)
 
-    def image(self) -> Image:
-        """The code of all programs that were added, and of the run-time."""
-        for name in (STEPS, ENTRY, RESULT_MEMORY):
-            self._objects.append(later(partial(generate, str(module_of(name, self.isa)), self.isa)))
-        return linked([each.result() for each in self._objects])
+    def code(self) -> Json:
+        """The code of all programs that were added."""
+        return image_form(linked([each.result() for each in self._objects]), self.keep) if self._objects else None
+
+    def module(self, name: str) -> Json:
+        """The code of a module of the run-time."""
+        return image_form(linked([generate(str(module_of(name, self.isa)), self.isa)]), self.keep)
 
     def _emitted(self, lir: Lir) -> dict[int, Emitted]:
         """What each step calls, by its number."""
