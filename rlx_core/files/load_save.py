@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
-from rlx_core.files.state import restored
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.compile import Config
+    from rlx_core.pipeline.set_up import Config
 
 __all__ = ["from_bytes", "load", "reading", "save", "to_bytes", "writing"]
 
@@ -63,6 +62,8 @@ def load(
     try:
         if like is None:
             return opened(stored, target, config, classes, host, sha256)
+        from rlx_core.files.state import restored  # here, because most loads make no trees
+
         return restored(opened(stored, target, config, classes, host, sha256), like)
     except RlxError as error:
         raise error.with_fact(Fact("file", at)) from None

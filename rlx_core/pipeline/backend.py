@@ -6,16 +6,18 @@ from rlx_core.pipeline.select.backend import (
     ABSENT,
     Backend,
     Bindings,
+    Blobs,
+    Keep,
     Level,
     Listing,
     ObjectStore,
     Outputs,
+    PackedCode,
     Program,
     Target,
     Traffic,
     at_step,
 )
-from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode
 
 __all__ = [
     "ABSENT",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from attrs import define, frozen
@@ -15,12 +15,14 @@ from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Program
 from rlx_core.runtime.arrays import Declared, checked
-from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.signature import Signature
 from rlx_core.runtime.straight import Door, StraightCall
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 from rlx_core.system.logs import log_event
+
+if TYPE_CHECKING:
+    from rlx_core.runtime.compiled_function import CompiledFunction
 
 __all__ = ["Contents", "PackageReport", "PackagedFunction"]
 

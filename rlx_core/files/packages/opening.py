@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import DeviceError, Fact, FormatError, RlxError
 from rlx_core.files.packages.container import Container, read_container
@@ -13,15 +13,17 @@ from rlx_core.files.packages.manifest import Code, Manifest
 from rlx_core.ir.attributes import Decoder
 from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.forms import need
-from rlx_core.pipeline.compile import Config, set_up
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.op_table import HostOps
 from rlx_core.pipeline.select.backend import Program
+from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.targets import find_target, opened
 from rlx_core.plugins import PluginHost
-from rlx_core.runtime.compiled_function import CompiledFunction, compile_bundle
 from rlx_core.runtime.packaged import Contents, PackagedFunction, PackageReport
 from rlx_core.runtime.signature import Signature
+
+if TYPE_CHECKING:
+    from rlx_core.runtime.compiled_function import CompiledFunction
 
 __all__ = ["import_file", "open_package"]
 
@@ -126,6 +128,9 @@ def _compiled(
     Raises:
         DeviceError: It cannot be compiled here as its code was.
     """
+    # Here, because the code of a package needs no compiler.
+    from rlx_core.runtime.compiled_function import compile_bundle
+
     name = None if target is None else target.partition(":")[0]
     _, backend, _ = find_target(plugins, name or configuration.target)
     reason = backend.reason_against_compiling(configuration.options)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from rlx_core.errors import ConfigError, Fact
 from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import (
@@ -22,9 +24,6 @@ from rlx_core.pipeline.backend import (
     Target,
 )
 from rlx_cpu import tier
-from rlx_cpu.oracle import OracleProgram
-from rlx_cpu.poison import Guard, guarded
-from rlx_cpu.program import NumpyProgram
 
 __all__ = ["CpuBackend"]
 
@@ -53,6 +52,11 @@ class CpuBackend(Backend):
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        # Here, because native code that is there already needs none of them.
+        from rlx_cpu.oracle import OracleProgram
+        from rlx_cpu.poison import Guard, guarded
+        from rlx_cpu.program import NumpyProgram
+
         chosen = options.get("options", {})
         if chosen.get("cpu.oracle"):
             return OracleProgram(lir)
@@ -85,7 +89,12 @@ class CpuBackend(Backend):
     def pack(
         self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
     ) -> PackedCode:
-        return tier.pack(programs, target.kernels, variant, keep)
+        reason = tier.reason_without() or (None if sys.platform == "linux" else "code for packages is made on Linux")
+        if reason is not None:
+            raise ConfigError("package: native code cannot be made here", Fact("because", reason))
+        from rlx_cpu.packaged.writing import packed  # here, because it brings LLVM
+
+        return packed(programs, target.kernels, variant, keep)
 
     def reason_against_code(self, form: Json) -> str | None:
         from rlx_cpu.packaged.opening import reason_against_code  # here, because few programs come from packages

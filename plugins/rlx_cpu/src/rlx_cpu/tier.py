@@ -7,7 +7,6 @@ backend's options.
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.errors.lacks import is_lack, lacking
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Bindings, Keep, Level, Listing, ObjectStore, PackedCode, Program, Target
+from rlx_core.pipeline.backend import Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.kernels import Kernel, KernelTable
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ __all__ = [
     "levels",
     "listings",
     "native_program",
-    "pack",
     "properties",
     "reason_without",
     "settings",
@@ -246,18 +244,3 @@ def spin_of(options: Mapping[str, Any]) -> int:
     if spin < 0:
         raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
     return spin
-
-
-def pack(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant: str | None, keep: Keep) -> PackedCode:
-    """Programs as native code for packages.
-
-    Raises:
-        ConfigError: Nothing is compiled here, or there is no such instruction set.
-        NoKernelError: A step is not native.
-    """
-    reason = reason_without() or (None if sys.platform == "linux" else "code for packages is made on Linux")
-    if reason is not None:
-        raise ConfigError("package: native code cannot be made here", Fact("because", reason))
-    from rlx_cpu.packaged.writing import packed
-
-    return packed(programs, table, variant, keep)

@@ -59,7 +59,9 @@ class PackagedProgram(Program):
         self._threads, self._spin_us = threads, spin_us
         phases = [(step, name) for step in form.steps for name in (step.prologue, step.function) if name is not None]
         assert code is not None or not phases, "steps have code"
-        calls = [Call(code.address(name), 8 * step.first, step.parts, step.is_threaded) for step, name in phases if code]
+        calls = [
+            Call(code.address(name), 8 * step.first, step.parts, step.is_threaded) for step, name in phases if code
+        ]
         self._mode = mode_of(form, threads)
         self._words = call_words(calls, threads)
         self._statuses = [step for step in form.steps if step.status is not None]

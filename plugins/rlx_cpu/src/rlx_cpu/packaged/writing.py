@@ -31,7 +31,8 @@ from rlx_cpu.native.runtime.work import estimated_us
 from rlx_cpu.native.table import WithGuests, is_native, native
 from rlx_cpu.packaged.features import NEEDS
 from rlx_cpu.packaged.form import ARENA, Brought, Output, PackedProgram, PackedStep, Source
-from rlx_cpu.packaged.image import image_form, linked
+from rlx_cpu.packaged.image import image_form
+from rlx_cpu.packaged.linking import linked
 
 __all__ = ["Writer", "packed"]
 

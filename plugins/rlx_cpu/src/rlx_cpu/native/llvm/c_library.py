@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -58,5 +57,7 @@ def _library(name: str) -> ctypes.CDLL | None:
     if sys.platform == "linux":
         with suppress(OSError):
             return ctypes.CDLL(f"lib{name}.so.6")
-    path = ctypes.util.find_library(name)
+    from ctypes.util import find_library  # here, because it brings `subprocess`
+
+    path = find_library(name)
     return None if path is None else ctypes.CDLL(path)

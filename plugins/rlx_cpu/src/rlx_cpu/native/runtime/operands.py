@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from rlx_core.pipeline.planning.alias import placement
-from rlx_cpu.frames import Frames
-from rlx_cpu.native.runtime.steps import Compiled
+
+if TYPE_CHECKING:
+    from rlx_cpu.frames import Frames
+    from rlx_cpu.native.runtime.steps import Compiled
 
 __all__ = ["PerRun", "Static", "read_addresses"]
 
