@@ -16,7 +16,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.select.backend import Program
 from rlx_core.runtime.arrays import Declared, checked
 from rlx_core.runtime.signature import Signature
-from rlx_core.runtime.straight import Door, StraightCall
+from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door, StraightCall
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 from rlx_core.system.logs import log_event
@@ -82,10 +82,10 @@ class Contents:
 
 @define(eq=False)
 class Unpacked:
-    """A program, and its runs until it has an entry."""
+    """A program, its checked runs until it was asked for an entry, and that."""
 
     program: Program
-    has_run: bool = False
+    runs: int = 0
     entry: Callable[..., Any] | None = None
 
 
@@ -212,13 +212,13 @@ class PackagedFunction(Bundled):
             return self._programs[number]
 
     def _open(self, found: Unpacked) -> None:
-        """Let plain calls go straight to a program that has just run; its entry is made at its second run, as everywhere."""
-        if found.has_run and found.entry is self._door.entry:
+        """Let plain calls go straight to a program that has just run; see `Executable`."""
+        if found.runs >= RUNS_BEFORE_ENTRY and found.entry is self._door.entry:
             return
         with self._lock:
-            if found.has_run and found.entry is None:
+            found.runs += 1
+            if found.runs == RUNS_BEFORE_ENTRY:
                 found.entry = found.program.entry()
-            found.has_run = True
             if not self._is_rebound:
                 self._door.entry = found.entry
 
