@@ -14,6 +14,7 @@ from rlx_core.files.load_save import from_bytes as from_bytes
 from rlx_core.files.load_save import load as load
 from rlx_core.files.load_save import save as save
 from rlx_core.files.load_save import to_bytes as to_bytes
+from rlx_core.files.packages.packing import package as package
 from rlx_core.functions import checkpoint_policies as checkpoint_policies
 from rlx_core.functions.callbacks import pure_callback as pure_callback
 from rlx_core.functions.checkpoint import checkpoint as checkpoint

@@ -177,6 +177,7 @@ def rlx_importers() -> list[ImporterSpec]:
     return [
         ImporterSpec("rlx.safetensors", "rlx_core.files.safetensors:import_file", suffixes=[".safetensors"]),
         ImporterSpec("rlx.program", "rlx_core.files.program:import_file", suffixes=[".rlx"]),
+        ImporterSpec("rlx.package", "rlx_core.files.packages.opening:import_file", suffixes=[".rlxpack"]),
     ]
 
 
@@ -186,6 +187,7 @@ def rlx_exporters() -> list[ExporterSpec]:
     return [
         ExporterSpec("rlx.safetensors", "rlx_core.files.safetensors:export_file", suffixes=[".safetensors"]),
         ExporterSpec("rlx.program", "rlx_core.files.program:export_file", suffixes=[".rlx"]),
+        ExporterSpec("rlx.package", "rlx_core.files.packages.packing:export_file", suffixes=[".rlxpack"]),
     ]
 
 

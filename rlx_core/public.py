@@ -129,6 +129,7 @@ CORE = _table(
         "rlx_core.functions.model": "Model",
         "rlx_core.functions.training": "train_step",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
+        "rlx_core.files.packages.packing": "package",
         "rlx_core.runtime.devices": "device_put devices",
         "rlx_core.runtime.session": "Session available_devices is_available",
         "rlx_core.builder": "GraphBuilder",

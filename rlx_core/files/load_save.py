@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_core.contributions import Contribution
 from rlx_core.errors import ConfigError, Fact, FileError, FormatError, PluginError, RlxError, nearest
-from rlx_core.files.state import restored
 from rlx_core.pipeline.contributed import expectation
 from rlx_core.plugins import PluginHost, default_host
 
 if TYPE_CHECKING:
-    from rlx_core.pipeline.compile import Config
+    from rlx_core.pipeline.set_up import Config
 
 __all__ = ["from_bytes", "load", "reading", "save", "to_bytes", "writing"]
 
@@ -28,27 +27,33 @@ def load(
     config: Config = None,
     classes: Iterable[type[Any]] = (),
     like: Any = None,
+    sha256: str | None = None,
     host: PluginHost | None = None,
 ) -> Any:
-    """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), or what a
-    plugin's reader returns, an `rlx.Model` of another system's file, say.
+    """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), a compiled function
+    with its code (`.rlxpack`), or what a plugin's reader returns, an `rlx.Model` of another system's file, say.
 
     A compiled function is compiled here, for whatever target; its weights stay in the mapped file. The file must not be
     changed while they are in use; replacing it (as `rlx.save` does) is safe.
 
     Args:
         path: The file; its suffix, in any case, chooses the reader.
-        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given.
+        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given. Of a package, which of
+            its code to run, `cpu` or `cpu:avx2`; by default the first that runs here.
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
             such a tree, in memory of their own. Without it they are views of the mapped file, by name.
+        sha256: For a package, the digest of the file that is meant, as hex digits. A package holds code: one that others may have
+            written is run only if its digest is known.
         host: The plugins to use; everything installed by default.
 
     Raises:
         UnknownNameError: No plugin reads files with that suffix.
         FormatError: The file is not what its suffix says, is damaged, or holds other arrays than `like`.
-        FileError: It cannot be read: it is not there, say (an OSError).
-        ConfigError: A target, a configuration or classes for something that is not compiled; `like` for what are no arrays.
+        FileError: It cannot be read: it is not there, say (an OSError); or it is a package that others may have written.
+        DeviceError: None of a package's code runs here, and its program cannot be compiled.
+        ConfigError: A target, a configuration, classes or a digest for something that does not take it; `like` for what are no
+            arrays.
     """
     found, at = host or default_host(), path_of("load", path)
     read = usable(found, "importers", found.importers_for(at.suffix.lower()))
@@ -56,22 +61,37 @@ def load(
         stored = read(at, found)
     try:
         if like is None:
-            return opened(stored, target, config, classes, host)
-        return restored(opened(stored, target, config, classes, host), like)
+            return opened(stored, target, config, classes, host, sha256)
+        from rlx_core.files.state import restored  # here, because most loads make no trees
+
+        return restored(opened(stored, target, config, classes, host, sha256), like)
     except RlxError as error:
         raise error.with_fact(Fact("file", at)) from None
 
 
 def opened(
-    stored: Any, target: str | None, config: Config, classes: Iterable[type[Any]], host: PluginHost | None
+    stored: Any,
+    target: str | None,
+    config: Config,
+    classes: Iterable[type[Any]],
+    host: PluginHost | None,
+    sha256: str | None = None,
 ) -> Any:
-    """A program with its weights as the function that it is, a model for a target as one too; anything else as it is.
+    """A program with its weights as the function that it is, with its code or without, a model for a target as one too; anything
+    else as it is.
 
     Raises:
         ConfigError: It is something else, which nothing is said about.
     """
+    from rlx_core.files.packages.container import Container  # here, because few files are packages
     from rlx_core.ir.bundle import Bundle  # here, because a file of arrays is read without the compiler
 
+    if isinstance(stored, Container):
+        from rlx_core.files.packages.opening import open_package  # as above
+
+        return open_package(stored, target=target, config=config, classes=classes, host=host, sha256=sha256)
+    if sha256 is not None:
+        raise ConfigError(f"load: sha256 is for a package, which holds code, not for a {type(stored).__name__}")
     if isinstance(stored, Bundle):
         from rlx_core.runtime.compiled_function import compile_bundle  # as above
 
@@ -139,7 +159,7 @@ def _hint_for(data: object) -> str | None:
 
 def save(path: str | os.PathLike[str], value: Any, *, host: PluginHost | None = None) -> None:
     """Write a file: a pytree of arrays (`.safetensors`), a compiled function with its weights, a graph or a module (`.rlx`),
-    or what a plugin's writer takes.
+    a compiled function with its code for this machine (`.rlxpack`; see `rlx.package`), or what a plugin's writer takes.
 
     The arrays of a pytree are named by their places, `params.w` or `state.0.mu.w`; `load(path, like=tree)` makes the tree again.
 

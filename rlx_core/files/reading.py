@@ -5,10 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-__all__ = ["mapped"]
+__all__ = ["mapped", "mapped_file"]
 
 
 def mapped(path: Path) -> np.ndarray:
@@ -18,9 +19,14 @@ def mapped(path: Path) -> np.ndarray:
         OSError: The file cannot be read.
     """
     with open(path, "rb") as file:
-        try:
-            if os.fstat(file.fileno()).st_size:
-                return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-        except ValueError:  # it became empty in between
-            pass
+        return mapped_file(file)
+
+
+def mapped_file(file: BinaryIO) -> np.ndarray:
+    """The same of a file that is open."""
+    try:
+        if os.fstat(file.fileno()).st_size:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    except ValueError:  # it became empty in between
+        pass
     return np.frombuffer(b"", np.uint8)  # nothing cannot be mapped

@@ -13,15 +13,18 @@ __all__ = ["Chunk", "replace_file"]
 Chunk = bytes | memoryview
 
 
-def replace_file(path: Path, chunks: Iterable[Chunk]) -> None:
+def replace_file(path: Path, chunks: Iterable[Chunk], mode: int = 0o666) -> None:
     """Write `chunks` to a new file beside `path`, sync it, and rename it to `path`.
+
+    Args:
+        mode: Who may do what with it at most; the process's mask takes from that.
 
     Raises:
         OSError: The directory cannot be written to; `path` is as it was, and nothing is left beside it.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     # Not `tempfile`, whose files only their owner may read: a saved file gets the permissions that `open` would give it.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with open(descriptor, "wb") as file:
             for chunk in chunks:

@@ -6,10 +6,9 @@ the backend's own compiler. Everything that was decided on the way is in the `Re
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import evolve
 
@@ -17,23 +16,20 @@ from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.graph import Graph, leaf_name, nested_graphs
 from rlx_core.ir.provenance import Source
 from rlx_core.pipeline.compiled import Compiled, ProgramCache
-from rlx_core.pipeline.config.reading import read_sources
-from rlx_core.pipeline.config.records import Configuration, PluginConfig
+from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.config.words import check_dispatch
 from rlx_core.pipeline.job import Job
-from rlx_core.pipeline.providers import activate_options, activate_pipeline
+from rlx_core.pipeline.providers import activate_pipeline
+from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.showing import show
 from rlx_core.pipeline.targets import find_target, with_contributed_kernels
-from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
+from rlx_core.plugins import PluginHost
 from rlx_core.system.collecting import collecting_seldom
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import forks_wait
 from rlx_core.system.progress import progress
 
 __all__ = ["Config", "compile_graph", "prepare_job", "set_up"]
-
-Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
-"""How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
 
 
 @typed_lacks("compile")
@@ -133,35 +129,6 @@ def prepare_job(
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
     device = evolve(device, allow_host=configuration.dispatch.allow_host)
     return Job(graph, configuration, device, backend, host, registry, donations, output_names)
-
-
-def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
-    """The plugins and the configuration of a compilation.
-
-    The configuration says which plugins take part, unless the caller brings a host, and plugins say which options a
-    configuration may have: so its `[plugins]` table is read first.
-    """
-    if isinstance(config, Configuration):
-        return host or host_for(config.plugins), config
-    path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
-    said = read_sources(path, overrides)
-    plugins = host or host_for(said.plugins())
-    options = activate_options(plugins, said.option_names()).options
-    return plugins, said.configuration(os.environ, options)
-
-
-def host_for(config: PluginConfig) -> PluginHost:
-    """The host that a `[plugins]` table describes: the default one if it says nothing of its own."""
-    if config == PluginConfig():
-        return default_host()
-    policy = PluginPolicy.of(
-        block=config.block,
-        allow=config.allow,
-        enable=(*config.enable, *config.files),
-        override=config.override,
-        source="the configuration",
-    )
-    return host_with(PluginPolicy.from_environment() + policy)
 
 
 def domains_of(graph: Graph) -> set[str]:

@@ -14,15 +14,12 @@ from rlx_core.contributions import Contribution, KernelSpec, OpSpec, RuleSpec
 from rlx_core.ir.block import Block
 from rlx_core.ir.declared import accepts, complaints
 from rlx_core.ir.op import Op
-from rlx_core.passes.engine.base import LirPass, Pass
-from rlx_core.passes.engine.rules import RuleSet
 from rlx_core.pipeline.select.backend import Backend
 from rlx_core.pipeline.select.dispatch import LegalizationTable
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.plugins.conditions import conditions_of
 from rlx_core.public import CORE, FUNCTIONS
-from rlx_core.transforms.contributed import rule_fault
 
 __all__ = ["EXPECTED", "expectation", "kernels_fault", "legalization_tables", "load_op"]
 
@@ -76,10 +73,15 @@ def block_fault(thing: Any, spec: Contribution, registry: Registry) -> str | Non
 
 
 def contributed_rule_fault(thing: Any, spec: RuleSpec, registry: Registry) -> str | None:
+    from rlx_core.transforms.contributed import rule_fault  # here, because few programs meet rules of plugins
+
     return rule_fault(thing, spec, registry)
 
 
 def pass_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    from rlx_core.passes.engine.base import LirPass, Pass  # here, because a program that is compiled already needs none
+    from rlx_core.passes.engine.rules import RuleSet
+
     if isinstance(thing, RuleSet):
         return None
     if not (isinstance(thing, type) and issubclass(thing, Pass | LirPass)):

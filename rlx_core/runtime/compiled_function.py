@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from rlx_core.errors import ConfigError, Fact, UnknownNameError, WrongInputCountError, nearest
+from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.bundle import Bundle, Bundled
-from rlx_core.ir.graph import Graph, Literal
+from rlx_core.ir.graph import Graph, Literal, leaf_name
 from rlx_core.ir.module import Module
-from rlx_core.ir.op import exact
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
@@ -57,10 +56,8 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         self._options = options
         self._arguments = signature.bound
         self._free = signature.free
-        self._wanted = signature.wanted
-        self._leaves = signature.leaves
         self._results = signature.results
-        self._straight = StraightCall.of(executable.door, self._wanted, self._leaves, self._results)
+        self._straight = StraightCall.of(executable.door, signature.wanted, signature.leaves, signature.results)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         if not kwargs:
@@ -70,18 +67,9 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         return self._checked(args, kwargs)
 
     def _checked(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        leaves, tree = flatten_arguments(self._named(args, kwargs))
-        same_structure(self._graph.name, self._wanted, tree)
-        arrays = []
-        for leaf, given in zip(self._leaves, leaves, strict=True):
-            if leaf.role == "input":
-                arrays.append(given)
-            elif not is_static_leaf(given) or exact(given) != exact(leaf.static):
-                raise ConfigError(
-                    f"{self._graph.name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
-                    hint="compile again, or declare it with rlx.spec and pass an array",
-                )
-        return self._results.unflatten(self.executable.run_slots(arrays))
+        return self._results.unflatten(
+            self.executable.run_slots(self._signature.inputs(self._graph.name, args, kwargs))
+        )
 
     @property
     def report(self) -> Report:
@@ -100,6 +88,11 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         """
         weights = self.executable.weights
         return Bundle(self._graph, {name: Literal(array) for name, array in weights.items()}, self._signature.form())
+
+    def on(self, target: str) -> CompiledFunction[..., Any]:
+        """The same function with the weights of now, compiled for another target."""
+        options = {**self._options, "target": target}
+        return compile_bundle(self.bundle(), **options, classes=self._signature.classes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         import rlx_core  # whose function is the public one: pickles name it
@@ -138,24 +131,6 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
             same_structure(name, self._arguments[argument], tree)
             arrays |= dict(zip(tree.names, leaves, strict=True))
         self.executable.set_params(arrays)
-
-    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs by name, in order.
-
-        Raises:
-            WrongInputCountError: One is missing, unknown or given twice.
-        """
-        twice = [n for n in self._free[: len(args)] if n in kwargs]
-        named = dict(zip(self._free, args, strict=False)) | dict(kwargs)
-        if twice or len(args) > len(self._free) or set(named) != set(self._free):
-            missing = [n for n in self._free if n not in named]
-            unknown = [n for n in kwargs if n not in self._free]
-            found = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self._arguments)}
-            raise WrongInputCountError(
-                f"{self._graph.name}: takes ({', '.join(self._free)}), not {len(args) + len(kwargs)} arguments",
-                *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
-            )
-        return {n: named[n] for n in self._free}
 
     def _repr_html_(self) -> str:
         return self.executable.page(self._results.names)
@@ -274,7 +249,9 @@ def compile_bundle(
     Raises:
         FormatError: It cannot be called as it says, or has a named tuple that is not among `classes`.
     """
-    signature = Signature.read(bundle.call, bundle.graph, classes)
+    graph = bundle.graph
+    inputs, params = ([leaf_name(value) for value in values] for values in (graph.inputs, graph.params))
+    signature = Signature.read(bundle.call, inputs, params, len(graph.outputs), classes)
     compiled = compile_graph(bundle.graph, target=target, config=config, host=host, cache=default_cache)
     executable = Executable(compiled)
     executable.set_params({name: each.array for name, each in bundle.params.items()})

@@ -28,15 +28,12 @@ from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Bindings, Outputs, Program
 from rlx_core.runtime.arrays import Bytes, Declared, Held, checked, flat_from_bytes, from_bytes, reshaped, separated
 from rlx_core.runtime.preparing import prepared
-from rlx_core.runtime.straight import Door
+from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door
 from rlx_core.system.floating import in_standard_modes
 from rlx_core.system.locks import Lock
 from rlx_core.system.lru import LruCache
 
 __all__ = ["Executable"]
-
-_RUNS_BEFORE_ENTRY: Final = 2
-"""Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
 
 _versions: Final = count(1)
 
@@ -136,6 +133,23 @@ class Executable:
     def lir(self) -> Lir:
         """The plan: with symbolic sizes, the template that is specialised for each binding."""
         return self._compiled.lir
+
+    @property
+    def compiled(self) -> Compiled:
+        """What it runs."""
+        return self._compiled
+
+    def planned(self, binding: DimBinding) -> tuple[Lir, Bindings]:
+        """The plan for one binding of the sizes, and what its program is bound to with the weights of now.
+
+        Raises:
+            MissingInputError: A parameter was never bound.
+            GuardError, BindingError: The sizes contradict the program's guards, or leave one open.
+        """
+        weights = self._shared.weights
+        self._expect_bound(weights)
+        lir = self._compiled.specialize(binding)
+        return lir, self._prepared(lir, weights)
 
     def emit(self, level: str, step: int | str | None = None) -> str:
         """The program as text at a level on its way to the target: `mir`, `lir`, `loops`, then the target's own.
@@ -380,13 +394,13 @@ class Executable:
         shared = self._shared
         if self._wanted is not None:
             return  # an entry puts results where the inputs are
-        if bound.runs >= _RUNS_BEFORE_ENTRY and shared.door.entry is bound.entry:
+        if bound.runs >= RUNS_BEFORE_ENTRY and shared.door.entry is bound.entry:
             return
         with shared.lock:
             if bound.version != shared.weights.version:
                 return
             bound.runs += 1
-            if bound.runs == _RUNS_BEFORE_ENTRY:
+            if bound.runs == RUNS_BEFORE_ENTRY:
                 bound.entry = bound.program.entry()
             shared.door.entry = bound.entry
 

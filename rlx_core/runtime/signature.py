@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import optree
 from attrs import frozen
 
-from rlx_core.errors import ConfigError, FormatError
+from rlx_core.errors import ConfigError, Fact, FormatError, WrongInputCountError
 from rlx_core.ir.attributes import Decoder, Encoder
 from rlx_core.ir.forms import Json, items, need
-from rlx_core.ir.graph import Graph, leaf_name
+from rlx_core.ir.op import exact
 from rlx_core.transforms.trace import Leaf, Trace, is_static_leaf
-from rlx_core.trees.flatten import Tree, flatten, flatten_arguments, single
+from rlx_core.trees.flatten import Tree, flatten, flatten_arguments, same_structure, single
 from rlx_core.trees.form import class_name, named_tuples, tree_form, tree_from
 
 __all__ = ["Signature"]
@@ -47,14 +48,14 @@ class Signature:
         """The structure of each bound argument."""
         return {name: tree for name, tree in self.arguments.items() if name not in self.free}
 
-    @property
+    @cached_property
     def wanted(self) -> Tree:
         """The structure of the arguments of a call."""
         trees = [self.arguments[name] for name in self.free]
         names = tuple(name for tree in trees for name in tree.names)
         return Tree(optree.treespec_tuple(list(map(single, trees))), names)
 
-    @property
+    @cached_property
     def leaves(self) -> list[Leaf]:
         """The leaves of a call."""
         return [
@@ -66,6 +67,43 @@ class Signature:
     def classes(self) -> tuple[type[Any], ...]:
         """The named tuples among arguments and results."""
         return named_tuples(tree.structure for tree in (*self.arguments.values(), self.results))
+
+    # ------------------------------------------------------------------------------------- calling
+
+    def inputs(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arrays of a call of the function `name`, in the order of the program's inputs.
+
+        Raises:
+            WrongInputCountError: An argument is missing, unknown or given twice.
+            ShapeError: One has another structure.
+            ConfigError: A constant is another.
+        """
+        leaves, tree = flatten_arguments(self._named(name, args, kwargs))
+        same_structure(name, self.wanted, tree)
+        arrays = []
+        for leaf, given in zip(self.leaves, leaves, strict=True):
+            if leaf.role == "input":
+                arrays.append(given)
+            elif not is_static_leaf(given) or exact(given) != exact(leaf.static):
+                raise ConfigError(
+                    f"{name}: {leaf.name} was compiled as {leaf.static!r}, not {given!r}",
+                    hint="compile again, or declare it with rlx.spec and pass an array",
+                )
+        return arrays
+
+    def _named(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        free = self.free
+        twice = [n for n in free[: len(args)] if n in kwargs]
+        named = dict(zip(free, args, strict=False)) | dict(kwargs)
+        if twice or len(args) > len(free) or set(named) != set(free):
+            missing = [n for n in free if n not in named]
+            unknown = [n for n in kwargs if n not in free]
+            found = {"missing": missing, "unknown": unknown, "given twice": twice, "bound": list(self.bound)}
+            raise WrongInputCountError(
+                f"{name}: takes ({', '.join(free)}), not {len(args) + len(kwargs)} arguments",
+                *(Fact(label, ", ".join(names)) for label, names in found.items() if names),
+            )
+        return {n: named[n] for n in free}
 
     # ---------------------------------------------------------------------------------- storing it
 
@@ -83,16 +121,23 @@ class Signature:
         return {"arguments": arguments, "statics": statics, "results": tree_form(self.results.structure)}
 
     @classmethod
-    def read(cls, form: Mapping[str, Json], graph: Graph, classes: Iterable[type[Any]] = ()) -> Signature:
-        """The signature that was stored beside `graph`.
+    def read(
+        cls,
+        form: Mapping[str, Json],
+        inputs: Sequence[str],
+        params: Sequence[str],
+        outputs: int,
+        classes: Iterable[type[Any]] = (),
+    ) -> Signature:
+        """The signature that was stored beside a program.
 
         Args:
             form: What `Signature.form` gave.
-            graph: What the names and the number of results are held against.
+            inputs, params, outputs: The program's, by name, and how many outputs it has.
             classes: The named tuples that may occur.
 
         Raises:
-            FormatError: The form is another, or does not fit the graph.
+            FormatError: The form is another, or does not fit the program.
             ConfigError: One of `classes` is no named tuple.
         """
         known = _by_name(classes)
@@ -108,10 +153,10 @@ class Signature:
         statics = {name: decode(value) for name, value in need(form.get("statics"), dict, "statics").items()}
         results = _numbered(tree_from(form.get("results"), known))
         found = cls(trees, tuple(free), statics, flatten(results, "result")[1])
-        found._expect_fits(graph)
+        found._expect_fits(inputs, params, outputs)
         return found
 
-    def _expect_fits(self, graph: Graph) -> None:
+    def _expect_fits(self, inputs: Sequence[str], params: Sequence[str], outputs: int) -> None:
         names = [name for tree in self.arguments.values() for name in tree.names]
         if not all(is_static_leaf(value) for value in self.statics.values()) or not set(names) >= self.statics.keys():
             raise FormatError(
@@ -119,12 +164,11 @@ class Signature:
             )
         given = [name for name in self.wanted.names if name not in self.statics]
         bound = [name for tree in self.bound.values() for name in tree.names if name not in self.statics]
-        for what, said, values in (("inputs", given, graph.inputs), ("params", bound, graph.params)):
-            has = [leaf_name(value) for value in values]
+        for what, said, has in (("inputs", given, list(inputs)), ("params", bound, list(params))):
             if sorted(said) != sorted(has) or (what == "inputs" and said != has):
                 raise FormatError(f"call: the {what} are {', '.join(said)}, and those of the graph {', '.join(has)}")
-        if len(self.results.names) != len(graph.outputs):
-            raise FormatError(f"call: {len(self.results.names)} results, and the graph has {len(graph.outputs)}")
+        if len(self.results.names) != outputs:
+            raise FormatError(f"call: {len(self.results.names)} results, and the graph has {outputs}")
 
 
 def _by_name(classes: Iterable[type[Any]]) -> dict[str, type[Any]]:

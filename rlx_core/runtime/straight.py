@@ -7,7 +7,7 @@ is `NotImplemented`, and takes the checked path, which converts, copies or says 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import optree
 from attrs import define, frozen
@@ -16,7 +16,10 @@ from rlx_core.ir.op import exact
 from rlx_core.transforms.trace import Leaf
 from rlx_core.trees.flatten import Tree
 
-__all__ = ["Door", "StraightCall"]
+__all__ = ["RUNS_BEFORE_ENTRY", "Door", "StraightCall"]
+
+RUNS_BEFORE_ENTRY: Final = 2
+"""Checked runs of a program before its entry is made: whoever runs it once does not pay for that."""
 
 
 @define(eq=False)

@@ -64,7 +64,8 @@ def reason_against(found: os.stat_result) -> str | None:
         return None
     if is_foreign(found):
         return f"belongs to user {found.st_uid}, not to {os.geteuid()}"
-    if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
+    is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # of a file it keeps nobody from writing
+    if found.st_mode & _OTHERS_WRITE and not is_sticky:
         return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
 

@@ -16,6 +16,7 @@ from rlx_core.contributions import BackendSpec
 from rlx_core.errors import ConfigError, DeviceError, FormatError, RlxError, ShapeError
 from rlx_core.hooks import hookimpl
 from rlx_core.ir.bundle import Bundle
+from rlx_core.ir.graph import leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.serialize import load, load_stored
 from rlx_core.ops import Op
@@ -276,7 +277,8 @@ def test_bits_flipped_behind_a_digest_that_fits_give_a_program_or_a_typed_error(
         try:
             found = load(bytes(damaged), ops)
             assert isinstance(found, Bundle)
-            Signature.read(found.call, found.graph, [Pair])
+            inputs, params = ([leaf_name(v) for v in values] for values in (found.graph.inputs, found.graph.params))
+            Signature.read(found.call, inputs, params, len(found.graph.outputs), [Pair])
         except RlxError:
             outcomes.add("refused")
         else:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.errors import DeviceError, Fact, PlaceError, RlxError
+from rlx_core.errors import ConfigError, DeviceError, Fact, PlaceError, RlxError
+from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
+from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
@@ -21,10 +23,13 @@ __all__ = [
     "ABSENT",
     "Backend",
     "Bindings",
+    "Blobs",
+    "Keep",
     "Level",
     "Listing",
     "ObjectStore",
     "Outputs",
+    "PackedCode",
     "Program",
     "Target",
     "Traffic",
@@ -335,6 +340,41 @@ class Backend(ABC):
             steps: Whose code to print; each is in one listing of the result.
         """
         raise AssertionError(f"{self.target.name} offers the level {level} and does not print it")
+
+    def pack(
+        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+    ) -> PackedCode:
+        """What a package holds of programs and what they are bound to, so that `unpack` makes them without compiling.
+
+        Args:
+            variant: Which machines it is for; by default this one.
+
+        Raises:
+            ConfigError: There is no such variant, or packages hold no code for this target.
+            NoKernelError: A program needs more than code that a package can hold.
+        """
+        raise ConfigError(
+            f"package: {target.name} has no code that a package could hold", hint="package it for cpu, or use rlx.save"
+        )
+
+    def reason_against_code(self, form: Json) -> str | None:
+        """Why what `pack` wrote cannot be used here, as the end of a sentence about it; `None` if it can."""
+        return f"is for {self.target.name}, which reads no packages"
+
+    def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
+        """Why a package's own program is not compiled here in place of its code; `None` if it may be."""
+        return None
+
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Callable[[int], Program]:
+        """The programs that `pack` wrote, by number, bound and ready.
+
+        Args:
+            options: As for `target_for`.
+
+        Raises:
+            FormatError: The form is not what `pack` writes, or a blob is damaged.
+        """
+        raise AssertionError(f"{self.target.name} packs code and does not unpack it")
 
     def devices(self) -> list[str]:
         """Human-readable names of what is there; empty if nothing is."""

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from rlx_core.errors import ConfigError, Fact
+from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.backend import Backend, Level, Listing, ObjectStore, Program, Target
+from rlx_core.pipeline.backend import (
+    Backend,
+    Bindings,
+    Blobs,
+    Keep,
+    Level,
+    Listing,
+    ObjectStore,
+    PackedCode,
+    Program,
+    Target,
+)
 from rlx_cpu import tier
-from rlx_cpu.oracle import OracleProgram
-from rlx_cpu.poison import Guard, guarded
-from rlx_cpu.program import NumpyProgram
 
 __all__ = ["CpuBackend"]
 
@@ -41,6 +52,11 @@ class CpuBackend(Backend):
         )
 
     def compile(self, lir: Lir, target: Target, options: Mapping[str, Any]) -> Program:
+        # Here, because native code that is there already needs none of them.
+        from rlx_cpu.oracle import OracleProgram
+        from rlx_cpu.poison import Guard, guarded
+        from rlx_cpu.program import NumpyProgram
+
         chosen = options.get("options", {})
         if chosen.get("cpu.oracle"):
             return OracleProgram(lir)
@@ -69,6 +85,29 @@ class CpuBackend(Backend):
         self, lir: Lir, target: Target, options: Mapping[str, Any], level: str, steps: Sequence[int]
     ) -> Sequence[Listing]:
         return tier.listings(lir, target.kernels, options.get("options", {}), level, steps)
+
+    def pack(
+        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+    ) -> PackedCode:
+        reason = tier.reason_without() or (None if sys.platform == "linux" else "code for packages is made on Linux")
+        if reason is not None:
+            raise ConfigError("package: native code cannot be made here", Fact("because", reason))
+        from rlx_cpu.packaged.writing import packed  # here, because it brings LLVM
+
+        return packed(programs, target.kernels, variant, keep)
+
+    def reason_against_code(self, form: Json) -> str | None:
+        from rlx_cpu.packaged.opening import reason_against_code  # here, because few programs come from packages
+
+        return reason_against_code(form)
+
+    def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
+        return None if options.get("cpu.tier") == "numpy" else tier.reason_without()
+
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Callable[[int], Program]:
+        from rlx_cpu.packaged.opening import unpacked  # as above
+
+        return unpacked(form, blobs, tier.threads_of(options), tier.spin_of(options))
 
     def devices(self) -> list[str]:
         found = tier.properties({})

@@ -36,6 +36,8 @@ __all__ = [
     "properties",
     "reason_without",
     "settings",
+    "spin_of",
+    "threads_of",
     "tiers",
 ]
 
@@ -149,10 +151,11 @@ def keeping(objects: ObjectStore | None, options: Mapping[str, Any]) -> Iterator
         yield
         return
     from rlx_cpu.native.llvm import jit
-    from rlx_cpu.native.runtime import pool
+    from rlx_cpu.native.runtime.code import STEPS
+    from rlx_cpu.native.runtime.linked import code_of
 
     with jit.keeping(objects):
-        pool.runtime_code()
+        code_of(STEPS)
         yield
 
 
@@ -183,14 +186,31 @@ def settings(options: Mapping[str, Any]) -> Settings | None:
     Raises:
         ConfigError: As `isa_of`.
     """
-    isa, threads = isa_of(options), options.get("cpu.threads")
+    isa = isa_of(options)
     if isa is None:
         return None
-    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.runtime.steps import Settings
+
+    return Settings(isa, threads_of(options), spin_of(options))
+
+
+def threads_of(options: Mapping[str, Any]) -> int:
+    """How many threads run native code: as many as were asked for, else one for every usable CPU.
+
+    Raises:
+        ConfigError: Fewer than one, or more than a step can be cut for.
+    """
+    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.threads import usable_cpus
 
-    return Settings(isa, min(usable_cpus(), MOST_PARTS) if threads is None else threads, spin_of(options))
+    threads: int | None = options.get("cpu.threads")
+    if threads is None:
+        return min(usable_cpus(), MOST_PARTS)
+    if threads < 1:
+        raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
+    if threads > MOST_PARTS:
+        raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")
+    return threads
 
 
 def isa_of(options: Mapping[str, Any]) -> Isa | None:
@@ -200,25 +220,27 @@ def isa_of(options: Mapping[str, Any]) -> Isa | None:
         ConfigError: A number of threads below 1 or above what a step can be cut for, a negative spin, a tier or an
             instruction set that this machine lacks.
     """
-    threads, spin = options.get("cpu.threads"), spin_of(options)
-    if threads is not None and threads < 1:
-        raise ConfigError(f"cpu.threads: must be at least 1, not {threads}", hint="leave it out for every usable CPU")
-    if spin < 0:
-        raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
+    if options.get("cpu.threads") is not None:
+        threads_of(options)
+    spin_of(options)
     wanted = options.get("cpu.isa", "auto")
     if not is_native(options):
         if wanted != "auto":
             reason = reason_without() or "cpu.tier is numpy"
             raise ConfigError(f"cpu.isa: {wanted} needs native code, and there is none", Fact("because", reason))
         return None
-    from rlx_cpu.native.contract import MOST_PARTS
     from rlx_cpu.native.llvm.isa import named
 
-    if threads is not None and threads > MOST_PARTS:
-        raise ConfigError(f"cpu.threads: must be at most {MOST_PARTS}, not {threads}")
     return named(wanted)
 
 
 def spin_of(options: Mapping[str, Any]) -> int:
-    found: int = options.get("cpu.spin", 200)
-    return found
+    """Microseconds that a waiting thread spins.
+
+    Raises:
+        ConfigError: It is negative.
+    """
+    spin: int = options.get("cpu.spin", 200)
+    if spin < 0:
+        raise ConfigError(f"cpu.spin: must be at least 0 microseconds, not {spin}")
+    return spin

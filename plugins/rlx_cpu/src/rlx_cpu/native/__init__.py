@@ -2,7 +2,7 @@
 
 It knows how kernels are emitted, compiled, cached and run by several threads. What a kernel computes comes from the ops' own
 definitions, through the loop language of `rlx_core.codegen`; products and attention bring templates of their own.
-Nothing here is imported unless llvmlite is installed.
+What runs code (`runtime.pool`, `runtime.entry`) is imported without llvmlite too, for packages; the rest only where it is.
 
 At the bottom is what everything else goes by: `contract` between an emitter and what runs its code, `table` of emitters, `packs`,
 and what is known of the `machine` and its `threads`. Folders stand above, from the bottom up, and import nothing beside or above

@@ -1,12 +1,13 @@
-"""How many threads this process may use, by its CPU affinity and the quotas of its control groups."""
+"""How many threads this process may use, by its CPU affinity and the quotas of its control groups; and how one is started."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["usable_cpus"]
+__all__ = ["started", "usable_cpus"]
 
 _ROOT = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -21,6 +22,18 @@ def usable_cpus(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int:
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *_quotas(root, membership)]))
+
+
+def started(function: Callable[..., object], *args: object) -> bool:
+    """Run a function in a thread of its own; whether there was one to be had.
+
+    `threading.Thread.start` waits for the thread to say that it is there, which without memory it never does.
+    """
+    try:
+        start_new_thread(function, args)
+    except (RuntimeError, MemoryError):  # no more threads, or the interpreter is about to end
+        return False
+    return True
 
 
 def _quotas(root: Path, membership: Path) -> Iterator[int]:

@@ -14,6 +14,7 @@ from llvmlite.binding import ffi
 
 from rlx_core.codegen.scalars.floats import polynomial
 from rlx_core.system.locks import Lock
+from rlx_cpu.native import threads
 from rlx_cpu.native.llvm import background, optimise
 from rlx_cpu.native.llvm.background import later, share_out, yielding
 from rlx_cpu.native.llvm.build import DOUBLE, FLOAT, constant
@@ -83,7 +84,7 @@ def test_without_another_thread_whoever_asks_does_the_job(monkeypatch: pytest.Mo
     def no_memory(*args: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(background, "start_new_thread", no_memory)
+    monkeypatch.setattr(threads, "start_new_thread", no_memory)
     first = later(lambda: 1)
     assert later(lambda: first.result() + 1).result() == 2
     done: list[int] = []
@@ -94,7 +95,7 @@ def test_without_another_thread_whoever_asks_does_the_job(monkeypatch: pytest.Mo
 
 def test_threads_that_never_begin_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there is memory for the thread and none for its first call."""
-    monkeypatch.setattr(background, "start_new_thread", lambda *args: 1)
+    monkeypatch.setattr(threads, "start_new_thread", lambda *args: 1)
     assert [later(lambda n=n: n).result() for n in range(8)] == list(range(8))
     done: list[int] = []
     share_out(done.append, range(10), 4)
@@ -207,9 +208,9 @@ def test_work_is_shared_out_whole_and_its_first_error_is_raised() -> None:
         if number == 3:
             raise KeyError(number)
 
-    for threads in (1, 4):
+    for count in (1, 4):
         with pytest.raises(KeyError, match="3"):
-            share_out(fail, range(100), threads)
+            share_out(fail, range(100), count)
 
 
 def test_the_interval_of_the_interpreter_is_what_it_was_once_all_are_done() -> None:

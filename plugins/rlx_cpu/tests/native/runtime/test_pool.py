@@ -15,7 +15,8 @@ from rlx_cpu.native.llvm.jit import Code, compile_module
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.simd import index, pointer_at
 from rlx_cpu.native.runtime import pool
-from rlx_cpu.native.runtime.pool import RECORD_WORDS, Pool
+from rlx_cpu.native.runtime.pool import Pool
+from rlx_cpu.native.runtime.pool_words import RECORD_WORDS
 
 
 @cache

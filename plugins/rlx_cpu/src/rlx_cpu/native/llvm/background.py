@@ -12,7 +12,6 @@ import atexit
 import sys
 import threading
 import time
-from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,9 +22,9 @@ from typing import Any, Final, Generic, TypeVar
 from llvmlite.binding import ffi
 
 from rlx_core.system.locks import LOOK_AGAIN, Lock, forks_wait, in_child, waiting, waits_for_itself
-from rlx_cpu.native.threads import usable_cpus
+from rlx_cpu.native.threads import started, usable_cpus
 
-__all__ = ["Later", "later", "share_out", "started", "yielding"]
+__all__ = ["Later", "later", "share_out", "yielding"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -124,18 +123,6 @@ def later(job: Callable[[], T]) -> Later[T]:
         if not started(_work, worker):
             _workers.pop(worker, None)
     return made
-
-
-def started(function: Callable[..., object], *args: object) -> bool:
-    """Run a function in a thread of its own; whether there was one to be had.
-
-    `threading.Thread.start` waits for the thread to say that it is there, which without memory it never does.
-    """
-    try:
-        start_new_thread(function, args)
-    except (RuntimeError, MemoryError):  # no more threads, or the interpreter is about to end
-        return False
-    return True
 
 
 @cache

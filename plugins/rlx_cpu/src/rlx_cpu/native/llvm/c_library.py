@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
-from llvmlite import binding as llvm
-
-__all__ = ["addresses", "make_known"]
+__all__ = ["addresses"]
 
 MATHEMATICS = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt", "tanh", "erf", "erfc", "hypot", "atan2", "pow"),
@@ -60,12 +57,7 @@ def _library(name: str) -> ctypes.CDLL | None:
     if sys.platform == "linux":
         with suppress(OSError):
             return ctypes.CDLL(f"lib{name}.so.6")
-    path = ctypes.util.find_library(name)
+    from ctypes.util import find_library  # here, because it brings `subprocess`
+
+    path = find_library(name)
     return None if path is None else ctypes.CDLL(path)
-
-
-@cache
-def make_known() -> None:
-    """Tell LLVM where the functions are."""
-    for name, address in addresses().items():
-        llvm.add_symbol(name, address)

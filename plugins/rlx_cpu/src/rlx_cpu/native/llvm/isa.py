@@ -18,7 +18,7 @@ from rlx_core.errors import ConfigError, Fact, nearest
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.machine import MACHINE, Machine, assumed
 
-__all__ = ["ISAS", "Isa", "available", "host_features", "host_isa", "named"]
+__all__ = ["ISAS", "Isa", "available", "host_features", "host_isa", "named", "portable"]
 
 
 @frozen
@@ -35,6 +35,7 @@ class Isa:
         pause: The intrinsic that a waiting loop calls.
         fence: The intrinsic that orders stores past the caches before what follows; `None` for a set that has no such stores.
         machine: What else schedules look at.
+        cpu: What LLVM calls the processors that code is for, where it is not for this machine's: it runs wherever the set is.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Isa:
     pause: str | None
     fence: str | None
     machine: Machine = MACHINE
+    cpu: str | None = None
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""
@@ -63,7 +65,7 @@ class Isa:
 
     def features(self, host: Mapping[str, bool]) -> str:
         """The feature string for LLVM: the host's, less what this set does without."""
-        if self.arch != _machine():
+        if self.cpu is not None or self.arch != _machine():
             return ",".join(f"+{f}" for f in self.needs)
         off = {f for f in host if any(f == w or (w.endswith("*") and f.startswith(w[:-1])) for w in self.without)}
         return ",".join(f"{'+' if on and f not in off else '-'}{f}" for f, on in sorted(host.items()))
@@ -85,6 +87,16 @@ ISAS: Final = (
 SLOW_PAIRS: Final = frozenset({"sapphirerapids", "emeraldrapids"})
 """Processors, as LLVM calls them, that multiply a pair of bf16 every other cycle: f32 products of widened elements are 1.5 times
 as fast there (130 against 87 GFLOP/s on a core), and more exact. On Zen 4 pairs are twice as fast as f32."""
+
+
+PORTABLE: Final = {
+    "avx512bf16": "x86-64-v4",
+    "avx512": "x86-64-v4",
+    "avx2": "x86-64-v3",
+    "neon": "generic",
+    "sse2": "x86-64",
+}
+"""What all processors with a set have in common, as LLVM calls it: the levels of the x86-64 psABI."""
 
 
 def _machine() -> str:
@@ -139,3 +151,16 @@ def named(name: str) -> Isa:
             Fact("machine", f"{host_name()} ({platform.machine()})"),
         )
     return evolve(found, machine=assumed())
+
+
+def portable(name: str) -> Isa:
+    """An instruction set as code for every machine that has it, this one or not.
+
+    Raises:
+        ConfigError: There is no such set.
+    """
+    found = next((i for i in ISAS if i.name == name), None)
+    if found is None:
+        known = [i.name for i in ISAS]
+        raise ConfigError(f"cpu: {name!r} is none of {', '.join(known)}", hint=nearest(name, known))
+    return evolve(found, machine=assumed(), cpu=PORTABLE[name])

@@ -21,10 +21,10 @@ from llvmlite.binding import ffi
 
 from rlx_core.system.locks import forks_wait
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.c_library import make_known
+from rlx_cpu.native.llvm.c_library import addresses
 from rlx_cpu.native.llvm.isa import Isa, host_features, host_name
 
-__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple"]
+__all__ = ["assembly", "generate", "machine", "machine_words", "new_module", "triple", "triple_for"]
 
 VERSION: Final = "2"
 """Raised when the same text would have to give other code."""
@@ -34,7 +34,8 @@ VERSION: Final = "2"
 def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    make_known()
+    for name, address in addresses().items():  # LLVM looks nothing up in this process by itself
+        llvm.add_symbol(name, address)
 
 
 @cache
@@ -44,9 +45,9 @@ def triple() -> str:
     return found
 
 
-def new_module(name: str) -> ir.Module:
-    """An empty module for this machine."""
-    return ir.Module(name, triple())
+def new_module(name: str, isa: Isa | None = None) -> ir.Module:
+    """An empty module for this machine, or for those that portable code is for."""
+    return ir.Module(name, triple() if isa is None or isa.cpu is None else triple_for(isa))
 
 
 @cache
@@ -58,13 +59,30 @@ def features(isa: Isa) -> str:
 @cache
 def machine_words(isa: Isa) -> str:
     """Everything about the machine and the compiler that changes the code of a text."""
-    return repr((VERSION, isa.name, isa.machine, features(isa), host_name(), llvm.llvm_version_info, llvmlite))
+    return repr(
+        (VERSION, isa.name, isa.machine, features(isa), isa.cpu or host_name(), llvm.llvm_version_info, llvmlite)
+    )
 
 
 def machine(isa: Isa, *, is_jit: bool = True) -> llvm.TargetMachine:
     """LLVM's target for an instruction set."""
     _initialise()
+    if isa.cpu is not None:
+        return _portable_machine(isa)
     return _target().create_target_machine(cpu=host_name(), features=features(isa), opt=3, jit=is_jit)
+
+
+def _portable_machine(isa: Isa) -> llvm.TargetMachine:
+    """LLVM's target for code that is linked later, by whoever packs it: for Linux, at any address."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(triple_for(isa))
+    return target.create_target_machine(cpu=isa.cpu, features=features(isa), opt=3, reloc="pic", codemodel="small")
+
+
+def triple_for(isa: Isa) -> str:
+    """What LLVM calls the machines that an instruction set's portable code is for."""
+    return f"{isa.arch}-unknown-linux-gnu"
 
 
 @cache

@@ -9,23 +9,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from attrs import field, frozen
 
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.types import TensorType
-from rlx_cpu.native.llvm.isa import host_isa
-from rlx_cpu.native.llvm.jit import Code, compile_named
-from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.code import ENTRY, Code
 from rlx_cpu.native.runtime.entry_words import FRESH, Mode, Word
+from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory import allocator_for
 from rlx_cpu.profile import watchers
-
-if TYPE_CHECKING:
-    from rlx_cpu.native.llvm import ir
 
 __all__ = ["Given", "Made", "NativeEntry", "Source", "Team", "build"]
 
@@ -218,19 +214,5 @@ class Entering:
 
 @cache
 def entering() -> Entering:
-    """The native function, compiled once a process."""
-    isa = host_isa()
-    assert isa is not None, "the native tier is used only where an instruction set is known"
-    interpreter.make_known()
-    return Entering(compile_named("entry", entry_module, isa))
-
-
-def entry_module() -> ir.Module:
-    """The module of the native function."""
-    from rlx_cpu.native.runtime.entry_code import (
-        emit_enter,
-    )  # here, because a process whose code is all cached builds no module
-
-    module = new_module("entry")
-    emit_enter(module)
-    return module
+    """The native function of this process."""
+    return Entering(code_of(ENTRY))

@@ -16,7 +16,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CALLED, I1, I32, I64, POINTER, VOID, address, counted, declare, variable
 from rlx_cpu.native.runtime.entry_words import Mode, Word
 from rlx_cpu.native.runtime.interpreter import ARRAY, NEW_ARRAY, OBJECT_TYPE, SET_ALLOCATOR, TUPLE_ITEMS
-from rlx_cpu.native.runtime.pool_code import BUSY, LINE, WORKERS
+from rlx_cpu.native.runtime.pool_words import BUSY, LINE, WORKERS
 
 __all__ = ["emit_enter"]
 

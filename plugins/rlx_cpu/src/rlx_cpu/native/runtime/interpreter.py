@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import binding as llvm
 
 __all__ = [
     "ARRAY",
@@ -24,7 +23,6 @@ __all__ = [
     "TUPLE_ITEMS",
     "WRITEABLE",
     "ArrayFields",
-    "make_known",
     "reason_against",
 ]
 
@@ -138,13 +136,6 @@ def api_table() -> int | None:
     )
     capsule = getattr(_multiarray_umath, "_ARRAY_API", None)
     return None if capsule is None else get(capsule, None)
-
-
-@cache
-def make_known() -> None:
-    """Tell LLVM where the functions are."""
-    for name, address in addresses().items():
-        llvm.add_symbol(name, address)
 
 
 def addresses() -> Mapping[str, int]:

@@ -23,33 +23,11 @@ import threading
 import numpy as np
 
 from rlx_core.system.locks import Lock, in_child
-from rlx_cpu.native.llvm.background import started
-from rlx_cpu.native.runtime.pool_code import (
-    BUSY,
-    HOME,
-    LINE,
-    RECORD_WORDS,
-    STATE_BYTES,
-    STEP_WORDS,
-    WORKERS,
-    can_record,
-    runtime,
-    runtime_code,
-)
+from rlx_cpu.native.runtime.pool_calls import runtime
+from rlx_cpu.native.runtime.pool_words import BUSY, HOME, LINE, STATE_BYTES, WORKERS
+from rlx_cpu.native.threads import started
 
-__all__ = [
-    "RECORD_WORDS",
-    "STEP_WORDS",
-    "Pool",
-    "can_record",
-    "control_block",
-    "control_for",
-    "pool_for",
-    "run_alone",
-    "runtime",
-    "runtime_code",
-    "state_words",
-]
+__all__ = ["Pool", "control_block", "control_for", "pool_for", "run_alone", "state_words"]
 
 
 class Pool:

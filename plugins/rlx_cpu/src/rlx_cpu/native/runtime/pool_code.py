@@ -1,57 +1,36 @@
-"""The native half of a pool: what threads do in a run, as one module of LLVM IR that is compiled once a process.
-
-The layout of the control block, of a step and of a record are here, beside the code that reads them.
-"""
+"""The native half of a pool: what threads do in a run, as one module of LLVM IR; its words are in `pool_words`."""
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Final
 
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CALLED, I32, I64, POINTER, VOID, address, counted, declare
 from rlx_cpu.native.llvm.c_library import addresses
-from rlx_cpu.native.llvm.isa import Isa, host_isa
-from rlx_cpu.native.llvm.jit import Code, compile_named
-from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.team import TEAM_BYTES, begin_team, help_others, team_functions
+from rlx_cpu.native.runtime.pool_words import (
+    BUSY,
+    GATE,
+    GENERATION,
+    HOME,
+    JOB,
+    LINE,
+    RECORD_WORDS,
+    STATE_BYTES,
+    STEP_WORDS,
+    TEAM,
+    WORKERS,
+    can_record,
+)
 
-__all__ = [
-    "BUSY",
-    "HOME",
-    "LINE",
-    "RECORD_WORDS",
-    "STATE_BYTES",
-    "STEP_WORDS",
-    "WORKERS",
-    "Runtime",
-    "can_record",
-    "runtime",
-]
+__all__ = ["emit_runtime"]
 
-STEP_WORDS: Final = 4
-"""Words of a step in a job: its function, the bytes from the table's start to its buffers, its parts, and whether all threads
-meet after it. A step of 0 parts is done by whoever did the step before it, which then has no barrier in between."""
+assert WORKERS == TEAM + TEAM_BYTES, "the block of a team lies before the lines of workers"
 
-RECORD_WORDS: Final = 3
-"""Words that a thread writes of a step where a record is kept: nanoseconds when it began, when its share was done (0 if it had
-none), when it went on after the barrier."""
-
-# Byte offsets in the control block; what different threads write is a cache line apart.
-_GENERATION, _GATE, _JOB, _TEAM = 0, 128, 256, 384
-WORKERS: Final = _TEAM + TEAM_BYTES
-_STEPS, _COUNT, _TABLE, _RECORD, _STATE = (_JOB + 8 * i for i in range(5))
-BUSY = 64
-"""Not 0 while the pool is nobody's to take: a run has it, or it has no threads."""
-LINE = 64
-HOME = 8
-"""In a worker's line, after the mark that it is parked: the CPU that it was put on, or -1."""
-
-STATE_BYTES: Final = 16
-"""Of a step in a run: which parts are claimed, and how many are done."""
+_STEPS, _COUNT, _TABLE, _RECORD, _STATE = (JOB + 8 * i for i in range(5))
 
 _OPEN: Final = 1 << 32
 """The bit of the gate that lets workers in; below it is how many are inside."""
@@ -60,49 +39,8 @@ _PATIENCE: Final = 4096
 """Turns a waiting thread spins at a barrier before it offers its CPU to others, turn by turn."""
 
 
-def can_record() -> bool:
-    """Whether this platform has the clock that records are made with."""
-    return "clock_gettime" in addresses()
-
-
-class Runtime:
-    """The functions of the runtime module, callable; the interpreter's lock is released while they run."""
-
-    def __init__(self, code: Code) -> None:
-        word = ctypes.c_int64
-        self._code = code
-        self.address = code.address
-        self.drive = ctypes.CFUNCTYPE(None, *[word] * 7)(code.address("drive"))
-        self.work = ctypes.CFUNCTYPE(word, *[word] * 5)(code.address("work"))
-        self.start = ctypes.CFUNCTYPE(word, *[word] * 7)(code.address("start"))
-        self.finish = ctypes.CFUNCTYPE(None, *[word] * 6)(code.address("finish"))
-        self.take = ctypes.PYFUNCTYPE(word, word)(code.address("take"))
-        self.leave = ctypes.PYFUNCTYPE(None, word)(code.address("leave"))
-        self.unpark = ctypes.CFUNCTYPE(word, word, word)(code.address("unpark"))
-        pauses = ctypes.CFUNCTYPE(None, word)(code.address("pauses"))
-        pauses(1000)
-        begun = time.perf_counter()
-        pauses(10_000)
-        self.pauses_per_us = 10_000 / max((time.perf_counter() - begun) * 1e6, 1.0)
-
-
-@cache
-def runtime_code() -> Code:
-    """The code of the runtime module, made once a process; in the background, so this may be called long before it is needed."""
-    isa = host_isa()
-    assert isa is not None, "the native tier is used only where an instruction set is known"
-    return compile_named("runtime", lambda: runtime_module(isa), isa)
-
-
-@cache
-def runtime() -> Runtime:
-    """The runtime module."""
-    return Runtime(runtime_code())
-
-
-def runtime_module(isa: Isa) -> ir.Module:
-    """Barriers, the loop over steps, and the two sides of a run."""
-    module = new_module("runtime")
+def emit_runtime(module: ir.Module, isa: Isa) -> None:
+    """Add barriers, the loop over steps, and the two sides of a run."""
     _pauses(module, isa)
     _clock(module)
     team_functions(module, lambda b, place, value: _wait_for(b, isa, place, value))
@@ -112,7 +50,6 @@ def runtime_module(isa: Isa) -> ir.Module:
     _start(module)
     _finish(module, isa)
     _unpark(module)
-    return module
 
 
 def _pointer(b: ir.IRBuilder, word: ir.Value, nbytes: int = 0) -> ir.Value:
@@ -215,7 +152,7 @@ def _drive(module: ir.Module, isa: Isa) -> None:
     control, steps, count, table, record, tid, threads = function.args
     is_alone = b.icmp_signed("==", threads, _word(1))
     is_recorded = b.icmp_signed("!=", record, _word(0))
-    team = b.add(control, _word(_TEAM))
+    team = b.add(control, _word(TEAM))
     own_record = b.add(record, b.mul(b.mul(tid, count), _word(8 * RECORD_WORDS)))
     states = b.alloca(I64)
     b.store(_word(0), states, align=8)
@@ -296,8 +233,8 @@ def _work(module: ir.Module, isa: Isa) -> None:
         function.append_basic_block(n)
         for n in ("wait", "turn", "again", "tired", "back", "asleep", "enter", "serve", "leave")
     )
-    generation = _pointer(b, control, _GENERATION)
-    gate = _pointer(b, control, _GATE)
+    generation = _pointer(b, control, GENERATION)
+    gate = _pointer(b, control, GATE)
     parked = _worker(b, control, tid)
     b.branch(wait)
 
@@ -361,13 +298,13 @@ def _start(module: ir.Module) -> None:
     function, b = _function(module, "start", I64, 7)
     control, steps, count, table, record, state, threads = function.args
     fields = ((steps, _STEPS), (count, _COUNT), (table, _TABLE), (record, _RECORD), (state, _STATE))
-    begin_team(b, b.add(control, _word(_TEAM)), threads)
+    begin_team(b, b.add(control, _word(TEAM)), threads)
     for value, offset in fields:
         b.store(value, _pointer(b, control, offset), align=8)
     with counted(b, _word(0), b.mul(count, _word(STATE_BYTES)), 8) as at:
         b.store(_word(0), _pointer(b, b.add(state, at)), align=8)
-    b.atomic_rmw("add", _pointer(b, control, _GATE), _word(_OPEN), "seq_cst")
-    b.atomic_rmw("add", _pointer(b, control, _GENERATION), _word(1), "seq_cst")
+    b.atomic_rmw("add", _pointer(b, control, GATE), _word(_OPEN), "seq_cst")
+    b.atomic_rmw("add", _pointer(b, control, GENERATION), _word(1), "seq_cst")
     total = b.alloca(I64)
     b.store(_word(0), total, align=8)
     here: ir.Value = _word(-2)
@@ -386,7 +323,7 @@ def _finish(module: ir.Module, isa: Isa) -> None:
     function, b = _function(module, "finish", VOID, 6)
     control, steps, count, table, record, threads = function.args
     b.call(module.globals["drive"], [control, steps, count, table, record, _word(0), threads])
-    gate = _pointer(b, control, _GATE)
+    gate = _pointer(b, control, GATE)
     b.atomic_rmw("sub", gate, _word(_OPEN), "seq_cst")
     _wait_for(b, isa, gate, _word(0))
     b.ret_void()

@@ -25,18 +25,12 @@ from rlx_cpu.frames import Frame, Frames, SharedParams
 from rlx_cpu.native.contract import ALIGNMENT, Emitters, Pack
 from rlx_cpu.native.llvm.background import share_out
 from rlx_cpu.native.runtime import entry_plan, interpreter
-from rlx_cpu.native.runtime.entry import NativeEntry, Team, build
+from rlx_cpu.native.runtime.calls import Call, call_words, team_for
+from rlx_cpu.native.runtime.entry import NativeEntry, build
 from rlx_cpu.native.runtime.entry_words import Mode
-from rlx_cpu.native.runtime.pool import (
-    RECORD_WORDS,
-    STEP_WORDS,
-    can_record,
-    control_for,
-    pool_for,
-    run_alone,
-    runtime,
-    state_words,
-)
+from rlx_cpu.native.runtime.operands import read_addresses
+from rlx_cpu.native.runtime.pool import pool_for, run_alone
+from rlx_cpu.native.runtime.pool_words import RECORD_WORDS, can_record
 from rlx_cpu.native.runtime.steps import Compiled, NativeStep, Settings, compile_steps, reason_to_drive
 from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.poison import CANARY, POISON, Guard
@@ -93,7 +87,7 @@ class NativeProgram(Program):
         order = [v for node in lir.graph.nodes for v in node.results]
         output = empty if guard is None else guard.output
         self._frames = Frames(lir, shared or SharedParams(), {i for i, v in enumerate(order) if v in read}, output)
-        self._static, self._per_run = self._addresses()
+        self._static, self._per_run = read_addresses(self._frames, self.compiled)
 
     # ------------------------------------------------------------------------------------ public
 
@@ -181,42 +175,15 @@ class NativeProgram(Program):
         assert code is not None, "native steps have code"
         threads = self.compiled.settings.threads
         phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
-        words = np.zeros((len(phases), STEP_WORDS), np.int64)
-        is_serial = False
-        for i, (each, name) in enumerate(phases):
-            # One thread's steps follow one another by themselves; everything else meets in between.
-            before, is_serial = is_serial, not each.emitted.uses_threads
-            following = phases[i + 1][0].emitted.uses_threads if i + 1 < len(phases) else True
-            parts = (0 if before else 1) if is_serial else max(each.emitted.parts, threads)
-            words[i] = code.address(name), 8 * each.first, parts, following or not is_serial
+        calls = [
+            Call(code.address(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads)
+            for each, name in phases
+        ]
+        words = call_words(calls, threads)
         has_threaded = any(s.emitted.uses_threads or s.emitted.shares for s in steps)
         machine = self.compiled.settings.isa.machine
         uses_threads = has_threaded and takes_longer((s.step for s in steps), machine.serial_us, machine.speed)
         return Run(words, tuple(each.step for each, _ in phases), uses_threads, has_threaded)
-
-    def _addresses(self) -> tuple[list[tuple[int, int, int]], dict[int, tuple[np.ndarray, np.ndarray]]]:
-        """(word, place of the root, byte offset) of what is filled in once; and per place of what each run brings."""
-        frames, lir = self._frames, self._frames.lir
-        brought = set(frames.inputs) | {place for place, *_ in frames.fresh}
-        static: list[tuple[int, int, int]] = []
-        per_run: dict[int, list[tuple[int, int]]] = {}
-        for each in self.compiled.steps.values():
-            node = each.step.node
-            for i, value in enumerate((*node.operands, *node.results)):
-                if value is None:
-                    continue
-                at = placement(value, lir.aliases)
-                place = frames.places[at.root]
-                offset = at.byte_offset if value.type.size else 0
-                if place in brought:
-                    per_run.setdefault(place, []).append((each.first + i, offset))
-                else:
-                    static.append((each.first + i, place, offset))
-            if each.arena is not None:
-                static.append((each.arena, frames.workspaces[id(each.step)], 0))
-        return static, {
-            place: (np.array([w for w, _ in rows]), np.array([o for _, o in rows])) for place, rows in per_run.items()
-        }
 
     def _entry_parts(self, frame: Frame) -> NativeEntry:
         """What an entry that owns this frame is made of."""
@@ -240,11 +207,11 @@ class NativeProgram(Program):
             for run in runs:
                 self._steps(run, table, None)
 
-        mode = self._mode(runs)
+        mode, settings = self._mode(runs), self.compiled.settings
         return NativeEntry(
             ends.inputs, ends.outputs, calls, mode, work, lambda: self._raise(table), table.status, ends.copies, held,
             keeps=(frame, table, self.compiled, ends, runs),
-            team=self._team(runs[0], base) if mode in (Mode.AWAKE, Mode.SHARED) else None,
+            team=team_for(runs[0].words, base, settings.threads, settings.spin_us) if mode in (Mode.AWAKE, Mode.SHARED) else None,
         )  # fmt: skip
 
     def _mode(self, runs: Sequence[Run]) -> Mode:
@@ -256,14 +223,6 @@ class NativeProgram(Program):
             return Mode.ALONE
         can_share = len(runs) == 1 and runs[0].has_threaded and self.compiled.settings.threads > 1
         return Mode.AWAKE if can_share and takes_longer(steps, speed.awake_us, speed) else Mode.TINY
-
-    def _team(self, run: Run, table: int) -> Team:
-        threads, spin_us = self.compiled.settings.threads, self.compiled.settings.spin_us
-        start, finish, leave = (runtime().address(name) for name in ("start", "finish", "leave"))
-        return Team(
-            control_for(threads, spin_us), threads, start, finish, leave,
-            run.words.ctypes.data, table, state_words(run.count), lambda: pool_for(threads, spin_us).wake(),
-        )  # fmt: skip
 
     # ----------------------------------------------------------------------------------- running
 

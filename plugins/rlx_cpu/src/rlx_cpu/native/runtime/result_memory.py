@@ -13,19 +13,15 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from rlx_cpu.native.contract import ALIGNMENT
-from rlx_cpu.native.llvm.isa import host_isa
-from rlx_cpu.native.llvm.jit import compile_named
-from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.code import RESULT_MEMORY
+from rlx_cpu.native.runtime.linked import code_of
 from rlx_cpu.native.runtime.result_memory_words import HELD, WORDS
-
-if TYPE_CHECKING:
-    from rlx_cpu.native.llvm import ir
 
 __all__ = ["WORTH", "allocating", "allocator", "allocator_for", "handler_name", "held_nbytes"]
 
@@ -61,9 +57,7 @@ def allocator() -> Any | None:
 
     It lives as long as the process: arrays that the interpreter drops last are freed by it.
     """
-    isa = host_isa()
-    assert isa is not None, "the native tier is used only where an instruction set is known"
-    code = compile_named("result memory", allocator_module, isa)
+    code = code_of(RESULT_MEMORY)
     functions = [code.address(name) for name in ("new", "new_zeroed", "resized", "freed")]
     record = _Allocator(b"rlx", 1, _state.ctypes.data, *functions)
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -104,12 +98,3 @@ def handler_name(array: np.ndarray) -> str | None:
 
     found: str | None = _multiarray_umath.get_handler_name(array)
     return found
-
-
-def allocator_module() -> ir.Module:
-    """The module of the allocator."""
-    from rlx_cpu.native.runtime.result_memory_code import emit_allocator  # here, because cached code needs no module
-
-    module = new_module("result memory")
-    emit_allocator(module)
-    return module

@@ -26,7 +26,7 @@ from rlx_cpu.native.table import is_guest, is_native
 if TYPE_CHECKING:
     from rlx_cpu.native.llvm import ir
 
-__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "functions_of", "layouts"]
+__all__ = ["Compiled", "NativeStep", "Settings", "compile_steps", "functions_of", "laid_out", "layouts"]
 
 
 @frozen
@@ -190,7 +190,11 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
 
     functions, calls = functions_of(lir)
     made = library(functions, settings.isa, emit, guests(functions, table))
-    native = called(calls, made.emitted)
+    return laid_out(lir, called(calls, made.emitted), made.code, settings)
+
+
+def laid_out(lir: Lir, native: Mapping[int, Emitted], code: Code | None, settings: Settings) -> Compiled:
+    """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
     steps: dict[int, NativeStep] = {}
     words = 0
     for number, each in native.items():
@@ -207,4 +211,4 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         words += arena is not None
         steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status, arena)
     scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
-    return Compiled(made.code, steps, words, scratch, settings)
+    return Compiled(code, steps, words, scratch, settings)

@@ -1,0 +1,51 @@
+"""The modules of the run-time, made here: each is alike in every process, and kept by its name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from llvmlite import binding as llvm
+
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa, host_isa
+from rlx_cpu.native.llvm.jit import Code, compile_named
+from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS
+
+__all__ = ["compiled", "module_of"]
+
+
+def module_of(name: str, isa: Isa) -> ir.Module:
+    """One of the modules, for an instruction set."""
+    # Here, because a process whose code is all cached builds none of them.
+    from rlx_cpu.native.runtime.entry_code import emit_enter
+    from rlx_cpu.native.runtime.pool_code import emit_runtime
+    from rlx_cpu.native.runtime.result_memory_code import emit_allocator
+
+    module = new_module(name, isa)
+    match name:
+        case _ if name == STEPS:
+            emit_runtime(module, isa)
+        case _ if name == ENTRY:
+            emit_enter(module)
+        case _:
+            assert name == RESULT_MEMORY, "there are three"
+            emit_allocator(module)
+    return module
+
+
+def compiled(name: str) -> Code:
+    """The code of a module for this machine: from the cache, or made in the background and kept."""
+    isa = host_isa()
+    assert isa is not None, "the native tier is used only where an instruction set is known"
+    if name == ENTRY:
+        make_interpreter_known()
+    return compile_named(name, lambda: module_of(name, isa), isa)
+
+
+@cache
+def make_interpreter_known() -> None:
+    """Tell LLVM where the interpreter's functions are."""
+    for function, address in interpreter.addresses().items():
+        llvm.add_symbol(function, address)

@@ -1,0 +1,129 @@
+"""Relocatable object files of 64-bit ELF, as LLVM makes them for Linux: bytes, names, and the places that are filled in later.
+
+Source:
+    System V ABI, chapters 4 and 5 (object files), with the AMD64 and AArch64 supplements.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from attrs import frozen
+
+from rlx_core.errors import KernelBuildError
+
+__all__ = ["Object", "Relocation", "Section", "Symbol", "read_object"]
+
+_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL: Final = struct.Struct("<IBBHQQ")
+_RELOCATION: Final = struct.Struct("<QQq")
+_PROGBITS, _SYMTAB, _RELA = 1, 2, 4
+_UNWIND: Final = 0x70000001
+_WRITE, _ALLOC = 1, 2
+_GLOBAL, _WEAK = 1, 2
+_RESERVED: Final = 0xFF00
+"""Numbers from here on name no section."""
+
+
+@frozen
+class Section:
+    """Bytes that are in memory when code runs.
+
+    Attributes:
+        alignment: Bytes that its start must be a multiple of.
+    """
+
+    name: str
+    data: bytes
+    alignment: int
+
+
+@frozen
+class Symbol:
+    """A name.
+
+    Attributes:
+        section: In which section what it names lies; `None` for what another object has, or the process.
+        value: How far from that section's start.
+        is_shared: Whether other objects know it.
+        may_repeat: Whether several objects may have it, all alike.
+    """
+
+    name: str
+    section: int | None
+    value: int
+    is_shared: bool
+    may_repeat: bool
+
+
+@frozen
+class Relocation:
+    """A place in a section that depends on where a symbol lies."""
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@frozen
+class Object:
+    """One object file.
+
+    Attributes:
+        machine: ELF's number of the architecture.
+        sections: By their numbers in the file; those that are not needed to run are left out.
+    """
+
+    machine: int
+    sections: dict[int, Section]
+    symbols: tuple[Symbol, ...]
+    relocations: tuple[Relocation, ...]
+
+
+def read_object(data: bytes) -> Object:
+    """An object file that LLVM made in this process.
+
+    Raises:
+        KernelBuildError: It has data that code writes to, which nothing here is made for.
+    """
+    ident, kind, machine, *_, shoff, _, _, _, _, _, shnum, shstrndx = _HEADER.unpack_from(data)
+    assert ident[:6] == b"\x7fELF\x02\x01" and kind == 1, "LLVM was asked for a relocatable object of 64 bits"  # noqa: PT018
+    headers = [_SECTION.unpack_from(data, shoff + i * _SECTION.size) for i in range(shnum)]
+    names = _bytes_of(data, headers[shstrndx])
+    sections: dict[int, Section] = {}
+    symbols: tuple[Symbol, ...] = ()
+    for number, (name_at, what, flags, _, _, size, link, _, alignment, _) in enumerate(headers):
+        name = _text(names, name_at)
+        if what == _SYMTAB:
+            symbols = tuple(_symbols(_bytes_of(data, headers[number]), _bytes_of(data, headers[link])))
+        elif flags & _ALLOC and size and what != _UNWIND and name != ".eh_frame":
+            if flags & _WRITE or what != _PROGBITS:
+                raise KernelBuildError(f"package: native code has data of its own ({name}), which files cannot share")
+            sections[number] = Section(name, _bytes_of(data, headers[number]), max(1, alignment))
+    relocations = tuple(
+        Relocation(info, offset, which & 0xFFFFFFFF, which >> 32, addend)
+        for _, what, _, _, at, size, _, info, _, _ in headers
+        if what == _RELA and info in sections
+        for offset, which, addend in _RELOCATION.iter_unpack(data[at : at + size])
+    )
+    return Object(machine, sections, symbols, relocations)
+
+
+def _bytes_of(data: bytes, header: tuple[int, ...]) -> bytes:
+    return data[header[4] : header[4] + header[5]]
+
+
+def _text(table: bytes, at: int) -> str:
+    return table[at : table.index(b"\0", at)].decode()
+
+
+def _symbols(table: bytes, names: bytes) -> list[Symbol]:
+    found = []
+    for name_at, info, _, section, value, _ in _SYMBOL.iter_unpack(table):
+        binding, place = info >> 4, None if section == 0 or section >= _RESERVED else section
+        found.append(Symbol(_text(names, name_at), place, value, binding in (_GLOBAL, _WEAK), binding == _WEAK))
+    return found

@@ -1,0 +1,57 @@
+"""What this machine's processor can do, as Linux says it: asked without LLVM, which may not be here."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ["NEEDS", "arch", "reason_against"]
+
+_V2: Final = ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3")
+_V3: Final = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave")
+_V4: Final = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+NEEDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "avx512bf16": ("x86_64", (*_V4, "avx512_bf16")),
+    "avx512": ("x86_64", _V4),
+    "avx2": ("x86_64", _V3),
+    "neon": ("aarch64", ("asimd", "fp")),
+    "sse2": ("x86_64", ("sse2",)),
+}
+"""Instruction set → the architecture, and what portable code for it (`llvm.isa.PORTABLE`) uses, in the words of /proc/cpuinfo."""
+
+_CPUINFO: Final = Path("/proc/cpuinfo")
+
+
+def reason_against(wanted: str, needs: Sequence[str]) -> str | None:
+    """Why code for an architecture that needs some features cannot run here, as the end of a sentence; `None` if it can."""
+    if sys.platform != "linux":
+        return f"is for Linux, and this is {platform.system() or sys.platform}"
+    if arch() != wanted:
+        return f"is for {wanted}, and this machine is {arch()}"
+    missing = [feature for feature in needs if feature not in features()]
+    return f"needs {', '.join(missing)}, which this processor lacks" if missing else None
+
+
+def arch() -> str:
+    """This machine's architecture, as LLVM calls it."""
+    found = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(found, found)
+
+
+@cache
+def features(cpuinfo: Path = _CPUINFO) -> Collection[str]:
+    """What the system lets programs use of the first processor; nothing where it does not say."""
+    try:
+        with cpuinfo.open() as lines:
+            for line in lines:
+                label, _, words = line.partition(":")
+                if label.strip() in ("flags", "Features"):
+                    return frozenset(words.split())
+    except (OSError, UnicodeDecodeError):
+        pass
+    return frozenset()

@@ -1,0 +1,85 @@
+"""An image in memory, ready to be called: written first, executable after that, never both at once."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final
+
+from rlx_core.errors import FormatError, KernelBuildError
+from rlx_cpu.native.llvm.c_library import addresses as of_the_c_library
+from rlx_cpu.native.runtime import interpreter
+from rlx_cpu.packaged.image import PAGE, Image
+
+__all__ = ["MappedCode"]
+
+_READ, _EXECUTE = 1, 4
+_MOST_NBYTES: Final = 1 << 31
+"""Of an image, whose parts find each other by distances of 32 bits."""
+
+
+class MappedCode:
+    """Machine code in this process; addresses are valid as long as it lives.
+
+    Raises:
+        FormatError: It wants a function that it may not have, or lists what is not there.
+        KernelBuildError: The system gives no memory to execute.
+    """
+
+    def __init__(self, image: Image) -> None:
+        if not (len(image.code) <= image.table <= _MOST_NBYTES and image.table % PAGE == 0):
+            raise FormatError(f"package: the table of {len(image.code)} bytes of code does not lie at {image.table}")
+        if not all(0 <= at < len(image.code) for at in image.exports.values()):
+            raise FormatError("package: a function lies outside of the code")
+        words = [address_of(name) for name in image.imports]
+        self._exports = image.exports
+        size = image.table + max(8 * len(words), 1)
+        try:
+            self._memory = mmap.mmap(-1, size)
+        except OSError as error:
+            raise KernelBuildError(
+                f"package: there is no memory for {size} bytes of code ({error.strerror})"
+            ) from error
+        self._memory[: len(image.code)] = image.code
+        self._memory[image.table : image.table + 8 * len(words)] = b"".join(w.to_bytes(8, "little") for w in words)
+        self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        # Where instructions are cached apart from data (AArch64), Linux brings the two together when pages become executable.
+        self._protect(0, image.table, _READ | _EXECUTE)
+        self._protect(image.table, size - image.table, _READ)
+
+    def address(self, function: str) -> int:
+        """Where a function starts; KeyError if none has that name."""
+        return self._start + self._exports[function]
+
+    def _protect(self, offset: int, nbytes: int, rights: int) -> None:
+        if nbytes and _mprotect()(self._start + offset, nbytes, rights):
+            reason = ctypes.get_errno()
+            raise KernelBuildError(
+                f"package: the system does not let memory be executed (errno {reason})",
+                hint="a policy such as SELinux's execmem forbids it; compiling is forbidden by it as well",
+            )
+
+
+@cache
+def _mprotect() -> Callable[[int, int, int], int]:
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
+
+
+def address_of(name: str) -> int:
+    """Where one of the functions is that native code may call.
+
+    Raises:
+        FormatError: Native code calls no function of that name, or this system has none.
+    """
+    found = of_the_c_library().get(name) or _of_the_interpreter().get(name)
+    if not found:
+        raise FormatError(f"package: its code calls {name}, which is not here, or which no code of rlx calls")
+    return found
+
+
+def _of_the_interpreter() -> Mapping[str, int]:
+    return interpreter.addresses() if interpreter.reason_against() is None else {}

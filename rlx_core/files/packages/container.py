@@ -1,0 +1,301 @@
+"""A package's bytes: a manifest in JSON, then blobs, each with a digest of its own.
+
+    8 bytes   magic
+    4         format version, little-endian, as all numbers
+    8         length of the manifest
+    32        SHA-256 of the manifest
+    ...       manifest (JSON, UTF-8), zeros up to a multiple of 64
+    ...       blobs, each at a multiple of 64
+
+The manifest's digest covers the blobs' digests, so a blob is checked when it is used, and only then: what a machine does not
+need, code for another one and the program that the code was made from, costs it nothing. The digest of a blob is that of the
+digests of its pieces, which several processors check at once.
+
+A package holds code, so digests are not enough: the file must be this user's, or the caller must know its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from attrs import define, field, frozen
+
+from rlx_core.errors import Fact, FileError, FormatError
+from rlx_core.files.reading import mapped_file
+from rlx_core.files.writing import Chunk, replace_file
+from rlx_core.ir.forms import Json, items, need
+from rlx_core.system.private import reason_against
+
+__all__ = ["BlobFile", "BlobStore", "Container", "read_container", "write_container"]
+
+MAGIC: Final = b"\x89RLP\r\n\x1a\n"
+"""Not text, and damaged by every transfer that rewrites line ends, as that of `.rlx`."""
+
+FORMAT_VERSION: Final = 1
+_PREFIX: Final = struct.Struct("<8sIQ32s")
+_ALIGNMENT: Final = 64
+_PIECE: Final = 1 << 22
+"""Bytes of a piece: two milliseconds of a processor."""
+_MOST_THREADS: Final = 4
+
+
+# ------------------------------------------------------------------------------------------ digests
+
+
+def pieces(data: memoryview) -> list[memoryview]:
+    return [data[a:b] for a, b in pairwise((*range(0, len(data), _PIECE), len(data)))]
+
+
+def digest_of(data: memoryview) -> bytes:
+    """The digest of a blob."""
+    return hashlib.sha256(b"".join(hashlib.sha256(piece).digest() for piece in pieces(data))).digest()
+
+
+def digests_of(blobs: Sequence[memoryview]) -> list[bytes]:
+    """The digests of several blobs; by several threads, if they are large."""
+    work = [(number, i, piece) for number, blob in enumerate(blobs) for i, piece in enumerate(pieces(blob))]
+    found: dict[tuple[int, int], bytes] = {}
+    left = iter(work)
+
+    def take() -> None:
+        for number, i, piece in left:
+            found[number, i] = hashlib.sha256(piece).digest()
+
+    many = sum(map(len, blobs)) >= 2 * _PIECE
+    helpers = []
+    for _ in range(min(os.cpu_count() or 1, _MOST_THREADS) - 1 if many else 0):
+        helper = threading.Thread(target=take)
+        with suppress(RuntimeError):  # no more threads to be had
+            helper.start()
+            helpers.append(helper)
+    take()
+    for helper in helpers:
+        helper.join()
+    joined = [b"".join(found[number, i] for i in range(len(pieces(blob)))) for number, blob in enumerate(blobs)]
+    return [hashlib.sha256(each).digest() for each in joined]
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+@define(eq=False)
+class BlobStore:
+    """The blobs of a package that is being made; equal ones are kept once."""
+
+    blobs: list[memoryview] = field(factory=list)
+    _known: dict[bytes, int] = field(factory=dict)
+
+    def add(self, array: np.ndarray) -> int:
+        """Keep the bytes of a dense array where they lie, until the file is written; the number of the blob."""
+        return self.add_bytes(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def add_json(self, form: Json) -> int:
+        return self.add_bytes(memoryview(json.dumps(form, separators=(",", ":"), allow_nan=False).encode()))
+
+    def add_bytes(self, data: memoryview) -> int:
+        number = self._known.setdefault(digest_of(data), len(self.blobs))
+        if number == len(self.blobs):
+            self.blobs.append(data)
+        return number
+
+    @property
+    def digests(self) -> list[bytes]:
+        return list(self._known)
+
+
+def write_container(path: Path, manifest: Mapping[str, Json], store: BlobStore) -> str:
+    """Write a package that only its owner may change.
+
+    Returns:
+        The SHA-256 of the file, as hex digits.
+
+    Raises:
+        OSError: The directory cannot be written to.
+    """
+    rows, offset = [], 0
+    chunks: list[Chunk] = []
+    for blob, digest in zip(store.blobs, store.digests, strict=True):
+        rows.append([offset, len(blob), digest.hex()])
+        padding = -len(blob) % _ALIGNMENT
+        chunks += [blob, bytes(padding)]
+        offset += len(blob) + padding
+    text = json.dumps({**manifest, "blobs": rows}, separators=(",", ":"), allow_nan=False).encode()
+    start = _PREFIX.size + len(text)
+    head = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(text), hashlib.sha256(text).digest())
+    whole = [head, text, bytes(-start % _ALIGNMENT), *chunks]
+    sha256 = hashlib.sha256()
+    for chunk in whole:
+        sha256.update(chunk)
+    replace_file(path, whole, mode=0o644)
+    return sha256.hexdigest()
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+@frozen(eq=False)
+class BlobFile:
+    """The blobs of a file (`rlx_core.pipeline.backend.Blobs`)."""
+
+    data: np.ndarray
+    places: Sequence[tuple[int, int, bytes]]
+    _checked: set[int] = field(factory=set)
+
+    def nbytes(self, number: int) -> int:
+        return self._place(number)[1]
+
+    def arrays(self, numbers: list[int]) -> list[np.ndarray]:
+        found = [self.data[offset : offset + nbytes] for offset, nbytes, _ in map(self._place, numbers)]
+        new = [i for i, number in enumerate(numbers) if number not in self._checked]
+        for i, digest in zip(new, digests_of([found[i].data for i in new]), strict=True):
+            if digest != self.places[numbers[i]][2]:
+                raise FormatError(f"package: blob {numbers[i]} is damaged: its digest is {digest.hex()[:16]}…")
+            self._checked.add(numbers[i])
+        return found
+
+    def json(self, number: int) -> Json:
+        """What a blob says.
+
+        Raises:
+            FormatError: It is damaged, or no JSON.
+        """
+        return parsed(bytes(self.arrays([number])[0]), f"blob {number}")
+
+    def all_are_known(self) -> None:
+        """Somebody has checked the whole file."""
+        self._checked.update(range(len(self.places)))
+
+    def _place(self, number: int) -> tuple[int, int, bytes]:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self.places):
+            raise FormatError(f"package: there is no blob {number!r} among {len(self.places)}")
+        return self.places[number]
+
+
+@frozen(eq=False)
+class Container:
+    """A package as it was found.
+
+    Attributes:
+        path: Where.
+        manifest: What it says of itself.
+        blobs: What it holds.
+        whole: All bytes of the file.
+        reason: Why the file cannot be trusted by who it belongs to, as the end of a sentence; `None` if it can.
+    """
+
+    path: Path
+    manifest: Mapping[str, Json]
+    blobs: BlobFile
+    whole: np.ndarray
+    reason: str | None
+
+    def expect_trusted(self, sha256: str | None) -> None:
+        """Nobody else can have written this file, or it is the one that the caller means.
+
+        Raises:
+            FormatError: It is another.
+            FileError: Others may have written it, and the caller has not said which file is meant.
+        """
+        if sha256 is not None:
+            found = hashlib.sha256(self.whole.data).hexdigest()
+            if found != sha256.lower():
+                raise FormatError(f"package: its SHA-256 is {found}, not {sha256}", Fact("file", self.path))
+            self.blobs.all_are_known()
+        elif self.reason is not None:
+            raise FileError(
+                f"package: {self.path} {self.reason}, and a package holds code",
+                hint='rlx.load(path, sha256="…") with the digest that rlx.package returned, or take it over: chown, chmod go-w',
+            )
+
+
+def read_container(path: Path) -> Container:
+    """A package; what it says of itself is checked, its blobs are when they are used.
+
+    Raises:
+        OSError: The file cannot be read.
+        FormatError: It is no package, of another version, damaged or cut off.
+    """
+    # Without O_NONBLOCK, opening a pipe that someone put there would wait for a writer.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise FormatError(f"package: {path} is not a plain file")
+        reason = reason_against(found)
+        # What others may change while it is used is read before it is checked.
+        data = mapped_file(file) if reason is None else aligned_copy(file.read())
+    manifest, start = _opened(data.data)
+    body = data[start:]
+    return Container(path, manifest, BlobFile(body, _places(manifest, len(body))), data, reason)
+
+
+def aligned_copy(data: bytes) -> np.ndarray:
+    """Bytes in memory of our own that begins as a mapped file would, read-only."""
+    raw = np.empty(len(data) + _ALIGNMENT, np.uint8)
+    made = raw[-raw.ctypes.data % _ALIGNMENT :][: len(data)]
+    made[:] = np.frombuffer(data, np.uint8)
+    made.flags.writeable = False
+    return made
+
+
+def _opened(data: memoryview) -> tuple[dict[str, Json], int]:
+    """The manifest, and where the blobs begin."""
+    if len(data) < _PREFIX.size:
+        raise FormatError(f"package: {len(data)} bytes are fewer than the {_PREFIX.size} of the prefix")
+    magic, version, length, digest = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise FormatError(f"package: it starts with {magic!r}, not {MAGIC!r}")
+    if version != FORMAT_VERSION:
+        raise FormatError(f"package: it has format version {version}, and this rlx reads {FORMAT_VERSION}")
+    if length > len(data) - _PREFIX.size:
+        raise FormatError(f"package: the manifest has {length} bytes, and {len(data) - _PREFIX.size} are left")
+    text = bytes(data[_PREFIX.size : _PREFIX.size + length])
+    found = hashlib.sha256(text).digest()
+    if found != digest:
+        raise FormatError(
+            f"package: the manifest's digest is {found.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged"
+        )
+    end: int = _PREFIX.size + length
+    return need(parsed(text, "the manifest"), dict, "the manifest"), min(end + -end % _ALIGNMENT, len(data))
+
+
+def parsed(text: bytes, what: str) -> Json:
+    """JSON.
+
+    Raises:
+        FormatError: It is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"package: {what} is not JSON ({error})") from None
+
+
+def _places(manifest: Mapping[str, Json], size: int) -> list[tuple[int, int, bytes]]:
+    found: list[tuple[int, int, bytes]] = []
+    for row in need(manifest.get("blobs"), list, "blobs"):
+        offset, nbytes, digest = items(row, 3, "a blob")
+        if min(need(offset, int, "an offset"), need(nbytes, int, "a length")) < 0 or offset + nbytes > size:
+            raise FormatError(f"package: a blob is bytes {offset}..{offset + nbytes} of {size}: it is cut off, or lies")
+        if offset % _ALIGNMENT:
+            raise FormatError(f"package: a blob begins at byte {offset}, not at a multiple of {_ALIGNMENT}")
+        found.append((offset, nbytes, _hex(digest)))
+    return found
+
+
+def _hex(digest: Any) -> bytes:
+    try:
+        return bytes.fromhex(need(digest, str, "a digest"))
+    except ValueError:
+        raise FormatError(f"package: {digest!r} is no digest") from None

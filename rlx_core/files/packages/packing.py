@@ -1,0 +1,127 @@
+"""`rlx.package`: a compiled function as one file that runs where nothing is compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlx_core import __version__
+from rlx_core.errors import BindingError, ConfigError, Fact
+from rlx_core.files.load_save import path_of, writing
+from rlx_core.files.packages.container import BlobStore, write_container
+from rlx_core.files.packages.manifest import Code, Manifest
+from rlx_core.ir.attributes import Encoder
+from rlx_core.ir.bind import named_binding
+from rlx_core.ir.bundle import Bundle
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import leaf_name
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.compiled_function import CompiledFunction
+from rlx_core.runtime.executable import Executable
+
+__all__ = ["export_file", "package"]
+
+
+def package(
+    compiled: CompiledFunction[..., Any],
+    path: str | os.PathLike[str],
+    targets: Sequence[str] | None = None,
+    *,
+    sizes: Sequence[Mapping[str, int]] = (),
+    program: bool = True,
+) -> str:
+    """Write a compiled function to a file that `rlx.load` runs without compiling: code, weights as the code reads them, plan.
+
+    On the CPU the code needs Linux and the instruction set it was made for, whatever the processor is called, and neither
+    llvmlite nor the packages that the function's ops came from. The file holds code, so only its owner may change it.
+
+    Args:
+        compiled: What `rlx.compile` returned, or `rlx.load` of a `.rlx` file.
+        path: The file, `.rlxpack`; it appears as a whole, or on an error stays as it was.
+        targets: What to have code for, in the order in which `rlx.load` tries it: `["cpu:avx512", "cpu:avx2"]`. A target
+            without a variant is this machine's; by default the target that the function was compiled for.
+        sizes: Of a function with symbolic sizes, those to have programs for: `[{"batch": 1}, {"batch": 8}]`.
+        program: Whether the file also holds the program with its weights as they were given, to be compiled for other sizes
+            and machines. Weights that the code reads as they are, are there once.
+
+    Returns:
+        The SHA-256 of the file, as hex digits; `rlx.load(path, sha256=...)` runs no other file.
+
+    Raises:
+        ConfigError: It is no compiled function, or a target has no such variant, or none that a package can hold.
+        NoKernelError: A step of it is run from Python, which a package does not hold.
+        BindingError, UnknownNameError, GuardError: `sizes` leave one open, name none, or contradict the program.
+        FileError: The file cannot be written (an OSError).
+    """
+    if not isinstance(compiled, CompiledFunction):
+        raise ConfigError(
+            f"package: takes what rlx.compile returns, not a {type(compiled).__name__}",
+            hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
+        )
+    bundle, own = compiled.bundle(), compiled.executable.lir.target
+    bindings = _bindings(bundle, sizes)
+    store, codes = BlobStore(), []
+    executables = {own: compiled.executable}
+    for wanted in targets if targets is not None else [own]:
+        name, _, variant = wanted.partition(":")
+        if name not in executables:
+            executables[name] = compiled.on(name).executable
+        codes.append(_code(executables[name], bindings, variant or None, store))
+    executable = compiled.executable
+    manifest = Manifest(
+        name=bundle.graph.name,
+        rlx=__version__,
+        call=bundle.call,
+        inputs=tuple(executable.inputs.items()),
+        outputs=tuple(executable.outputs.items()),
+        params=tuple(leaf_name(value) for value in bundle.graph.params),
+        sizes=tuple(bindings),
+        guards=tuple(str(guard) for guard in executable.lir.guards),
+        codes=tuple(codes),
+        program=store.add_json(bundle.encoded(Encoder(lambda literal: store.add(literal.array)))) if program else None,
+    )
+    at = path_of("package", path)
+    with writing("package", at):
+        return write_container(at, manifest.to_json(), store)
+
+
+def export_file(path: Path, value: Any, host: PluginHost) -> None:
+    """Write a compiled function as `package` does, for this machine."""
+    package(value, path)
+
+
+def _bindings(bundle: Bundle, sizes: Sequence[Mapping[str, int]]) -> list[DimBinding]:
+    """The combinations of sizes to have programs for, each once.
+
+    Raises:
+        BindingError: One leaves a size open.
+    """
+    graph = bundle.graph
+    found = list(dict.fromkeys(named_binding(graph, each) for each in sizes)) or [DimBinding()]
+    for binding in found:
+        left = sorted(repr(symbol) for symbol in graph.symbols - binding.sizes.keys())
+        if left:
+            raise BindingError(
+                f"package: {', '.join(left)} {'is' if len(left) == 1 else 'are'} not bound, and code is for known sizes",
+                Fact("sizes", binding),
+                hint=f"package(…, sizes=[{{{', '.join(f'{name!r}: 1' for name in left)}}}, …])",
+            )
+    return found
+
+
+def _code(executable: Executable, bindings: Sequence[DimBinding], variant: str | None, store: BlobStore) -> Code:
+    compiled = executable.compiled
+    used: set[int] = set()
+
+    def keep(array: Any) -> int:
+        number = store.add(array)
+        used.add(number)
+        return number
+
+    programs = [executable.planned(binding) for binding in bindings]
+    packed = compiled.backend.pack(programs, compiled.target, variant, keep)
+    form = store.add_json(packed.form)
+    nbytes = sum(len(store.blobs[number]) for number in {*used, form})
+    return Code(compiled.target.name, packed.variant, packed.summary, form, nbytes)

@@ -1,0 +1,49 @@
+"""What a backend and a package say to each other: which code goes into the file, and how its bytes come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.ir.forms import Json
+
+__all__ = ["Blobs", "Keep", "PackedCode"]
+
+Keep = Callable[[np.ndarray], int]
+"""Puts the bytes of a dense array into a package, equal ones once; the number of the blob."""
+
+
+@frozen
+class PackedCode:
+    """What a backend has to load programs again, for one variant of its target.
+
+    Attributes:
+        variant: Which, as users write it after the target's name: an instruction set, an architecture.
+        summary: What runs it, for people.
+        form: All else, as the backend likes it; weights and code are blobs that it names by number.
+    """
+
+    variant: str
+    summary: str
+    form: Json
+
+
+class Blobs(Protocol):
+    """The blobs of a package: each is held against its digest before its first byte is given out."""
+
+    def nbytes(self, number: int) -> int:
+        """How large a blob is.
+
+        Raises:
+            FormatError: There is none of that number.
+        """
+
+    def arrays(self, numbers: list[int]) -> list[np.ndarray]:
+        """The bytes of some blobs, read-only, where they lie: each begins at a multiple of 64.
+
+        Raises:
+            FormatError: One is damaged, or not there.
+        """

@@ -1,0 +1,46 @@
+"""The plugins and the configuration that a caller means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rlx_core.pipeline.config.reading import read_sources
+from rlx_core.pipeline.config.records import Configuration, PluginConfig
+from rlx_core.pipeline.providers import activate_options
+from rlx_core.plugins import PluginHost, PluginPolicy, default_host, host_with
+
+__all__ = ["Config", "set_up"]
+
+Config = Configuration | Mapping[str, Any] | str | os.PathLike[str] | None
+"""How a configuration may be given: itself, a table, the path of a file, or nothing (the nearest file)."""
+
+
+def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configuration]:
+    """The plugins and the configuration of a compilation.
+
+    The configuration says which plugins take part, unless the caller brings a host, and plugins say which options a
+    configuration may have: so its `[plugins]` table is read first.
+    """
+    if isinstance(config, Configuration):
+        return host or host_for(config.plugins), config
+    path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)
+    said = read_sources(path, overrides)
+    plugins = host or host_for(said.plugins())
+    options = activate_options(plugins, said.option_names()).options
+    return plugins, said.configuration(os.environ, options)
+
+
+def host_for(config: PluginConfig) -> PluginHost:
+    """The host that a `[plugins]` table describes: the default one if it says nothing of its own."""
+    if config == PluginConfig():
+        return default_host()
+    policy = PluginPolicy.of(
+        block=config.block,
+        allow=config.allow,
+        enable=(*config.enable, *config.files),
+        override=config.override,
+        source="the configuration",
+    )
+    return host_with(PluginPolicy.from_environment() + policy)
