@@ -147,8 +147,9 @@ class NativeProgram(Program):
 
     @property
     def code_origin(self) -> str | None:
-        code = self.compiled.code
-        return None if code is None else "cached" if code.is_cached else "compiled"
+        if not self.compiled.codes:
+            return None
+        return "cached" if self.compiled.is_cached else "compiled"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -177,8 +178,6 @@ class NativeProgram(Program):
         return NativeProgram(plan, self._kernels, self._table, self.compiled.settings)
 
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
-        code = self.compiled.code
-        assert code is not None, "native steps have code"
         threads = self.compiled.settings.threads
         phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
         words = np.zeros((len(phases), STEP_WORDS), np.int64)
@@ -188,7 +187,7 @@ class NativeProgram(Program):
             before, is_serial = is_serial, not each.emitted.uses_threads
             following = phases[i + 1][0].emitted.uses_threads if i + 1 < len(phases) else True
             parts = (0 if before else 1) if is_serial else max(each.emitted.parts, threads)
-            words[i] = code.address(name), 8 * each.first, parts, following or not is_serial
+            words[i] = each.code.address(name), 8 * each.first, parts, following or not is_serial
         has_threaded = any(s.emitted.uses_threads for s in steps)
         machine = self.compiled.settings.isa.machine
         uses_threads = has_threaded and takes_longer((s.step for s in steps), machine.serial_us, machine.speed)
@@ -311,6 +310,8 @@ class NativeProgram(Program):
         for number, each in enumerate(statuses):
             table.words[each.status] = table.status[number].ctypes.data
         for number, each in compiled.steps.items():
+            for i, size in enumerate(each.words):
+                table.words[each.first - 1 - i] = size
             if each.workspace is not None:
                 table.words[each.workspace] = table.scratch.ctypes.data
             for i, word in enumerate(each.packs):

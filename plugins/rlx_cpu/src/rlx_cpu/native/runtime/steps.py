@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime.sizing import sized_steps
 from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.native.table import is_guest, is_native
 
@@ -50,16 +51,20 @@ class NativeStep:
     """A step with its function: where its buffers' addresses stand in the table, and what it needs besides.
 
     Attributes:
+        code: What has the function.
         arena: Where the address of the workspace in the plan stands, which the graphs inside the step have.
+        words: The sizes that it is told: they stand before its first address, the last one first.
     """
 
     step: Step
     emitted: Emitted
+    code: Code
     first: int
     workspace: int | None
     packs: tuple[int, ...]
     status: int | None
     arena: int | None = None
+    words: tuple[int, ...] = ()
 
 
 @frozen(eq=False)
@@ -67,10 +72,11 @@ class Compiled:
     """The code of a program and its steps: everything that clones share.
 
     Attributes:
+        codes: What has the functions of its steps.
         packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
     """
 
-    code: Code | None
+    codes: tuple[Code, ...]
     steps: Mapping[int, NativeStep]
     table_words: int
     workspace: int
@@ -79,8 +85,13 @@ class Compiled:
 
     def flush(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""
-        if self.code is not None:
-            self.code.flush()
+        for code in self.codes:
+            code.flush()
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether all code was found in a cache."""
+        return all(code.is_cached for code in self.codes)
 
     @property
     def uses_threads(self) -> bool:
@@ -129,12 +140,20 @@ def reason_to_drive(step: Step, settings: Settings | None = None) -> str | None:
     return None
 
 
-def functions_of(lir: Lir, settings: Settings | None = None) -> tuple[list[Function], dict[int, int]]:
-    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
+def functions_of(
+    lir: Lir, settings: Settings | None = None, without: Container[int] = ()
+) -> tuple[list[Function], dict[int, int]]:
+    """The functions that native steps call, each once, and by the number of a step which of them it calls.
+
+    Args:
+        without: Steps that are left out.
+    """
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
     for number, layout in layouts(lir, settings):
+        if number in without:
+            continue
         step = lir.steps[number]
         place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
@@ -193,13 +212,18 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (str(module), emitted)
 
-    functions, calls = functions_of(lir, settings)
+    sized = sized_steps(lir, dict(layouts(lir, settings)), table, settings.isa) if lir.origin is not None else {}
+    functions, calls = functions_of(lir, settings, sized)
     made = library(functions, settings.isa, emit, guests(functions, table))
-    native = called(calls, made.emitted)
+    native = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    for number, each in called(calls, made.emitted).items():
+        assert made.code is not None, "what was emitted has code"
+        native[number] = each, made.code, ()
     steps: dict[int, NativeStep] = {}
     words = 0
-    for number, each in native.items():
+    for number, (each, code, told) in sorted(native.items()):
         node = lir.steps[number].node
+        words += len(told)
         first, words = words, words + len(node.operands) + len(node.results)
         workspace = words if each.has_workspace else None
         words += each.has_workspace
@@ -209,6 +233,6 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         words += each.has_status
         arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
         words += arena is not None
-        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status, arena)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
-    return Compiled(made.code, steps, words, scratch, settings)
+        steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, told)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
+    return Compiled(tuple(dict.fromkeys(each.code for each in steps.values())), steps, words, scratch, settings)
