@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rlx_core.codegen.cuts import Cut
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import index, times
+from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["by_size", "pieces_of", "size_of", "start_of"]
 
@@ -16,19 +17,22 @@ def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     even = times(b, piece, cut.size)
     if cut.many == cut.pieces:
         return even
-    beyond = b.sub(piece, index(cut.many))
+    beyond = b.sub(piece, sized(b, cut.many))
     return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
 
 
 def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.size_of` a piece known only at run time."""
-    if len(cut.sizes) == 1:
+    if len(cut.sizes) == 1 and not cut.most:
         return index(cut.size)
-    return b.select(b.icmp_signed("<", piece, index(cut.many)), index(cut.size), index(cut.size - 1))
+    return b.select(b.icmp_signed("<", piece, sized(b, cut.many)), sized(b, cut.size), sized(b, cut.size - 1))
 
 
 def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
-    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two."""
+    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more."""
+    if cut.most:
+        yield from _by_value(b, size_of(b, cut, piece), 1, cut.most)
+        return
     if len(cut.sizes) == 1:
         yield cut.size
         return
@@ -39,8 +43,21 @@ def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
             yield cut.size - 1
 
 
+def _by_value(b: ir.IRBuilder, value: ir.Value, low: int, high: int) -> Iterator[int]:
+    """A branch for each number from `low` to `high`, of which the value is one."""
+    if low == high:
+        yield low
+        return
+    middle = (low + high + 1) // 2
+    with b.if_else(b.icmp_signed("<", value, index(middle))) as (below, above):
+        with below:
+            yield from _by_value(b, value, low, middle - 1)
+        with above:
+            yield from _by_value(b, value, middle, high)
+
+
 def pieces_of(b: ir.IRBuilder, item: ir.Value, group: int, pieces: int) -> tuple[ir.Value, ir.Value]:
     """The range of pieces that an item of `group` pieces has."""
     low = times(b, item, group)
-    high = b.add(low, index(group))
-    return low, b.select(b.icmp_signed("<", high, index(pieces)), high, index(pieces))
+    high, end = b.add(low, sized(b, group)), sized(b, pieces)
+    return low, b.select(b.icmp_signed("<", high, end), high, end)

@@ -35,6 +35,7 @@ class Sizes:
 
     def value(self, b: ir.IRBuilder, size: Expr) -> ir.Value:
         """A size in the function that is being written, whose first argument is where its addresses are."""
+        assert b.function.linkage != "internal", "only functions that the runtime calls are given the sizes"
         key = b.function.name, size
         if key not in self._values:
             word = self.words.setdefault(size, len(self.words))
