@@ -98,7 +98,7 @@ CASES = {
 
 
 def agree(case: Case, found: np.ndarray, wanted: np.ndarray, n: int) -> None:
-    """The same bits; or a sum in another order, where each addition rounds once; or one element, which code for it computes alone."""
+    """The same bits, or sums in another order, or one element, which code for it computes without vectors."""
     if case.adds_up or n == 1:
         np.testing.assert_allclose(found, wanted, rtol=8 * EPSILON, atol=(n + 8) * EPSILON)
     else:
