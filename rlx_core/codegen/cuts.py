@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final, cast
+
 from attrs import frozen
 
-__all__ = ["Cut", "cut", "evenly"]
+from rlx_core.ir.dims import symbol
+
+__all__ = ["Cut", "cut", "evenly", "numbers", "unknown_cut"]
+
+_PARTS: Final = ("size", "many", "pieces")
 
 
 @frozen
@@ -14,19 +20,23 @@ class Cut:
     There may be several such lengths, one after the other: no piece is of two of them.
 
     >>> cut(17, 8), cut(17, 8).start(2)
-    (Cut(size=6, many=2, pieces=3, lines=1), 12)
+    (Cut(size=6, many=2, pieces=3, lines=1, most=0), 12)
+
+    Attributes:
+        lines: How many lengths there are; `many` is of one of them, `pieces` of all.
+        most: The largest size that can occur, where the other numbers are unknown; 0 where they are known.
     """
 
     size: int
     many: int
     pieces: int
     lines: int = 1
-    """How many lengths there are; `many` is of one of them, `pieces` of all."""
+    most: int = 0
 
     @property
     def each(self) -> int:
         """Pieces of one length."""
-        return self.pieces // self.lines
+        return self.pieces if self.lines == 1 else self.pieces // self.lines
 
     @property
     def length(self) -> int:
@@ -36,6 +46,8 @@ class Cut:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes that occur."""
+        if self.most:
+            return tuple(range(self.most, 0, -1))
         return (self.size,) if self.many == self.each else (self.size, self.size - 1)
 
     def start(self, piece: int) -> int:
@@ -54,6 +66,17 @@ def cut(length: int, most: int, lines: int = 1) -> Cut:
         return Cut(most, 0, 0)
     size = -(-length // pieces)
     return Cut(size, pieces - (size * pieces - length), pieces * lines, lines)
+
+
+def unknown_cut(name: str, most: int) -> Cut:
+    """A cut whose numbers are said later: what `numbers` has of the same name."""
+    size, many, pieces = (cast(int, symbol(f"_{name}_{part}")) for part in _PARTS)
+    return Cut(size, many, pieces, most=most)
+
+
+def numbers(name: str, known: Cut) -> dict[str, int]:
+    """By the names of its symbols what an unknown cut is."""
+    return {f"_{name}_{part}": n for part, n in zip(_PARTS, (known.size, known.many, known.pieces), strict=True)}
 
 
 def evenly(pieces: int, most: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field, frozen
 
@@ -119,24 +119,29 @@ _COMBINE: dict[type[Op], Combine] = {Sum: "sum", Mean: "sum", Prod: "prod", Max:
 
 
 @lru_cache(maxsize=2048)
-def formula_of(op: Op, types: tuple[TensorType | None, ...]) -> Formula | None:
-    """The op on operands of these types as one kernel, or `None` if it is none."""
+def formula_of(op: Op, types: tuple[TensorType | None, ...], *, is_for_all: bool = False) -> Formula | None:
+    """The op on operands of these types as one kernel, or `None` if it is none.
+
+    Args:
+        is_for_all: Whether it must hold for all unknown sizes, so that code is made of it; by default it is asked only whether
+            there will be one.
+    """
     graph = expanded(op, types)
     if graph is None:
         return None
     try:
         positions = {name: i for i, name in enumerate(operand_names(op, len(types)))}
-        return _lowered(graph, op.name.partition(".")[2] or op.name, positions)
+        return _lowered(graph, op.name.partition(".")[2] or op.name, positions, is_for_all)
     except NoFormula:
         return None
 
 
-def _lowered(graph: Graph, name: str, positions: dict[str, int]) -> Formula:
+def _lowered(graph: Graph, name: str, positions: dict[str, int], is_for_all: bool) -> Formula:
     extents, rows = _space(graph)
-    walk = _Walk(extents, rows, positions)
+    walk = _Walk(extents, rows, positions, is_for_all)
     writes: list[Write] = []
     for i, value in enumerate(graph.outputs):
-        place = _output_place(value.shape, extents, rows)
+        place = _output_place(value.shape, extents, rows, is_for_all)
         writes.append(Write(i, walk.term(value, place), place))
     return Formula(name, extents, rows, tuple(walk.terms), tuple(writes))
 
@@ -175,7 +180,7 @@ def _axes(node: Node) -> tuple[int, ...]:
     return normalize_axes(node.op.axes, _operand(node).ndim)
 
 
-def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...]) -> Place:
+def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...], is_for_all: bool) -> Place:
     """The place of a result's element: the result has all axes, the rows' with size 1, or lacks the rows."""
     kept = [i for i in range(len(extents)) if i not in rows]
     if len(shape) == len(extents) and all(shape[i] == extents[i] for i in kept):
@@ -189,7 +194,7 @@ def _output_place(shape: Shape, extents: Shape, rows: tuple[int, ...]) -> Place:
     # The same elements in other dims: an axis in two, or two as one.
     is_whole = not rows or product(shape) == product(extents)
     axes = range(len(extents)) if is_whole else kept
-    return _reshaped(tuple(Affine(i) for i in axes), shape, tuple(extents[i] for i in axes), extents)
+    return _reshaped(tuple(Affine(i) for i in axes), shape, tuple(extents[i] for i in axes), extents, is_for_all)
 
 
 @define
@@ -199,6 +204,7 @@ class _Walk:
     extents: Shape
     rows: tuple[int, ...]
     positions: dict[str, int]
+    is_for_all: bool
     terms: list[Term] = field(factory=list)
     _numbers: dict[Any, int] = field(factory=dict)
     _seen: dict[tuple[Value, Place], int] = field(factory=dict)
@@ -305,10 +311,8 @@ class _Walk:
         total = self.add(Reduce(node.type.dtype, _COMBINE[type(op)], arg))
         if not isinstance(op, Mean):
             return total
-        count = 1
-        for i in axes:
-            count = count * _sized(operand.shape[i])
-        share = self.add(Const(node.type.dtype, float(count)))
+        count = product([operand.shape[i] for i in axes])
+        share = self.add(Const(node.type.dtype, float(count) if isinstance(count, int) else _sized(count)))
         return self.add(Apply(node.type.dtype, divide.op(), (total, share)))
 
     def _through(self, node: Node, place: Place) -> Place:
@@ -333,7 +337,7 @@ class _Walk:
         if isinstance(op, SlidingWindows):
             return _slid(place, op, source.ndim)
         assert isinstance(op, Reshape), f"{op.name} is not a view of the loop language"
-        return _reshaped(place, source.shape, node.type.shape, self.extents)
+        return _reshaped(place, source.shape, node.type.shape, self.extents, self.is_for_all)
 
 
 def _slid(place: Place, op: SlidingWindows, rank: int) -> Place:
@@ -357,8 +361,8 @@ def _slid(place: Place, op: SlidingWindows, rank: int) -> Place:
 
 
 def _sized(size: Dim) -> int:
-    # Formulas with unknown sizes are made only to be asked whether they exist; the number is then never used.
-    return size if isinstance(size, int) else 0
+    """A size as terms hold it; an unknown one stays an expression until `sizes.py` or whoever binds it looks at it."""
+    return cast(int, size)
 
 
 def _broadcast(place: Place, type: TensorType, rank: int) -> Place:
@@ -367,13 +371,13 @@ def _broadcast(place: Place, type: TensorType, rank: int) -> Place:
     return tuple(START if d == 1 else p for d, p in zip(type.shape, aligned, strict=True))
 
 
-def _reshaped(place: Place, source: Shape, result: Shape, extents: Shape) -> Place:
+def _reshaped(place: Place, source: Shape, result: Shape, extents: Shape, is_for_all: bool) -> Place:
     """The place before a reshape from `source` to `result`: axes of size 1 come and go, others split and merge."""
     moving = [(p, d) for p, d in zip(place, result, strict=True) if d != 1]
     rest: list[Affine] = []
     taken = 0
     for old, count in _groups([d for d in source if d != 1], [d for _, d in moving]):
-        rest += _regrouped(moving[taken : taken + count], old, extents)
+        rest += _regrouped(moving[taken : taken + count], old, extents, is_for_all)
         taken += count
     places = iter(rest)
     return tuple(START if d == 1 else next(places) for d in source)
@@ -398,13 +402,17 @@ def _groups(source: Sequence[Dim], result: Sequence[Dim]) -> Iterator[tuple[list
         raise NoFormula("reshapes that keep all elements")
 
 
-def _regrouped(places: Sequence[tuple[Affine, Dim]], source: Sequence[Dim], extents: Shape) -> list[Affine]:
+def _regrouped(
+    places: Sequence[tuple[Affine, Dim]], source: Sequence[Dim], extents: Shape, is_for_all: bool
+) -> list[Affine]:
     """The places on a run of axes, from those on the axes that the run was reshaped to and their sizes."""
     if len(places) == len(source) == 1:
         return [places[0][0]]
     if any(p.chosen is not None for p, _ in places):
         raise NoFormula("reshapes of axes that no data index")
     if not all(isinstance(size, int) for size in (*source, *(size for _, size in places))):
+        if is_for_all:
+            raise NoFormula("reshapes of known sizes")
         return [START] * len(source)  # asked only whether there is a formula
     terms: list[tuple[int, int]] = []
     offset: Dim = 0

@@ -14,10 +14,11 @@ from attrs import evolve
 from rlx_core.codegen.formula import Affine, Formula, Read
 from rlx_core.codegen.loops import Apply, Buffer, Const, Index, Kernel, Load, Reduce, Scalar, Store, operands_of
 from rlx_core.codegen.places import Place
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.strides import Strides
 from rlx_core.ops.arithmetic import add
 
-__all__ = ["kernel_of", "simplified", "whole_kernel"]
+__all__ = ["axes_of", "kernel_of", "simplified", "whole_kernel"]
 
 
 def kernel_of(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
@@ -28,16 +29,26 @@ def kernel_of(formula: Formula, operands: Sequence[Place | None], results: Seque
     return simplified(whole_kernel(formula, operands, results))
 
 
-def whole_kernel(formula: Formula, operands: Sequence[Place | None], results: Sequence[Place]) -> Kernel:
-    """The same with all axes of the formula: those of its results, then its rows."""
-    order = (*(a for a in range(len(formula.extents)) if a not in formula.rows), *formula.rows)
-    extents = tuple(formula.extents[a].__index__() for a in order)
+def axes_of(formula: Formula) -> tuple[int, ...]:
+    """The axes of a formula in the order of a kernel's: those of its results, then its rows."""
+    return (*(a for a in range(len(formula.extents)) if a not in formula.rows), *formula.rows)
+
+
+def whole_kernel(
+    formula: Formula,
+    operands: Sequence[Place | None],
+    results: Sequence[Place],
+    sizes: DimBinding = DimBinding(),  # noqa: B008  # immutable
+) -> Kernel:
+    """The same with all axes of the formula, whose unknown sizes `sizes` says: those of its results, then its rows."""
+    order = axes_of(formula)
+    extents = tuple(sizes.bind(formula.extents[a]).__index__() for a in order)
     new = {old: i for i, old in enumerate(order)}
 
     def located(place: Sequence[Affine], strides: Strides) -> tuple[tuple[int, ...], int]:
         steps, offset = [0] * len(order), 0
         for at, stride in zip(place, strides, strict=True):
-            offset += at.offset.__index__() * stride
+            offset += sizes.bind(at.offset).__index__() * stride
             for axis, scale in at.terms:
                 steps[new[axis]] += scale * stride
         return tuple(steps), offset

@@ -38,8 +38,8 @@ def load(
 
     Args:
         path: The file; its suffix, in any case, chooses the reader.
-        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given. Of a package, which of
-            its code to run, `cpu` or `cpu:avx2`; by default the first that runs here.
+        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given. Of a package, which
+            of its code to run, `cpu` or `cpu:avx2`; by default the first that runs here.
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
             such a tree, in memory of their own. Without it they are views of the mapped file, by name.

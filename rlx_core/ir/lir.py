@@ -12,13 +12,13 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from rlx_core.ir.dims import Guard
+from rlx_core.ir.dims import DimBinding, Guard
 from rlx_core.ir.graph import Graph, Node, Value, leaf_name
 from rlx_core.ir.strides import Strides
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.types import TensorType
 
-__all__ = ["Alias", "Delivery", "Entry", "Lir", "Manifest", "Phase", "Slot", "Step"]
+__all__ = ["Alias", "Delivery", "Entry", "Lir", "Manifest", "Origin", "Phase", "Slot", "Step"]
 
 Phase = Literal["prologue", "steady-state", "epilogue"]
 
@@ -108,6 +108,14 @@ class Manifest:
 
 
 @frozen(eq=False)
+class Origin:
+    """What a plan is a binding of: nodes of its graph are those of the template's, one by one."""
+
+    template: Lir
+    sizes: DimBinding
+
+
+@frozen(eq=False)
 class Lir(Travels):
     """An optimised graph and its execution plan.
 
@@ -127,6 +135,7 @@ class Lir(Travels):
         guards: What sizes must satisfy when symbols are bound.
         fingerprint: Hex digest of everything that can change a result; the same in every process.
         options: The resolved plan this was compiled with, as printed by `rlx plan`.
+        origin: The template that this is a binding of, where that is known; a file does not hold it.
     """
 
     graph: Graph
@@ -142,6 +151,7 @@ class Lir(Travels):
     guards: tuple[Guard, ...] = ()
     fingerprint: str = ""
     options: Mapping[str, object] = field(factory=dict)
+    origin: Origin | None = None
 
     @property
     def is_planned(self) -> bool:

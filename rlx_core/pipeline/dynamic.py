@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError
 from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
 from rlx_core.ir.graph import Graph, leaf_name
-from rlx_core.ir.lir import Lir
+from rlx_core.ir.lir import Lir, Origin
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.system.lru import CacheCounts, LruCache
@@ -81,7 +81,7 @@ def specialize(
     graph, _ = bind(template.graph, binding)
     prepare = None if template.prepare is None else _sized(template.prepare, binding)
     key = binding_key(binding, symbols)
-    return make_lir(
+    made = make_lir(
         graph,
         target,
         output_names=[entry.name for entry in template.manifest.outputs],
@@ -92,6 +92,7 @@ def specialize(
         resolved=template.options,
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
+    return evolve(made, origin=Origin(template, binding))
 
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:

@@ -32,6 +32,7 @@ from attrs import field, frozen
 from numpy.lib.stride_tricks import as_strided
 
 from rlx_core.codegen.places import Fault, Layout
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_cpu.arena import allocate
@@ -44,13 +45,16 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "MOST_PARTS",
+    "Call",
     "Emit",
     "EmitNested",
+    "EmitSized",
     "EmitStep",
     "Emitted",
     "Emitters",
     "Held",
     "Pack",
+    "SizedForm",
     "View",
     "aligned",
 ]
@@ -168,6 +172,7 @@ class Emitted:
         parts: Into how many parts the work is best cut (at most 64), so that who is quicker does more; 0 for one a thread.
         prologue: A function that is called in the same way before, with a barrier in between: it packs what all parts read.
         notes: Choices worth reporting (tile shapes, say): numbers and words.
+        words: Sizes that it is told in every call, as text, in the order in which it finds them (`llvm.sizes`).
     """
 
     function: str
@@ -181,6 +186,7 @@ class Emitted:
     parts: int = 0
     prologue: str | None = None
     notes: Mapping[str, Any] = field(factory=dict)
+    words: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def has_status(self) -> bool:
@@ -226,8 +232,55 @@ class EmitNested:
         raise AssertionError(f"{node.op.name} is emitted with the plans of its graphs")
 
 
+@frozen
+class Call:
+    """How a function for all sizes is called for some.
+
+    Attributes:
+        sizes: What the expressions that it asks for are made of.
+        workspace, shared_workspace, fault, uses_threads, parts: As in `Emitted`.
+    """
+
+    sizes: DimBinding
+    workspace: int = 0
+    shared_workspace: int = 0
+    fault: Fault | None = None
+    uses_threads: bool = True
+    parts: int = 0
+
+
+class SizedForm(Protocol):
+    """A step of a program with unknown sizes as one function for all of them, as long as its operands lie in one way."""
+
+    @property
+    def key(self) -> str:
+        """Everything that its code depends on besides the instruction set, as text."""
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """How it is called for these sizes.
+
+        `None` where operands lie in another way, and where code for the size would be better than the stated bound.
+        """
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """Adds the function to a module, whose `sizes` are what it is told.
+
+        Raises:
+            Unsized: There is no such code.
+        """
+
+
+class EmitSized(Protocol):
+    """Finds the form of a step: its node with unknown sizes, where its operands lie for some sizes, and these."""
+
+    def __call__(self, node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> SizedForm | None: ...
+
+
 class Emitters(Protocol):
     """Who knows the emitters of a program's kernels."""
 
     def emitter(self, kernel: str) -> Emit | None:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
+
+    def sized(self, kernel: str) -> EmitSized | None:
+        """What finds a kernel's forms for all sizes; `None` for one that is made for each size."""

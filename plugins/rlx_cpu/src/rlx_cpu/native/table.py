@@ -22,7 +22,7 @@ from rlx_core.ir.dims import Dim
 from rlx_core.ir.graph import Node, as_results
 from rlx_core.ir.op import Op
 from rlx_core.pipeline.kernels import Condition, Kernel, KernelTable
-from rlx_cpu.native.contract import Emit
+from rlx_cpu.native.contract import Emit, EmitSized
 from rlx_cpu.tier import reason_without
 
 __all__ = ["PREFIX", "Meaning", "NativeTable", "WithGuests", "adopted", "is_guest", "is_native", "native"]
@@ -47,6 +47,7 @@ class NativeTable:
         self._filled_by = filled_by
         self._rows = KernelTable("cpu", plugin="cpu")
         self._emitters: dict[str, Emit] = {}
+        self._sized: dict[str, EmitSized] = {}
 
     def register(
         self,
@@ -62,12 +63,14 @@ class NativeTable:
         is_each_in_place: bool = False,
         writes_strides: bool = False,
         runs_nested: bool = False,
+        sized: EmitSized | None = None,
     ) -> Callable[[_E], _E]:
         """Register the decorated emitter for each of `ops`; arguments are those of `KernelTable.register`.
 
         Args:
             name: Without the prefix; the function's own by default.
             priority: Among native rows.
+            sized: Finds what is one function for all sizes.
         """
 
         def add(emit: _E) -> _E:
@@ -93,6 +96,8 @@ class NativeTable:
                     tier="native",
                 )(run)
                 self._emitters[unique] = emit
+                if sized is not None:
+                    self._sized[unique] = sized
             return emit
 
         return add
@@ -101,6 +106,11 @@ class NativeTable:
         """The emitter of a kernel by its full name; `None` for a kernel that is not native."""
         self._fill()
         return self._emitters.get(kernel)
+
+    def sized(self, kernel: str) -> EmitSized | None:
+        """What finds a kernel's forms for all sizes; `None` for one that is made for each size."""
+        self._fill()
+        return self._sized.get(kernel)
 
     def rows(self, op: type[Op]) -> list[Kernel]:
         """The native rows for an op, most preferred first."""
@@ -178,3 +188,7 @@ class WithGuests:
             return self.own.emitter(kernel)
         run = self.kernels.get(kernel).run
         return run.emit if isinstance(run, Meaning) else None
+
+    def sized(self, kernel: str) -> EmitSized | None:
+        """See `NativeTable.sized`; kernels of others are made for each size."""
+        return None if is_guest(kernel) else self.own.sized(kernel)

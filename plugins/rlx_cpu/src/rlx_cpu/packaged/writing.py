@@ -86,7 +86,7 @@ class Writer:
         """
         expect_native(lir)
         settings = Settings(self.isa)
-        compiled = laid_out(lir, self._emitted(lir), None, settings)
+        compiled = laid_out(lir, {number: (each, None, ()) for number, each in self._emitted(lir).items()}, settings)
         frames = Frames(lir, SharedParams())
         frames.bind(bindings)
         return _program(lir, compiled, frames, self.keep, self.isa.machine.speed)

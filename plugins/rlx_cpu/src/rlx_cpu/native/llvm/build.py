@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rlx_core.ir.dims import Dim
 from rlx_core.ir.dtypes import DType, f16, f32, f64
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.ir.assembler import intrinsic
 from rlx_cpu.native.llvm.ir.functions import declare
 from rlx_cpu.native.llvm.ir.numbers import constant, integer_like, is_floating, suffix, width
+from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = [
     "CACHE_LINE",
@@ -101,20 +103,18 @@ def prefetch(b: ir.IRBuilder, place: ir.Value, *, is_written: bool = False, loca
     b.call(function, [place, *(ir.Constant(I32, x) for x in (int(is_written), locality, 1))])
 
 
-def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | int) -> ir.Value:
+def address(builder: ir.IRBuilder, base: ir.Value, nbytes: ir.Value | Dim) -> ir.Value:
     """`base` moved by a number of bytes."""
-    if isinstance(nbytes, int):
-        if nbytes == 0:
-            return base
-        nbytes = ir.Constant(I64, nbytes)
-    return builder.moved(base, nbytes)
+    if isinstance(nbytes, int) and nbytes == 0:
+        return base
+    return builder.moved(base, nbytes if isinstance(nbytes, ir.Value) else sized(builder, nbytes))
 
 
-def scaled(builder: ir.IRBuilder, index: ir.Value, factor: int) -> ir.Value:
+def scaled(builder: ir.IRBuilder, index: ir.Value, factor: Dim) -> ir.Value:
     """`index * factor`, without an instruction where there is nothing to do."""
     if factor == 1:
         return index
-    return builder.mul(index, ir.Constant(I64, factor))
+    return builder.mul(index, sized(builder, factor))
 
 
 def variable(builder: ir.IRBuilder, type: Any) -> ir.Alloca:

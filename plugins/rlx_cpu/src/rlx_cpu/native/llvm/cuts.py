@@ -7,32 +7,37 @@ from collections.abc import Iterator
 from rlx_core.codegen.cuts import Cut
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import index, times
+from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["by_size", "pieces_of", "size_of", "start_of"]
 
 
 def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.start` of a piece known only at run time."""
+    even, part = times(b, piece, cut.size), piece
     if cut.many == cut.each:
-        return times(b, piece, cut.size)
-    part, before = _part_of(b, cut, piece), index(0)
+        return even
     if cut.lines > 1:
+        part = _part_of(b, cut, piece)
         before = times(b, b.sdiv(piece, index(cut.each)), cut.length)
-    beyond = b.sub(part, index(cut.many))
-    even = b.add(before, times(b, part, cut.size))
+        even = b.add(before, times(b, part, cut.size))
+    beyond = b.sub(part, sized(b, cut.many))
     return b.sub(even, b.select(b.icmp_signed(">", beyond, index(0)), beyond, index(0)))
 
 
 def size_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.size_of` a piece known only at run time."""
-    if len(cut.sizes) == 1:
+    if len(cut.sizes) == 1 and not cut.most:
         return index(cut.size)
-    is_large = b.icmp_signed("<", _part_of(b, cut, piece), index(cut.many))
-    return b.select(is_large, index(cut.size), index(cut.size - 1))
+    is_large = b.icmp_signed("<", _part_of(b, cut, piece), sized(b, cut.many))
+    return b.select(is_large, sized(b, cut.size), sized(b, cut.size - 1))
 
 
 def by_size(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> Iterator[int]:
-    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two."""
+    """What is built in the loop body runs for the pieces of each size in turn: a branch where there are two, or more."""
+    if cut.most:
+        yield from _by_value(b, size_of(b, cut, piece), 1, cut.most)
+        return
     if len(cut.sizes) == 1:
         yield cut.size
         return
@@ -48,8 +53,21 @@ def _part_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     return piece if cut.lines == 1 else b.srem(piece, index(cut.each))
 
 
+def _by_value(b: ir.IRBuilder, value: ir.Value, low: int, high: int) -> Iterator[int]:
+    """A branch for each number from `low` to `high`, of which the value is one."""
+    if low == high:
+        yield low
+        return
+    middle = (low + high + 1) // 2
+    with b.if_else(b.icmp_signed("<", value, index(middle))) as (below, above):
+        with below:
+            yield from _by_value(b, value, low, middle - 1)
+        with above:
+            yield from _by_value(b, value, middle, high)
+
+
 def pieces_of(b: ir.IRBuilder, item: ir.Value, group: int, pieces: int) -> tuple[ir.Value, ir.Value]:
     """The range of pieces that an item of `group` pieces has."""
     low = times(b, item, group)
-    high = b.add(low, index(group))
-    return low, b.select(b.icmp_signed("<", high, index(pieces)), high, index(pieces))
+    high, end = b.add(low, sized(b, group)), sized(b, pieces)
+    return low, b.select(b.icmp_signed("<", high, end), high, end)

@@ -31,7 +31,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code, link, object_cache
 from rlx_cpu.native.llvm.optimise import generate, machine_words
 
-__all__ = ["Function", "Library", "key_of", "library"]
+__all__ = ["Function", "Library", "key_of", "library", "sized_library"]
 
 _HEADER: Final = struct.Struct("<Q")  # bytes of the JSON; the object follows
 
@@ -70,12 +70,25 @@ def library(functions: Sequence[Function], isa: Isa, emit: Emitting, packages: f
     """
     if not functions:
         return Library((), None)
-    key, store = key_of(functions, isa, packages), object_cache()
+    return _found_or_made(key_of(functions, isa, packages), len(functions), isa, emit)
+
+
+def sized_library(forms: Sequence[str], isa: Isa, emit: Emitting) -> Library:
+    """Functions for all sizes as code, by everything that they depend on besides this package's code and that of the core."""
+    if not forms:
+        return Library((), None)
+    stamp = stamp_of(CORE)
+    text = json.dumps(["sizes", stamp, machine_words(isa), forms])
+    return _found_or_made(None if stamp is None else hashlib.sha256(text.encode()).hexdigest(), len(forms), isa, emit)
+
+
+def _found_or_made(key: str | None, count: int, isa: Isa, emit: Emitting) -> Library:
+    store = object_cache()
     if key is not None and store is not None:
-        found = _read(store, key, len(functions), isa)
+        found = _read(store, key, count, isa)
         if found is not None:
             return found
-    return _made(len(functions), isa, emit, None if key is None or store is None else (store, key))
+    return _made(count, isa, emit, None if key is None or store is None else (store, key))
 
 
 def _made(count: int, isa: Isa, emit: Emitting, kept: tuple[ObjectStore, str] | None) -> Library:
@@ -163,8 +176,8 @@ def _emitted(row: Any) -> Emitted | None:
     if row is None:
         return None
     fault = None if row["fault"] is None else Fault(**row["fault"])
-    held = tuple(Held(**each) for each in row["held"])
-    return Emitted(**{**row, "packs": tuple(map(_pack, row["packs"])), "held": held, "fault": fault})
+    held, packs = tuple(Held(**each) for each in row["held"]), tuple(map(_pack, row["packs"]))
+    return Emitted(**{**row, "packs": packs, "held": held, "fault": fault, "words": tuple(row["words"])})
 
 
 def _pack(row: Any) -> Pack:

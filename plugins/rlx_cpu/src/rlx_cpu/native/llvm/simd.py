@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
@@ -26,6 +27,7 @@ from rlx_cpu.native.llvm.build import (
     suffix,
 )
 from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import sized
 
 __all__ = ["Simd", "counting", "index", "offset", "pointer_at", "share", "times", "transposed"]
 
@@ -35,14 +37,16 @@ def index(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
 
-def times(b: ir.IRBuilder, value: ir.Value, factor: int) -> ir.Value:
-    """`value * factor`, for a factor known now; a constant if the value is one."""
+def times(b: ir.IRBuilder, value: ir.Value, factor: Dim) -> ir.Value:
+    """`value * factor`, for a factor that no loop changes; a constant if both are."""
+    if isinstance(factor, Expr):
+        return b.mul(value, sized(b, factor))
     if isinstance(value, ir.Constant):
         return index(value.constant * factor)
     return index(0) if factor == 0 else value if factor == 1 else b.mul(value, index(factor))
 
 
-def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir.Value, int]) -> ir.Value:
+def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: Dim | ir.Value | tuple[ir.Value, Dim]) -> ir.Value:
     """`pointer` moved by bytes: each term is a number, a value, or a value times a number."""
     fixed = 0
     for term in terms:
@@ -57,10 +61,10 @@ def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: int | ir.Value | tuple[ir
 
 
 def counting(
-    b: ir.IRBuilder, start: int | ir.Value, stop: int | ir.Value, step: int = 1
+    b: ir.IRBuilder, start: Dim | ir.Value, stop: Dim | ir.Value, step: int = 1
 ) -> AbstractContextManager[ir.Value]:
     """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
-    first, end = (index(x) if isinstance(x, int) else x for x in (start, stop))
+    first, end = (x if isinstance(x, ir.Value) else sized(b, x) for x in (start, stop))
     return counted(b, first, end, step)
 
 
@@ -69,10 +73,11 @@ def pointer_at(b: ir.IRBuilder, buffers: ir.Value, position: int) -> ir.Value:
     return b.load(offset(b, buffers, 8 * position), typ=POINTER, align=8)
 
 
-def share(b: ir.IRBuilder, items: int, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
+def share(b: ir.IRBuilder, items: Dim, tid: ir.Value, nthreads: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The range of `items` that one thread does: contiguous, and as long as any other's within one."""
-    low = b.sdiv(b.mul(tid, index(items)), nthreads)
-    high = b.sdiv(b.mul(b.add(tid, index(1)), index(items)), nthreads)
+    count = sized(b, items)
+    low = b.sdiv(b.mul(tid, count), nthreads)
+    high = b.sdiv(b.mul(b.add(tid, index(1)), count), nthreads)
     return low, high
 
 

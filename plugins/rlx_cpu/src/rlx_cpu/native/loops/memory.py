@@ -31,6 +31,7 @@ from rlx_cpu.native.llvm.build import (
     width,
 )
 from rlx_cpu.native.llvm.nontemporal import store_nontemporal
+from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Memory"]
@@ -51,16 +52,19 @@ class Memory:
     def _offset(self, strides: tuple[int, ...], offset: int, at: At) -> ir.Value:
         """The byte offset of an access at the first lane."""
         b = self.builder
-        total: ir.Value = ir.Constant(I64, offset)
+        total: ir.Value = sized(b, offset)
         for axis, stride in enumerate(strides):
             if stride and axis in at.index:
                 step = scaled(b, at.index[axis], stride)
                 total = step if isinstance(total, ir.Constant) and total.constant == 0 else b.add(total, step)
         return total
 
-    def mask(self, at: At) -> ir.Constant:
+    def mask(self, at: At) -> ir.Value:
         """The lanes that exist, as a vector of bits."""
         lanes = self.shape.lanes
+        if isinstance(at.active, ir.Value):
+            positions = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+            return self.builder.icmp_signed("<", positions, splat(self.builder, at.active, lanes))
         return ir.Constant(ir.VectorType(I1, lanes), [ir.Constant(I1, int(k < at.active)) for k in range(lanes)])
 
     def load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
@@ -69,7 +73,7 @@ class Memory:
         place = address(b, self.buffers[term.buffer], self._offset(term.strides, term.offset, at))
         spread: ir.Value | None = None
         for index, (_, stride) in zip(moved, term.dynamic, strict=True):
-            step = b.mul(index, constant(index.type, stride))
+            step = b.mul(index, splat(b, sized(b, stride), width(index)))
             if width(step) == 1:
                 place = address(b, place, step)
             else:
@@ -87,7 +91,7 @@ class Memory:
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
             return self.to_register(dtype, self._masked_load(place, type, align, at))
         whole: ir.Value = constant(memory_type(dtype, lanes), 0)
-        for k in range(at.active):
+        for k in self._single(at):
             one = address(b, place, k * stride)
             if spread is not None:
                 one = address(b, one, b.extract_element(spread, ir.Constant(I32, k)))
@@ -127,8 +131,14 @@ class Memory:
                 function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
                 b.call(function, [value, place, ir.Constant(I32, align), mask])
             return
-        for k in range(at.active):
+        for k in self._single(at):
             b.store(b.extract_element(value, ir.Constant(I32, k)), address(b, place, k * stride), align=align)
+
+    def _single(self, at: At) -> range:
+        """The lanes that are accessed one by one."""
+        if isinstance(at.active, ir.Value):
+            raise Unsized("elements side by side along an axis whose size is not known")
+        return range(at.active)
 
     def place(self, access: Load | Store, at: At) -> ir.Value:
         """The address of an access at the first lane."""

@@ -21,6 +21,7 @@ from rlx_cpu.native.llvm.build import (
     scaled,
 )
 from rlx_cpu.native.llvm.nontemporal import either_way
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.bands import Bands
 from rlx_cpu.native.loops.memory import Memory
 from rlx_cpu.native.loops.partial import Partials
@@ -59,13 +60,13 @@ class Loops:
         """Find the buffers."""
         b, kernel = self.builder, self.kernel
         table, tid, _ = b.function.args
-        has_workspace = self.shape.workspace > 0 or self.shape.chunks > 1
+        has_workspace = self.shape.keeps_rows or self.shape.chunks > 1
         count = len(kernel.buffers) + has_workspace + kernel.has_check
         buffers = [b.load(address(b, table, 8 * i), typ=POINTER, align=8) for i in range(count)]
         self.memory = Memory(b, self.shape, buffers)
         self.varies_row = kernel.varies
         rows: dict[int, ir.Value] = {}
-        if self.shape.workspace:
+        if self.shape.keeps_rows:
             mine = address(b, buffers[len(kernel.buffers)], scaled(b, tid, self.shape.workspace))
             step = self.shape.workspace // len(self.shape.plan.kept)
             rows = {v: address(b, mine, i * step) for i, v in enumerate(self.shape.plan.kept)}
@@ -101,7 +102,7 @@ class Loops:
         """A loop over the units that are this thread's."""
         b = self.builder
         _, tid, threads = b.function.args
-        count = ir.Constant(I64, units)
+        count = sized(b, units)
         first = b.sdiv(b.mul(tid, count), threads)
         last = b.sdiv(b.mul(b.add(tid, ir.Constant(I64, 1)), count), threads)
         return counted(b, first, last)
@@ -268,7 +269,10 @@ class Loops:
             return
         vectors = -(-self.shape.size // self.shape.lanes)
         base = ir.Constant(I64, 0) if slot is None else scaled(b, slot, vectors)
-        self._along_lanes(nest, at, totals, base)
+        if self.shape.has_known_lanes:
+            self._along_lanes(nest, at, totals, base)
+        else:
+            self._along_unknown(nest, at, totals, base)
 
     def _along_lanes(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value) -> None:
         """The lane axis from end to end: several vectors at once, single ones, then what is left."""
@@ -289,10 +293,27 @@ class Loops:
             with b.if_then(b.icmp_signed("==", at.chunk, ir.Constant(I64, shape.chunks - 1))):
                 self._remainder(nest, at, totals, base, bundles)
 
+    def _along_unknown(self, nest: Nest, at: At, totals: dict[int, list[ir.Value]], base: ir.Value) -> None:
+        """The same where the number of elements comes with the call."""
+        b, shape = self.builder, self.shape
+        size, zero, lanes = sized(b, shape.size), ir.Constant(I64, 0), ir.Constant(I64, shape.lanes)
+        whole = b.udiv(size, lanes)
+        bundles: ir.Value = zero
+        if totals:
+            bundles = b.and_(whole, ir.Constant(I64, -UNROLL))
+            with counted(b, zero, bundles, UNROLL) as vector:
+                for which in range(UNROLL):
+                    self.step(nest, [self._at(at, b.add(vector, ir.Constant(I64, which)), base)], totals, which)
+        with counted(b, bundles, whole) as vector:
+            self.step(nest, [self._at(at, vector, base)], totals, 0)
+        left = b.urem(size, lanes)
+        with b.if_then(b.icmp_signed(">", left, zero)):
+            self.step(nest, [self._at(evolve(at, active=left), whole, base)], totals, 0)
+
     def _bounds(self, at: At, axis: int, size: int) -> tuple[ir.Value, ir.Value]:
         """Where a loop over `size` steps begins and ends: everywhere, or in its chunk."""
         b, shape = self.builder, self.shape
-        limit = ir.Constant(I64, size)
+        limit = sized(b, size)
         if at.chunk is None or axis != shape.first_row_axis:
             return ir.Constant(I64, 0), limit
         start = scaled(b, at.chunk, shape.chunk)
@@ -328,6 +349,9 @@ class Loops:
         """A block of an element-wise kernel; the last one has the tail."""
         b, shape = self.builder, self.shape
         assert shape.block is not None, "blocks are of element-wise kernels"
+        if not shape.has_known_lanes:
+            self._blocked_unknown(nest, at, block)
+            return
         whole = shape.size // shape.lanes * shape.lanes
         left = shape.size - whole
         if whole:
@@ -344,6 +368,20 @@ class Loops:
             else:
                 with b.if_then(b.icmp_unsigned("==", block, ir.Constant(I64, shape.pieces - 1))):
                     self.step(nest, [tail], {}, 0)
+
+    def _blocked_unknown(self, nest: Nest, at: At, block: ir.Value) -> None:
+        """The same where the number of elements comes with the call."""
+        b, shape = self.builder, self.shape
+        assert shape.block is not None, "blocks are of element-wise kernels"
+        start, size = scaled(b, block, shape.block), sized(b, shape.size)
+        last = b.add(start, ir.Constant(I64, shape.block))
+        end = b.select(b.icmp_signed("<", last, size), last, size)
+        whole = b.and_(end, ir.Constant(I64, -shape.lanes))
+        with counted(b, start, whole, shape.lanes) as i:
+            self.step(nest, [evolve(at, index={**at.index, shape.lane: i})], {}, 0)
+        with b.if_then(b.icmp_signed("<", whole, end)):
+            tail = evolve(at, index={**at.index, shape.lane: whole}, active=b.sub(end, whole))
+            self.step(nest, [tail], {}, 0)
 
     def step(self, nest: Nest, ats: Sequence[At], totals: dict[int, list[ir.Value]], which: int) -> None:
         """One pass of a loop: the values at one vector of the row, or at several before the first is stored."""

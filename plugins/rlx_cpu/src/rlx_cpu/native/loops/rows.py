@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from attrs import evolve, frozen
+
+from rlx_core.codegen.formula import formula_of
 from rlx_core.codegen.loop_rows import loop_rows
-from rlx_core.codegen.loops import Bound
+from rlx_core.codegen.loops import Bound, Kernel
 from rlx_core.codegen.meaning import is_read_in_place, loop_kernel, reason_against
 from rlx_core.codegen.places import Fault, Layout
+from rlx_core.codegen.sizes import SizedKernel, sized_kernel
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import TensorType
 from rlx_core.pipeline.kernels import Condition
-from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.contract import Call, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.loops.printer import LlvmPrinter
+from rlx_cpu.native.loops.walk import Shape, typical
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
@@ -44,19 +50,73 @@ def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str
     """A kernel generated from the op's own meaning."""
     kernel = loop_kernel(node, layout)
     made = LlvmPrinter(module, isa).print(kernel, name)
-    # The status holds the index alone, so of axes of several sizes the error names all.
-    sizes = " or ".join(dict.fromkeys(str(v.size) for v in kernel.values if isinstance(v, Bound) and v.is_checked))
-
-    title = node.op.name.rpartition(".")[2]
-    fault = Fault(f"{title}: index {{}} is outside an axis of {sizes} elements") if made.has_status else None
     return Emitted(
         made.function,
         workspace=made.workspace,
         shared_workspace=made.shared_workspace,
-        fault=fault,
+        fault=fault_of(kernel, node.op) if made.has_status else None,
         uses_threads=made.uses_threads,
         prologue=made.prologue,
     )
+
+
+def fault_of(kernel: Kernel, op: Op, sizes: DimBinding = DimBinding()) -> Fault:  # noqa: B008  # immutable
+    """What a kernel says of an index outside: the status holds the index alone, so of axes of several sizes it names all."""
+    checked = (v.size for v in kernel.values if isinstance(v, Bound) and v.is_checked)
+    said = " or ".join(dict.fromkeys(str(sizes.bind(size)) for size in checked))
+    return Fault(f"{op.name.rpartition('.')[2]}: index {{}} is outside an axis of {said} elements")
+
+
+@frozen(eq=False)
+class LoopForm:
+    """A loop kernel for all sizes."""
+
+    sized: SizedKernel
+    shape: Shape
+    op: Op
+
+    @property
+    def key(self) -> str:
+        return f"{self.sized.kernel}"
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        found = self.sized.sizes(layout, sizes)
+        if found is None:
+            return None
+        shape, kernel = self.shape, self.sized.kernel
+        extents = tuple(found.bind(n).__index__() for n in shape.kernel.extents)
+        known = evolve(shape, kernel=evolve(shape.kernel, extents=extents))
+        is_empty = 0 in extents
+        if not is_empty and known.chunks > 1:
+            return None  # so few and so long rows are cut into chunks, by their length
+        return Call(
+            found,
+            workspace=found.bind(shape.workspace).__index__(),
+            fault=fault_of(kernel, self.op, found) if kernel.has_check else None,
+            uses_threads=not is_empty and known.uses_threads,
+        )
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        made = LlvmPrinter(module, self.shape.isa).print(self.sized.kernel, name)
+        return Emitted(
+            made.function,
+            workspace=int(self.shape.keeps_rows),
+            fault=fault_of(self.sized.kernel, self.op) if made.has_status else None,
+        )
+
+
+def sized_loop(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> LoopForm | None:
+    """A kernel generated from the op's own meaning, for all sizes."""
+    formula = formula_of(node.op, node.operand_types, is_for_all=True)
+    if formula is None:
+        return None
+    kernel = sized_kernel(formula, layout, sizes)
+    shape = Shape.of(kernel.kernel, isa)
+    # Transposed loads go through tiles, which are cut by their sizes.
+    is_crossed = Shape.of(typical(kernel.kernel), isa).crossing is not None
+    return None if is_crossed or not shape.is_sized else LoopForm(kernel, shape, node.op)
 
 
 for row in loop_rows(NATIVE):
@@ -66,4 +126,5 @@ for row in loop_rows(NATIVE):
         in_place=row.in_place,
         name=row.name,
         is_generated=True,
+        sized=sized_loop,
     )(emit_loop)

@@ -44,7 +44,9 @@ class Totals:
     def start(self, number: int) -> list[ir.Value]:
         """Variables that hold what changes nothing."""
         type = self.register(number)
-        count = UNROLL if self.shape.is_in_row and self.shape.size // self.shape.lanes >= 2 * UNROLL else 1
+        shape = self.shape
+        is_long = not shape.has_known_lanes or shape.size // shape.lanes >= 2 * UNROLL
+        count = UNROLL if shape.is_in_row and is_long else 1
         variables: list[ir.Value] = [variable(self.builder, type) for _ in range(count)]
         for each in variables:
             self.builder.store(identity(self.reduce(number), type), each, align=align_of(type))
@@ -56,7 +58,7 @@ class Totals:
         value = splat(b, value, shape.lanes) if shape.is_in_row else value
         before = b.load(into, typ=value.type, align=align_of(value.type))
         after = combined(b, self.reduce(number), before, value)
-        if shape.is_in_row and at.active < shape.lanes:
+        if shape.is_in_row and (isinstance(at.active, ir.Value) or at.active < shape.lanes):
             after = b.select(self.values.memory.mask(at), after, before)
         b.store(after, into, align=align_of(value.type))
 

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, scaled
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.loops.walk import At, Shape
 
 __all__ = ["Body", "Units"]
@@ -50,13 +51,27 @@ class Units:
         b = self.builder
         if size == 1:
             return ir.Constant(I64, 0), number
-        return b.urem(number, ir.Constant(I64, size)), b.udiv(number, ir.Constant(I64, size))
+        count = sized(b, size)
+        return b.urem(number, count), b.udiv(number, count)
+
+    def _unknown(self, index: dict[int, ir.Value], start: ir.Value, body: Body) -> None:
+        """A vector of rows, of which the last may have fewer, where the number of rows comes with the call."""
+        b, shape = self.builder, self.shape
+        left = b.sub(sized(b, shape.size), start)
+        with b.if_else(b.icmp_signed(">=", left, ir.Constant(I64, shape.lanes))) as (then, otherwise):
+            with then:
+                body([At({**index, shape.lane: start}, shape.lanes)], None)
+            with otherwise:
+                body([At({**index, shape.lane: start}, left)], None)
 
     def side_by_side(self, index: dict[int, ir.Value], piece: ir.Value, body: Body) -> None:
         """A strip of vectors of rows, one row a lane; the last strip may have fewer, and its last vector too."""
         b, shape = self.builder, self.shape
         width = shape.strip * shape.lanes
         start = scaled(b, piece, width)
+        if not shape.has_known_lanes:
+            self._unknown(index, start, body)
+            return
 
         def strip(rows: int) -> None:
             ats = []

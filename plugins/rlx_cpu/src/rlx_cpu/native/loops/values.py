@@ -6,10 +6,12 @@ from attrs import define, field
 
 from rlx_core.codegen.loops import Apply, Bound, Const, Index, Kernel, Load, operands_of
 from rlx_core.codegen.scalars.conversion import converted
-from rlx_core.ir.dtypes import f32
+from rlx_core.ir.dims import Expr
+from rlx_core.ir.dtypes import f32, i64
 from rlx_core.ops.conversion import Cast
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, address, align_of, constant, register_type, scaled, splat, width
+from rlx_cpu.native.llvm.sizes import Unsized, sized
 from rlx_cpu.native.loops.memory import Memory
 from rlx_cpu.native.loops.tiles import Tiles
 from rlx_cpu.native.loops.walk import At, Shape
@@ -81,7 +83,7 @@ class Values:
             type = register_type(term.dtype, self.shape.lanes if self.varies_lane[number] else 1)
             return b.load(self.kept(number, at), typ=type, align=align_of(type))
         if isinstance(term, Const):
-            return constant(register_type(term.dtype), term.number)
+            return self._const(term)
         if isinstance(term, Index):
             return self._index(term, at)
         if isinstance(term, Load):
@@ -97,6 +99,14 @@ class Values:
         if number in self.rounded_by_stores:
             return converted(b, args[0], dtypes[0].accumulator, f32)
         return NATIVE.apply(b, term.op, dtypes, tuple(splat(b, a, lanes) for a in args))
+
+    def _const(self, term: Const) -> ir.Value:
+        """A number, or a size as one."""
+        type = register_type(term.dtype)
+        size: object = term.number
+        if isinstance(size, Expr):
+            return converted(self.builder, sized(self.builder, size), i64, term.dtype.accumulator)
+        return constant(type, term.number)
 
     def kept(self, number: int, at: At) -> ir.Value:
         """Where a kept value lies in its row of scratch memory."""
@@ -116,7 +126,8 @@ class Values:
     def _bound(self, term: Bound, at: At, known: dict[int, ir.Value]) -> ir.Value:
         b = self.builder
         index = known[term.arg]
-        last, zero = constant(index.type, term.size - 1), constant(index.type, 0)
+        last = splat(b, sized(b, term.size - 1), width(index))
+        zero = constant(index.type, 0)
         inside = b.icmp_unsigned("<=", index, last)
         if term.is_checked:
             self._report(index, inside, at)
@@ -126,12 +137,13 @@ class Values:
     def _report(self, index: ir.Value, inside: ir.Value, at: At) -> None:
         """Write the first index outside into the status words."""
         b, status = self.builder, self.memory.buffers[-1]
-        lanes = (
-            [b.extract_element(inside, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [inside]
-        )
-        numbers = (
-            [b.extract_element(index, ir.Constant(I32, k)) for k in range(at.active)] if width(index) > 1 else [index]
-        )
+        lanes, numbers = [inside], [index]
+        if width(index) > 1:
+            if isinstance(at.active, ir.Value):
+                raise Unsized("checked indices along an axis whose size is known")
+            lanes, numbers = (
+                [b.extract_element(x, ir.Constant(I32, k)) for k in range(at.active)] for x in (inside, index)
+            )
         for is_inside, number in zip(lanes, numbers, strict=True):
             with b.if_then(b.not_(is_inside), likely=False):
                 b.store(number, address(b, status, 8), align=8)

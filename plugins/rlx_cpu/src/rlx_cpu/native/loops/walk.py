@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
@@ -19,6 +19,7 @@ from rlx_core.codegen.scalars.idioms import recognised
 from rlx_core.codegen.scalars.long import LONG
 from rlx_core.codegen.scalars.standard import IDIOMS
 from rlx_core.codegen.schedule import Nest, Schedule, schedule
+from rlx_core.ir.dims import free_symbols, substitute
 from rlx_core.ir.dtypes import DType, u16
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -58,12 +59,13 @@ class Shape:
     def of(cls, kernel: Kernel, isa: Isa) -> Shape:
         kernel = as_bits(evolve(kernel, values=recognised(kernel.values)))
         lanes, block = lanes_of(kernel, isa), isa.machine.loops.block
+        usual = typical(kernel)
         if len(kernel.extents) > kernel.grid:
-            return cls(kernel, lane_axis(kernel, range(len(kernel.extents))), lanes, None, schedule(kernel), isa)
+            return cls(kernel, lane_axis(usual, range(len(kernel.extents))), lanes, None, schedule(kernel), isa)
         if not kernel.extents:
             point = evolve(kernel, extents=(1,), grid=0, **_along_nothing(kernel))
             return cls(point, 0, lanes, block, _once(kernel), isa)
-        rowed = with_row(kernel, lane_axis(kernel, kernel.grid_axes))
+        rowed = with_row(kernel, lane_axis(usual, kernel.grid_axes))
         return cls(rowed, rowed.grid, lanes, block, _once(rowed), isa)
 
     @property
@@ -74,6 +76,16 @@ class Shape:
     def size(self) -> int:
         """Elements along the lane axis."""
         return self.kernel.extents[self.lane]
+
+    @cached_property
+    def is_sized(self) -> bool:
+        """Whether sizes come with the call."""
+        return not all(isinstance(n, int) for n in self.kernel.extents)
+
+    @property
+    def has_known_lanes(self) -> bool:
+        """Whether the number of elements along the lane axis is known."""
+        return isinstance(self.size, int)
 
     @property
     def is_in_row(self) -> bool:
@@ -89,9 +101,10 @@ class Shape:
         """Blocks or vectors of the lane axis, or tiles."""
         if self.crossing is not None:
             return -(-self.size // (self.side * self.sizes.tile_columns))
-        if self.block is not None:
-            return max(1, -(-self.size // self.block))
-        return 1 if self.is_in_row else max(1, -(-self.size // (self.strip * self.lanes)))
+        if self.is_in_row and self.block is None:
+            return 1
+        count = -(-self.size // (self.strip * self.lanes if self.block is None else self.block))
+        return max(1, count) if self.has_known_lanes else count
 
     @cached_property
     def crossing(self) -> int | None:
@@ -100,7 +113,7 @@ class Shape:
 
     def transposed_loads(self, axis: int) -> tuple[int, ...]:
         """The loads that are contiguous along `axis` and neither contiguous nor constant along the lanes."""
-        if self.block is None or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
+        if self.block is None or self.is_sized or min(self.kernel.extents[axis], self.size) < WORTH_TILES:
             return ()
         return tuple(
             i
@@ -121,6 +134,8 @@ class Shape:
     def prefetch_distance(self, load: Load, loop: int) -> int:
         """How many bytes ahead a load prefetches, in which loop over a row; 0 unless it walks more memory than caches hold, front
         to back, unit after unit. Where several loops find a row in a cache, the second prefetches the next row."""
+        if self.is_sized:
+            return 0
         whole = TensorType(load.dtype, self.kernel.extents)
         if (
             not self.is_in_row
@@ -138,7 +153,7 @@ class Shape:
         """What goes to large results past the caches: each row begins where the result begins in its line, and is written from
         end to end in vectors that are stored as they are (LLVM narrows and stores at once, which no streaming store does)."""
         found: list[Store] = []
-        for store in self.kernel.stores if self.is_in_row else ():
+        for store in self.kernel.stores if self.is_in_row and not self.is_sized else ():
             dtype = self.kernel.buffers[store.buffer].dtype
             is_vector = store.strides[self.lane] == dtype.itemsize and not dtype.is_narrow and dtype.kind != "bool"
             outer = (step for axis, step in enumerate(store.strides) if axis != self.lane)
@@ -157,7 +172,7 @@ class Shape:
     @property
     def strip(self) -> int:
         """Vectors of rows that a unit takes side by side: a line of memory is read whole while its page is at hand."""
-        if self.is_in_row or not self.only_reduces:
+        if self.is_in_row or not self.only_reduces or not self.has_known_lanes:
             return 1
         return max(1, min(self.sizes.strip // len(self.plan.nests[0].reduces), self.size // self.lanes))
 
@@ -191,7 +206,11 @@ class Shape:
     @cached_property
     def chunks(self) -> int:
         """Into how many parts each row is cut; 1 for all kernels but those that only reduce a few long rows."""
-        if not self.only_reduces or self.units >= (self.sizes.few_rows if self.is_in_row else self.sizes.few_strips):
+        if (
+            self.is_sized
+            or not self.only_reduces
+            or self.units >= (self.sizes.few_rows if self.is_in_row else self.sizes.few_strips)
+        ):
             return 1
         axis = self.first_row_axis
         steps = self.kernel.extents[axis] // (self.lanes if axis == self.lane else 1)
@@ -210,6 +229,8 @@ class Shape:
 
     @property
     def uses_threads(self) -> bool:
+        if self.is_sized:
+            return True  # who binds the sizes knows better
         work = self.kernel.grid_size * self.kernel.row_size
         costs = sum(8 if isinstance(v, Apply) and type(v.op) in (*LONG, *IDIOMS) else 1 for v in self.kernel.values)
         return self.units * self.chunks > 1 and work * max(1, costs // 4) >= self.isa.machine.serial_points
@@ -219,14 +240,37 @@ class Shape:
         """Bytes of a kept value's row: of vectors, the last one whole."""
         itemsize = max((self.kernel.values[v].dtype.accumulator.itemsize for v in self.plan.kept), default=0)
         if self.is_in_row:
-            others = self.kernel.row_size // max(self.size, 1)
+            others = prod(self.kernel.extents[a] for a in self.kernel.row_axes if a != self.lane)
             return others * -(-self.size // self.lanes) * self.lanes * itemsize
         return self.kernel.row_size * self.lanes * itemsize
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether there are kept values, for which there is a workspace."""
+        return bool(self.plan.kept)
+
+    @property
     def workspace(self) -> int:
         # A row without elements still has a place: its loop is printed, though it never runs.
-        return len(self.plan.kept) * -(-max(self.row_bytes, 1) // ALIGNMENT) * ALIGNMENT
+        nbytes = self.row_bytes
+        lines = -(-max(nbytes, 1) // ALIGNMENT) if isinstance(nbytes, int) else nbytes // ALIGNMENT + 1
+        return len(self.plan.kept) * lines * ALIGNMENT
+
+
+_TYPICAL: Final = 64
+"""What an unknown size is taken to be where kernels of different sizes would be walked in different ways."""
+
+
+def typical(kernel: Kernel) -> Kernel:
+    """A kernel of a usual size, for one whose sizes are unknown."""
+
+    def known(sizes: tuple[int, ...]) -> tuple[int, ...]:
+        symbols = free_symbols(*sizes)
+        return tuple(substitute(n, dict.fromkeys(symbols, _TYPICAL)).__index__() for n in sizes) if symbols else sizes
+
+    values = tuple(evolve(v, strides=known(v.strides)) if isinstance(v, Load) else v for v in kernel.values)
+    stores = tuple(evolve(s, strides=known(s.strides)) for s in kernel.stores)
+    return evolve(kernel, extents=known(kernel.extents), values=values, stores=stores)
 
 
 def lanes_of(kernel: Kernel, isa: Isa) -> int:
@@ -312,14 +356,14 @@ class At:
 
     Attributes:
         index: The position on each axis that has one, as i64; the lane axis' is that of its first lane.
-        active: How many of the lanes exist; all but in a tail.
+        active: How many of the lanes exist; all but in a tail. A value where that is not known.
         slot: The place of this vector in rows of kept values, counted in vectors.
         chunk: Which chunk of the row this is, where rows are cut.
         tile: The row and the column of this vector in the tiles of transposed loads.
     """
 
     index: dict[int, ir.Value]
-    active: int
+    active: int | ir.Value
     slot: ir.Value | None = None
     chunk: ir.Value | None = None
     tile: tuple[ir.Value, ir.Value] | None = None

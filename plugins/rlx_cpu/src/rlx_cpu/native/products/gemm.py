@@ -24,6 +24,7 @@ from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.epilogue import Epilogue, Operand, activation, add
 from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.gemm_sized import product_of, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
@@ -38,7 +39,9 @@ def sums_dtype(result: DType) -> DType:
     return result.accumulator
 
 
-@native.register(MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True)
+@native.register(
+    MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True, sized=sized_product(lambda op, layout: nothing_follows)
+)
 def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels."""
     return emit_product(module, layout, isa, name, nothing_follows)
@@ -55,10 +58,9 @@ def has_vector_activation(node: Node) -> bool:
     return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None
 
 
-@native.register(FusedMatMulBiasAct, dtypes=HALVES_AND_FLOATS, when=has_vector_activation, writes_strides=True)
-def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """Register tiles over packed panels, bias and activation on the sums."""
-    op, bias_place = node.op, layout.operands[2]
+def bias_and_activation(op: Op, layout: Layout) -> MakeEpilogue:
+    """Bias and activation on the sums."""
+    bias_place = layout.operands[2]
     assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
     assert bias_place is not None, "the bias is required"
     by_column = Matrix.of_row(bias_place).by_column
@@ -72,7 +74,19 @@ def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: I
         assert function is not None, "the row refuses other activations"
         return stages.then(activation(lambda b, x: function.apply(b, NATIVE, x)[0]), is_long=function.is_long)
 
-    return emit_product(module, layout, isa, name, epilogue)
+    return epilogue
+
+
+@native.register(
+    FusedMatMulBiasAct,
+    dtypes=HALVES_AND_FLOATS,
+    when=has_vector_activation,
+    writes_strides=True,
+    sized=sized_product(bias_and_activation),
+)
+def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels, bias and activation on the sums."""
+    return emit_product(module, layout, isa, name, bias_and_activation(node.op, layout))
 
 
 def emit_product(
@@ -93,8 +107,7 @@ def emit_product(
     """
     a, b = layout.operands[:2]
     assert a is not None and b is not None, "a product has two operands"  # noqa: PT018
-    result = layout.results[0]
-    product = Product.of(a, b, result) if axes is None else Product.of_axes(a, b, result, axes)
+    product = product_of(layout) if axes is None else Product.of_axes(a, b, layout.results[0], axes)
     words = Words.of(module, isa, a.type.dtype, sums_dtype(product.dtype))
     plan = ProductPlan(product, words, isa, b.is_bound, b.is_held, keeps_result)
     return Driver(plan, layout, name, epilogue).emit()

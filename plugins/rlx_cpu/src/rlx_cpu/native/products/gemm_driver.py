@@ -16,12 +16,12 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL
 from rlx_cpu.native.llvm.cuts import pieces_of, start_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.products.entries import b_offset, entry_offset
 from rlx_cpu.native.products.epilogue import Epilogue
 from rlx_cpu.native.products.gemm_item import Item
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
-from rlx_cpu.native.products.gemm_tiles import UNROLL
 from rlx_cpu.native.products.microkernel import Microkernel, Result, Right, Runs
 from rlx_cpu.native.products.packing import pack_panel
 
@@ -63,7 +63,7 @@ class Driver:
         plan, p = self.plan, self.plan.product
         function = ir.Function(plan.words.simd.module, KERNEL, self.name)
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        if not (p.m and p.n and p.entries):
+        if plan.given is None and not (p.m and p.n and p.entries):
             b.ret_void()
             return Emitted(self.name, uses_threads=False)
         self._items(b, function.args, self._microkernels())
@@ -80,7 +80,7 @@ class Driver:
             held=held,
             workspace=plan.own,
             shared_workspace=plan.shared,
-            uses_threads=plan.products >= plan.isa.machine.serial_products,
+            uses_threads=plan.uses_threads,
             parts=plan.parts,
             prologue=self._prologue() if plan.shared else None,
             notes={
@@ -181,7 +181,8 @@ class Driver:
                         is_prefetched=plan.prefetches_result,
                     ),
                     accumulates=tiles.depth < plan.k,
-                    is_even=plan.k > 0 and all(n % UNROLL == 0 for n in lengths),
+                    is_even=plan.k > 0 and all(n % plan.unroll == 0 for n in lengths),
+                    unroll=plan.unroll,
                     runs=None if plan.run is None else Runs(plan.run, plan.runs),
                     sharers=plan.sharers,
                     epilogue=self.epilogue,
@@ -236,8 +237,9 @@ class Driver:
         plan, tiles = self.plan, self.plan.blocks
         sizes = (tiles.row_items, tiles.panel_items)
         inner, outer = sizes if plan.goes_by_panels else reversed(sizes)
-        first, group = b.srem(item, index(inner)), b.sdiv(item, index(inner))
-        second, entry = b.srem(group, index(outer)), b.sdiv(group, index(outer))
+        in_group, in_entry = sized(b, inner), sized(b, outer)
+        first, group = b.srem(item, in_group), b.sdiv(item, in_group)
+        second, entry = b.srem(group, in_entry), b.sdiv(group, in_entry)
         row_item, panel_item = (first, second) if plan.goes_by_panels else (second, first)
         return ItemPlace(entry, group, row_item, panel_item)
 

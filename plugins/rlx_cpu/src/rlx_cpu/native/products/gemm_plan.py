@@ -42,6 +42,15 @@ SHORT_ROW = 512
 MOST_SHARERS = 12
 """Tiles that share the prefetching of a panel at most: a round of the inner loop then fetches one line, and none twice."""
 
+SHORT_UNROLL = 2
+"""Steps along k in one round of the inner loop, where there is one loop for each of many heights: there is less code."""
+
+SHARERS = 3
+"""The same where the number of tiles is unknown: a line of a panel in every step along k."""
+
+DEEP = 128
+"""Products for each element of a result from which its lines are prefetched whether or not that is known to be needed."""
+
 
 @frozen(eq=False)
 class ProductPlan:
@@ -52,6 +61,7 @@ class ProductPlan:
         is_bound: Whether B is the same in every run.
         is_held: Whether it is the same in every round of a loop around the product.
         keeps_result: Whether C is not to be written before a sum is complete: the epilogue reads what lies in its bytes.
+        given: The cut, where whoever knows the number of rows says it in every call.
     """
 
     product: Product
@@ -60,6 +70,7 @@ class ProductPlan:
     is_bound: bool
     is_held: bool
     keeps_result: bool
+    given: Blocks | None = None
 
     @property
     def sizes(self) -> ProductSizes:
@@ -106,6 +117,8 @@ class ProductPlan:
     @property
     def tiles(self) -> tuple[Cut, Cut]:
         """Tiles down M, panels across N."""
+        if self.given is not None:
+            return self.given.rows, self.given.panels
         p = self.product
         return tiles_of(p.width, p.n, self.words.simd.dtype, self.isa, lines=self.lines)
 
@@ -129,12 +142,19 @@ class ProductPlan:
         return self.k // prod(size for size, _ in self.runs) if self.product.runs else None
 
     @property
+    def unroll(self) -> int:
+        """Steps along k in one round of the inner loop."""
+        return UNROLL if self.given is None else SHORT_UNROLL
+
+    @property
     def packs_panels(self) -> bool:
         """Whether B is packed in every run; where it lies in rows and few tiles read little of it, that does not pay."""
         p, itemsize, tiles = self.product, self.words.stored.itemsize, self.tiles[0].pieces
+        if self.is_bound or self.packs_once:
+            return False
         is_near = tiles == 1 or tiles * p.k * p.n * itemsize <= self.sizes.direct_nbytes or self.has_long_sums
         is_direct = is_near and p.b.by_column == itemsize and self.is_even
-        return self.product.k > 0 and not self.is_bound and not self.packs_once and not is_direct
+        return self.product.k > 0 and not is_direct
 
     @property
     def packs_once(self) -> bool:
@@ -152,7 +172,7 @@ class ProductPlan:
     @property
     def blocks(self) -> Blocks:
         p = self.product
-        return blocks(
+        return self.given or blocks(
             p.entries, p.width, p.n, self.k, self.words.simd.dtype, self.isa, lines=self.lines, run=self.run,
             packs_rows=self.owns_rows, packs_panels=self.packs_panels,
         )  # fmt: skip
@@ -195,12 +215,16 @@ class ProductPlan:
     @property
     def sharers(self) -> int:
         """How many tiles share the prefetching of the panel that comes next; 0 where a thread has packed it just now."""
-        return min(self.blocks.row_tiles, MOST_SHARERS) if self.panels in AT_HAND else 0
+        if self.panels not in AT_HAND:
+            return 0
+        return SHARERS if self.given is not None else min(self.blocks.row_tiles, MOST_SHARERS)
 
     @property
     def prefetches_result(self) -> bool:
         """Whether stores to the result would wait for its lines: it is large, and tiles are written line by line."""
         p = self.product
+        if self.given is not None:
+            return p.k >= DEEP and p.c.by_column == p.dtype.itemsize
         is_far = p.entries * p.m * p.n * p.dtype.itemsize >= self.isa.machine.l2_nbytes
         return is_far and p.c.by_column == p.dtype.itemsize
 
@@ -230,7 +254,8 @@ class ProductPlan:
     @property
     def tile_sums(self) -> int:
         """Bytes of a tile's partial sums."""
-        return self.blocks.rows.size * self.blocks.panels.size * self.words.nbytes
+        rows = self.blocks.rows
+        return (rows.most or rows.size) * self.blocks.panels.size * self.words.nbytes
 
     @property
     def own_sums(self) -> int:
@@ -287,6 +312,13 @@ class ProductPlan:
         return p.m * p.n * p.k * p.entries
 
     @property
+    def uses_threads(self) -> bool:
+        """Whether threads share it."""
+        return self.given is not None or self.products >= self.isa.machine.serial_products
+
+    @property
     def parts(self) -> int:
-        """Into how many parts a product is cut."""
+        """Into how many parts a product is cut; 0 where that is said in every call."""
+        if self.given is not None:
+            return 0
         return max(1, min(MOST_PARTS, self.items, self.products // self.sizes.part_products))

@@ -15,7 +15,7 @@ from rlx_core.codegen.cuts import Cut, cut, evenly
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["Blocks", "TileShape", "blocks", "tile_for", "tiles_of"]
+__all__ = ["Blocks", "TileShape", "blocks", "depth_of", "grouped", "tile_for", "tiles_of"]
 
 
 @frozen
@@ -128,15 +128,41 @@ def blocks(
         packs_rows: Whether A is packed for every item, which wants items that are wide.
         packs_panels: Whether B is packed for every item, which wants items that are high.
     """
-    lanes, sizes = isa.lanes(dtype), isa.machine.products
     rows, panels = tiles_of(m, n, dtype, isa, lines=lines)
-    most = (sizes.short_depth_nbytes if rows.pieces == 2 else sizes.depth_nbytes) // dtype.itemsize
-    depth = k
+    depth = depth_of(k, dtype, isa, is_short=rows.pieces == 2, run=run)
+    return grouped(batch, rows, panels, depth, dtype, isa, packs_rows=packs_rows, packs_panels=packs_panels)
+
+
+def depth_of(k: int, dtype: DType, isa: Isa, *, is_short: bool = False, run: int | None = None) -> int:
+    """Steps along K in a cache block.
+
+    Args:
+        is_short: Whether there are two tiles of rows.
+        run: Words along K that lie in a row, where not all of them do: a block holds whole runs.
+    """
+    sizes = isa.machine.products
+    most = (sizes.short_depth_nbytes if is_short else sizes.depth_nbytes) // dtype.itemsize
     if run is not None:
-        depth = run * evenly(k // run, max(1, most // run)) if k > most + most // 2 else k
-    elif k > most:
-        even = -(-k // -(-k // most))
-        depth = -(-even // UNROLL) * UNROLL
+        return run * evenly(k // run, max(1, most // run)) if k > most + most // 2 else k
+    if k <= most:
+        return k
+    even = -(-k // -(-k // most))
+    return -(-even // UNROLL) * UNROLL
+
+
+def grouped(
+    batch: int,
+    rows: Cut,
+    panels: Cut,
+    depth: int,
+    dtype: DType,
+    isa: Isa,
+    *,
+    packs_rows: bool = False,
+    packs_panels: bool = False,
+) -> Blocks:
+    """Tiles and panels in items."""
+    lanes, sizes = isa.lanes(dtype), isa.machine.products
     row_nbytes = max(1, depth * rows.size * dtype.itemsize)
     panel_nbytes = max(1, depth * panels.size * lanes * dtype.itemsize)
     row_tiles = max(1, min(rows.pieces, sizes.block_nbytes // row_nbytes))

@@ -148,7 +148,8 @@ class Microkernel:
         right: How B lies.
         result: How C does.
         accumulates: Whether K comes in several blocks.
-        is_even: Whether every call, or run, takes whole rounds of `UNROLL` words, one at least; no code is made for others.
+        is_even: Whether every call, or run, takes whole rounds of `unroll` words, one at least; no code is made for others.
+        unroll: Words in one round of the inner loop.
         runs: How the terms of A lie, if not one stride apart; a call takes whole runs then.
         sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
@@ -162,6 +163,7 @@ class Microkernel:
     result: Result
     accumulates: bool = False
     is_even: bool = False
+    unroll: int = UNROLL
     runs: Runs | None = None
     sharers: int = 0
     epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
@@ -261,9 +263,9 @@ class Microkernel:
     ) -> tuple[tuple[ir.Value, ...], Sums]:
         """All of k: rounds of several steps, then the steps that are left."""
         if self.is_even:
-            return self._rounds(b, streams, depth, sums, UNROLL, masks)
-        rest = b.and_(depth, index(UNROLL - 1))
-        streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, UNROLL, masks)
+            return self._rounds(b, streams, depth, sums, self.unroll, masks)
+        rest = b.and_(depth, index(self.unroll - 1))
+        streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, self.unroll, masks)
         return self._rounds(b, streams, rest, sums, 1, masks)
 
     def _runs(self, b: ir.IRBuilder, runs: Runs, at: Arguments, sums: Sums, masks: Masks) -> Sums:

@@ -141,8 +141,9 @@ class NativeProgram(Program):
 
     @property
     def code_origin(self) -> str | None:
-        code = self.compiled.code
-        return None if code is None else "cached" if code.is_cached else "compiled"
+        if not self.compiled.codes:
+            return None
+        return "cached" if self.compiled.is_cached else "compiled"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -171,12 +172,10 @@ class NativeProgram(Program):
         return NativeProgram(plan, self._kernels, self._table, self.compiled.settings)
 
     def _run_of(self, steps: Sequence[NativeStep]) -> Run:
-        code = self.compiled.code
-        assert code is not None, "native steps have code"
         threads = self.compiled.settings.threads
         phases = [(each, name) for each in steps for name in (each.emitted.prologue, each.emitted.function) if name]
         calls = [
-            Call(code.address(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads)
+            Call(each.address_of(name), 8 * each.first, each.emitted.parts, each.emitted.uses_threads)
             for each, name in phases
         ]
         words = call_words(calls, threads)
@@ -270,6 +269,8 @@ class NativeProgram(Program):
         for number, each in enumerate(statuses):
             table.words[each.status] = table.status[number].ctypes.data
         for number, each in compiled.steps.items():
+            for i, size in enumerate(each.words):
+                table.words[each.first - 1 - i] = size
             if each.workspace is not None:
                 table.words[each.workspace] = table.scratch.ctypes.data
             for i, word in enumerate(each.packs):

@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.runtime.sizing import sized_steps
 from rlx_cpu.native.table import is_guest, is_native
 
 if TYPE_CHECKING:
@@ -49,16 +50,25 @@ class NativeStep:
     """A step with its function: where its buffers' addresses stand in the table, and what it needs besides.
 
     Attributes:
+        code: What has the function; `None` where it is only written to a file.
         arena: Where the address of the workspace in the plan stands, which the graphs inside the step have.
+        words: The sizes that it is told: they stand before its first address, the last one first.
     """
 
     step: Step
     emitted: Emitted
+    code: Code | None
     first: int
     workspace: int | None
     packs: tuple[int, ...]
     status: int | None
     arena: int | None = None
+    words: tuple[int, ...] = ()
+
+    def address_of(self, name: str) -> int:
+        """Where one of its functions is, once it is compiled."""
+        assert self.code is not None, "what runs has code"
+        return self.code.address(name)
 
 
 @frozen(eq=False)
@@ -66,10 +76,11 @@ class Compiled:
     """The code of a program and its steps: everything that clones share.
 
     Attributes:
+        codes: What has the functions of its steps.
         packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
     """
 
-    code: Code | None
+    codes: tuple[Code, ...]
     steps: Mapping[int, NativeStep]
     table_words: int
     workspace: int
@@ -78,8 +89,13 @@ class Compiled:
 
     def flush(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""
-        if self.code is not None:
-            self.code.flush()
+        for code in self.codes:
+            code.flush()
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether all code was found in a cache."""
+        return all(code.is_cached for code in self.codes)
 
     @property
     def uses_threads(self) -> bool:
@@ -124,12 +140,18 @@ def reason_to_drive(step: Step) -> str | None:
     return None
 
 
-def functions_of(lir: Lir) -> tuple[list[Function], dict[int, int]]:
-    """The functions that native steps call, each once, and by the number of a step which of them it calls."""
+def functions_of(lir: Lir, without: Container[int] = ()) -> tuple[list[Function], dict[int, int]]:
+    """The functions that native steps call, each once, and by the number of a step which of them it calls.
+
+    Args:
+        without: Steps that are left out.
+    """
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
     for number, layout in layouts(lir):
+        if number in without:
+            continue
         step = lir.steps[number]
         place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
@@ -188,17 +210,25 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (str(module), emitted)
 
-    functions, calls = functions_of(lir)
+    sized = sized_steps(lir, dict(layouts(lir)), table, settings.isa) if lir.origin is not None else {}
+    functions, calls = functions_of(lir, sized)
     made = library(functions, settings.isa, emit, guests(functions, table))
-    return laid_out(lir, called(calls, made.emitted), made.code, settings)
+    native: dict[int, Made] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    native |= {number: (each, made.code, ()) for number, each in called(calls, made.emitted).items()}
+    return laid_out(lir, native, settings)
 
 
-def laid_out(lir: Lir, native: Mapping[int, Emitted], code: Code | None, settings: Settings) -> Compiled:
+Made = tuple[Emitted, Code | None, tuple[int, ...]]
+"""What a step calls: the function as it was emitted, what has its code if there is any yet, and the sizes that it is told."""
+
+
+def laid_out(lir: Lir, native: Mapping[int, Made], settings: Settings) -> Compiled:
     """The native half of a program, from what each native step calls: a place in the table for every address that it reads."""
     steps: dict[int, NativeStep] = {}
     words = 0
-    for number, each in native.items():
+    for number, (each, code, told) in sorted(native.items()):
         node = lir.steps[number].node
+        words += len(told)
         first, words = words, words + len(node.operands) + len(node.results)
         workspace = words if each.has_workspace else None
         words += each.has_workspace
@@ -209,6 +239,7 @@ def laid_out(lir: Lir, native: Mapping[int, Emitted], code: Code | None, setting
         words += each.has_status
         arena = words if lir.steps[number].nested and lir.steps[number].workspace is not None else None
         words += arena is not None
-        steps[number] = NativeStep(lir.steps[number], each, first, workspace, packs, status, arena)
-    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e in native.values()), default=0)
-    return Compiled(code, steps, words, scratch, settings)
+        steps[number] = NativeStep(lir.steps[number], each, code, first, workspace, packs, status, arena, told)
+    scratch = max((e.workspace_stride * settings.threads + e.shared_stride for e, *_ in native.values()), default=0)
+    codes = tuple(dict.fromkeys(each.code for each in steps.values() if each.code is not None))
+    return Compiled(codes, steps, words, scratch, settings)

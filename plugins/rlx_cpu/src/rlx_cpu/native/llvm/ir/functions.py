@@ -16,12 +16,14 @@ class Module:
     Attributes:
         triple: The machine that they are for, as LLVM calls it.
         globals: Functions by name.
+        sizes: What functions are told when they are called (`llvm.sizes`); `None` where all sizes are known.
     """
 
     def __init__(self, name: str, triple: str = "") -> None:
         self.name = name
         self.triple = triple
         self.globals: dict[str, Function] = {}
+        self.sizes: object = None
         self._metadata: list[str] = []
         self._data: list[str] = []
 

@@ -1,0 +1,54 @@
+"""Sizes that come with the call: expressions of them as values of generated code.
+
+The caller computes what the code asks for and puts it in front of the addresses that a function is given: word `i` lies
+`8·(i + 1)` bytes before them. A function reads each word once, when it begins.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import define, field
+
+from rlx_core.ir.dims import Dim, Expr
+from rlx_cpu.native.llvm import ir
+
+__all__ = ["Sizes", "Unsized", "sized"]
+
+_I64: Final = ir.IntType(64)
+
+
+class Unsized(Exception):
+    """Code cannot be made for all sizes; the text says what it would have to know, as "needs …" continues."""
+
+
+@define(eq=False)
+class Sizes:
+    """What the functions of one module ask for.
+
+    Attributes:
+        words: Expression → its word.
+    """
+
+    words: dict[Expr, int] = field(factory=dict)
+    _values: dict[tuple[str, Expr], ir.Value] = field(factory=dict)
+
+    def value(self, b: ir.IRBuilder, size: Expr) -> ir.Value:
+        """A size in the function that is being written, whose first argument is where its addresses are."""
+        assert b.function.linkage != "internal", "only functions that the runtime calls are given the sizes"
+        key = b.function.name, size
+        if key not in self._values:
+            word = self.words.setdefault(size, len(self.words))
+            with b.goto_entry_block():
+                place = b.moved(b.function.args[0], ir.Constant(_I64, -8 * (word + 1)))
+                self._values[key] = b.load(place, typ=_I64, align=8)
+        return self._values[key]
+
+
+def sized(b: ir.IRBuilder, size: Dim) -> ir.Value:
+    """A number as i64: a constant where it is known."""
+    if isinstance(size, int):
+        return ir.Constant(_I64, size)
+    sizes = b.module.sizes
+    assert isinstance(sizes, Sizes), "a module whose functions are told sizes has a place for them"
+    return sizes.value(b, size)

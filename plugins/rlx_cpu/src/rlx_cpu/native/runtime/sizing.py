@@ -1,0 +1,140 @@
+"""Programs for some sizes from functions for all sizes: a template's functions are made once, and a binding only says numbers.
+
+A *form* is what a kernel makes of a step whose sizes are unknown (`contract.SizedForm`). Which form a step has is asked for
+every binding, because where its operands lie is known only then; nearly always it is one that is there. What has none is made
+for its sizes, as are all steps of programs that were never templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from attrs import define, evolve, field, frozen
+
+from rlx_core.codegen.places import Layout
+from rlx_core.ir.dims import Dim, DimBinding, parse_dim
+from rlx_core.ir.graph import Node
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.system.locks import Lock
+from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.jit import Code
+from rlx_cpu.native.llvm.objects import sized_library
+from rlx_cpu.native.llvm.optimise import new_module
+from rlx_cpu.native.llvm.sizes import Sizes, Unsized
+
+__all__ = ["Sized", "sized_steps"]
+
+MOST_FORMS = 8
+"""Ways in which the operands of one step may lie before it is made for each size: each takes as long as a function to compile."""
+
+
+@frozen(eq=False)
+class Sized:
+    """A function for all sizes and how it is called for some.
+
+    Attributes:
+        words: The numbers that it is told.
+    """
+
+    emitted: Emitted
+    code: Code
+    words: tuple[int, ...]
+
+
+@define(eq=False)
+class Made:
+    """A form and its function, once that is made; without code where there turned out to be none."""
+
+    form: SizedForm
+    is_made: bool = False
+    emitted: Emitted | None = None
+    code: Code | None = None
+    words: tuple[Dim, ...] = ()
+
+    def called(self, call: Call) -> Sized | None:
+        """The function as it is called."""
+        if self.emitted is None or self.code is None:
+            return None
+        emitted = evolve(
+            self.emitted,
+            workspace=call.workspace,
+            shared_workspace=call.shared_workspace,
+            fault=call.fault,
+            uses_threads=call.uses_threads,
+            parts=call.parts,
+        )
+        return Sized(emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
+
+
+@define(eq=False)
+class Forms:
+    """The forms of one template, by what their steps compute. Mutable under its lock."""
+
+    known: dict[Hashable, list[Made]] = field(factory=dict)
+    lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
+
+    def of(self, step: Step, node: Node, layout: Layout, sizes: DimBinding, emit: Emit) -> tuple[Made, Call] | None:
+        """The form of a step and how it is called, found or made; `None` where there is none."""
+        bound = tuple(None if p is None else (p.is_bound, p.literal) for p in layout.operands)
+        known = self.known.setdefault((step.kernel, node.op, node.operand_types, bound), [])
+        for made in known:
+            call = made.form.call(layout, sizes)
+            if call is not None:
+                return made, call
+        form = emit(node, layout, sizes) if len(known) < MOST_FORMS else None
+        call = None if form is None else form.call(layout, sizes)
+        if form is None or call is None:
+            return None
+        known.append(Made(form))
+        return known[-1], call
+
+
+Emit = Callable[[Node, Layout, DimBinding], SizedForm | None]
+
+_forms: WeakKeyDictionary[Lir, dict[Isa, Forms]] = WeakKeyDictionary()
+
+
+def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: Isa) -> dict[int, Sized]:
+    """The steps of a bound template that have functions for all sizes, by number."""
+    if lir.origin is None:
+        return {}
+    template, sizes = lir.origin.template, lir.origin.sizes
+    forms = _forms.setdefault(template, {}).setdefault(isa, Forms())
+    nodes = dict(zip(lir.graph.nodes, template.graph.nodes, strict=True))
+    found: dict[Hashable, tuple[Made, Call] | None] = {}
+    which: dict[int, Hashable] = {}
+    with forms.lock:
+        for number, layout in layouts.items():
+            step = lir.steps[number]
+            emit = table.sized(step.kernel)
+            if emit is None or step.nested:
+                continue
+            which[number] = key = step.kernel, step.node.op, layout
+            if key not in found:
+                found[key] = forms.of(step, nodes[step.node], layout, sizes, partial(emit, isa=isa))
+        _make([made for made, _ in filter(None, found.values()) if not made.is_made], isa)
+    called = {key: None if pair is None else pair[0].called(pair[1]) for key, pair in found.items()}
+    return {number: each for number, key in which.items() if (each := called[key]) is not None}
+
+
+def _make(forms: Sequence[Made], isa: Isa) -> None:
+    """The functions of some forms, all at once."""
+
+    def emit(number: int) -> tuple[str, Emitted] | None:
+        module = new_module("sizes")
+        module.sizes = sizes = Sizes()
+        try:
+            emitted = forms[number].form.emit(module, f"sized{number}")
+        except Unsized:
+            return None
+        return str(module), evolve(emitted, words=tuple(map(str, sizes.words)))
+
+    library = sized_library([made.form.key for made in forms], isa, emit)
+    for made, emitted in zip(forms, library.emitted, strict=True):
+        made.is_made = True
+        if emitted is not None:
+            made.emitted, made.code = emitted, library.code
+            made.words = tuple(map(parse_dim, emitted.words))

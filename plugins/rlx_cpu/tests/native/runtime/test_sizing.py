@@ -1,0 +1,219 @@
+"""Functions for all sizes: they agree with code for the size, and a size that is new compiles nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import field, frozen
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_core.errors import IndexRangeError
+from rlx_core.ir.types import TensorType
+from rlx_cpu.native.llvm import objects
+from rlx_cpu.native.sharing import everything_is_shared
+
+RNG = np.random.default_rng(7)
+
+FEW = (5, 1, 17, 64, 0)
+"""The first is bound first; then one, a tile and one, and none."""
+
+MANY = (*FEW, 2, 3, 7, 8, 9, 15, 16, 33, 100, 129, 600)
+"""Around the heights of tiles, the lanes of vectors and their multiples."""
+
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+W1, B1, W2, B2, W3 = weights(64, 200), weights(200), weights(200, 10), weights(10), weights(2500, 33)
+
+
+def mlp(x: Any) -> Any:
+    return nn.softmax(nn.linear(nn.gelu(nn.linear(x, W1, B1)), W2, B2))
+
+
+@frozen
+class Case:
+    """A function of arrays with an unknown size `n`.
+
+    Attributes:
+        adds_up: Whether code for some sizes adds up in another order: along the unknown size, say.
+    """
+
+    function: Callable[..., Any]
+    types: tuple[str, ...] = field(converter=tuple)
+    adds_up: bool = False
+
+    def arrays(self, n: int) -> list[np.ndarray]:
+        return [
+            array(rlx.spec(t.replace("n", str(n)) if t[0] != "i" else t[:3] + t[3:].replace("n", str(n))))
+            for t in self.types
+        ]
+
+    def for_all(self, **options: Any) -> Any:
+        return rlx.compile(self.function, *map(rlx.spec, self.types), target="cpu", **options)
+
+    def for_size(self, n: int) -> Any:
+        types = (
+            rlx.spec(a.dtype.name.replace("float", "f").replace("int", "i") + str(list(a.shape)))
+            for a in self.arrays(n)
+        )
+        return rlx.compile(self.function, *types, target="cpu")
+
+
+def array(type: TensorType) -> np.ndarray:
+    if type.dtype.is_integer:
+        return RNG.integers(0, 9, type.static_shape)
+    return RNG.standard_normal(type.static_shape).astype(type.dtype.numpy)
+
+
+CASES = {
+    "mlp": Case(mlp, ["f32[n, 64]"]),
+    "product": Case(lambda x: x @ W1, ["f32[n, 3, 64]"]),
+    "deep product": Case(lambda x: x @ W3, ["f32[n, 2500]"]),
+    "product of doubles": Case(lambda x: x @ W1.astype(np.float64), ["f64[n, 64]"]),
+    "element by element": Case(lambda x, y: rlx.tanh(x) * y, ["f32[n]", "f32[n]"]),
+    "rows": Case(lambda x: nn.softmax(x), ["f32[n, 50]"]),
+    "norm": Case(lambda x: nn.layer_norm(x, B1, B1), ["f32[2, n, 200]"]),
+    "rows side by side": Case(
+        lambda x: rlx.sum(x, axis=0), ["f32[5, n]"], adds_up=True
+    ),  # one of them is a row like any
+    "columns": Case(lambda x: rlx.sum(x, axis=0), ["f32[n, 37]"], adds_up=True),
+    "middle": Case(lambda x: rlx.sum(x, axis=1), ["f32[3, n, 20]"], adds_up=True),
+    "unknown rows": Case(lambda x: nn.softmax(x), ["f32[3, n]"], adds_up=True),
+    "broadcast": Case(lambda x, y: x + y, ["f32[4, n, 8]", "f32[n, 8]"]),
+    "slice": Case(lambda x: x[:, :2] * x[:, 1:3], ["f32[n, 5]"]),
+    "mean": Case(lambda x: rlx.sum(x) / (x.shape[0] + 1), ["f32[n]"], adds_up=True),
+    "positions": Case(lambda x: x + rlx.arange(x.shape[0]), ["f32[n]"]),
+    "gather": Case(lambda x, i: rlx.take(x, i, axis=0), ["f32[9, 24]", "i64[n, 2]"]),
+    "choice": Case(lambda x: rlx.where(x > 0, x, 0.0), ["f32[n, 3]"]),
+}
+
+
+def agree(case: Case, found: np.ndarray, wanted: np.ndarray, n: int) -> None:
+    """The same bits, or sums in another order, or one element, which code for it computes without vectors."""
+    if case.adds_up or n == 1:
+        np.testing.assert_allclose(found, wanted, rtol=8 * EPSILON, atol=(n + 8) * EPSILON)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def words_of(function: Any) -> list[int]:
+    """How many numbers each step of the latest program is told."""
+    return [len(each.words) for each in function.executable._shared.latest.program.compiled.steps.values()]
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many functions were asked of LLVM at a time."""
+    made, found = objects._made, []
+
+    def counting(count: int, *rest: Any) -> Any:
+        found.append(count)
+        return made(count, *rest)
+
+    monkeypatch.setattr(objects, "_made", counting)
+    monkeypatch.setattr(objects, "_read", lambda *_: None)
+    return found
+
+
+def check(case: Case, sizes: tuple[int, ...], compiled: list[int]) -> None:
+    function = case.for_all()
+    for number, n in enumerate(sizes):
+        inputs = case.arrays(n)
+        compiled.clear()
+        found = [np.array(function(*inputs)) for _ in range(4)]  # checked, and by the entry
+        assert (number == 0) == bool(compiled), f"{n} compiles {compiled}"
+        assert all(words_of(function)), f"of the steps for {n}, {words_of(function)} are told sizes"
+        wanted = case.for_size(n)(*inputs)
+        for each in found:
+            agree(case, each, wanted, n)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_new_size_compiles_nothing_and_agrees_with_code_for_it(name: str, compiled: list[int]) -> None:
+    check(CASES[name], FEW, compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_so_for_many_sizes(name: str, compiled: list[int]) -> None:
+    check(CASES[name], MANY, compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_the_size_that_comes_first_may_be_a_small_one(name: str, first: int) -> None:
+    case = CASES[name]
+    function = case.for_all()
+    for n in (first, 9, 40):
+        inputs = case.arrays(n)
+        agree(case, function(*inputs), case.for_size(n)(*inputs), n)
+
+
+@pytest.mark.parametrize("name", ["mlp", "norm", "middle"])
+def test_the_number_of_threads_changes_no_bit(name: str) -> None:
+    case = CASES[name]
+    with everything_is_shared():
+        alone = case.for_all(config={"options": {"cpu.threads": 1}})
+        together = case.for_all(config={"options": {"cpu.threads": 3}})
+        for n in (5, 1, 40, 129, 0):
+            inputs = case.arrays(n)
+            np.testing.assert_array_equal(together(*inputs), alone(*inputs))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_written_outside(name: str) -> None:
+    case = CASES[name]
+    plain, guarded = case.for_all(), case.for_all(config={"options": {"cpu.poison": True}})
+    for n in (5, 1, 17):
+        inputs = case.arrays(n)
+        np.testing.assert_array_equal(guarded(*inputs), plain(*inputs))
+
+
+def test_two_threads_bind_sizes_at_one_time() -> None:
+    case = CASES["mlp"]
+    function = case.for_all()
+    inputs = {n: case.arrays(n) for n in range(1, 25)}
+    wanted = {n: np.array(function(*each)) for n, each in inputs.items()}
+    again, found = case.for_all(), {}
+
+    def run(sizes: Iterator[int]) -> None:
+        for n in sizes:
+            found[n] = np.array(again(*inputs[n]))
+
+    threads = [threading.Thread(target=run, args=(iter(range(1 + k, 25, 2)),)) for k in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for n, each in wanted.items():
+        np.testing.assert_array_equal(found[n], each)
+
+
+def test_an_index_outside_names_the_size_of_the_call() -> None:
+    function = rlx.compile(
+        lambda x, i: rlx.take(x, i, axis=0), rlx.spec("f32[n, 3]"), rlx.spec("i64[2]"), target="cpu"
+    )  # fmt: skip
+    for n in (4, 6):
+        with pytest.raises(IndexRangeError, match=f"outside an axis of {n} elements"):
+            function(weights(n, 3), np.array([0, n]))
+
+
+def test_what_is_cut_by_its_length_is_made_for_its_length(compiled: list[int]) -> None:
+    function = CASES["mean"].for_all()
+    short, long = np.ones(100, np.float32), np.ones(300_000, np.float32)
+    function(short)
+    assert all(words_of(function))
+    compiled.clear()
+    assert function(long) == pytest.approx(1, rel=1e-4)
+    assert words_of(function) == [0]
+    assert compiled == [1]

@@ -1,0 +1,142 @@
+"""Kernels whose sizes come with the call: expressions stand where other kernels have numbers, and a binding says what they are.
+
+Which axes there are, which of them are one, what is contiguous and what is broadcast is fixed; how many elements an axis has and
+how far apart they lie is not, where that depends on a size that is not known yet. Extents are sizes of the program; strides that
+depend on such sizes are symbols of their own, because where values lie is known only once sizes are bound.
+
+The fields of such a kernel hold expressions in the place of integers. Only a printer that says so takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count, pairwise
+from typing import TypeVar, cast
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.formula import Formula
+from rlx_core.codegen.layout import axes_of, whole_kernel
+from rlx_core.codegen.loops import Index, Kernel, Load, Store
+from rlx_core.codegen.places import Layout
+from rlx_core.ir.dims import Dim, DimBinding, Expr, free_symbols, product, symbol
+
+__all__ = ["SizedKernel", "sized_kernel"]
+
+
+Access = TypeVar("Access", Load, Store)
+
+Groups = tuple[tuple[int, ...], ...]
+"""Which axes of a formula are one axis of a kernel."""
+
+
+@frozen(eq=False)
+class SizedKernel:
+    """A kernel for all sizes.
+
+    Attributes:
+        formula: What it computes, for all sizes.
+        kernel: With expressions.
+        groups: Which axes of the formula each of its axes is.
+    """
+
+    formula: Formula
+    kernel: Kernel
+    groups: Groups
+
+    def sizes(self, layout: Layout, binding: DimBinding) -> DimBinding | None:
+        """What its expressions are made of, for operands and results that lie there; `None` where they lie in another way."""
+        whole = whole_kernel(self.formula, layout.operands, layout.results, binding)
+        if not all(_is_one_axis(whole, group) for group in self.groups):
+            return None
+        found = dict(binding.sizes)
+        for sized, plain in zip(self.kernel.accesses, whole.accesses, strict=True):
+            wanted_numbers: tuple[Dim, ...] = (*sized.strides, sized.offset, *_chosen(sized))
+            given = (*_strides(whole, plain, self.groups), plain.offset, *_chosen(plain))
+            for wanted, number in zip(wanted_numbers, given, strict=True):
+                if isinstance(wanted, Expr):
+                    (name,) = free_symbols(wanted)
+                    found[name] = 0 if number is None else number
+                elif number is not None and wanted != number:
+                    return None
+        return DimBinding(found)
+
+
+def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> SizedKernel:
+    """The kernel for all sizes that lie as those of `binding` do in `layout`."""
+    sizes = [formula.extents[axis] for axis in axes_of(formula)]
+    whole = whole_kernel(formula, layout.operands, layout.results, binding)
+    groups = _groups(whole, sizes)
+    extents = tuple(product([sizes[axis] for axis in group]) for group in groups)
+    numbers = count()
+
+    def unknown() -> int:
+        return cast(int, symbol(f"_{next(numbers)}"))
+
+    def opened(access: Access) -> Access:
+        held = _strides(whole, access, groups)
+        within = [s for s, n in zip(held, extents, strict=True) if s and isinstance(n, Expr)]
+        strides = tuple(s if not s or s <= min(within, default=s) else unknown() for s in (s or 0 for s in held))
+        return evolve(access, strides=strides, offset=unknown() if access.offset else 0)
+
+    values = tuple(
+        # What an index that data choose is multiplied by is looked up: once a row, mostly.
+        evolve(opened(v), dynamic=tuple((at, unknown()) for at, _ in v.dynamic))
+        if isinstance(v, Load)
+        else evolve(v, axis=next(i for i, group in enumerate(groups) if v.axis in group))
+        if isinstance(v, Index)
+        else v
+        for v in whole.values
+    )
+    stores = tuple(opened(s) for s in whole.stores)
+    grid = sum(1 for group in groups if group[0] < whole.grid)
+    kernel = Kernel(whole.name, cast("tuple[int, ...]", extents), grid, whole.buffers, values, stores)
+    return SizedKernel(formula, kernel, groups)
+
+
+def _chosen(access: Load | Store) -> tuple[int, ...]:
+    return tuple(stride for _, stride in access.dynamic) if isinstance(access, Load) else ()
+
+
+def _groups(whole: Kernel, sizes: Sequence[Dim]) -> Groups:
+    """Neighbouring axes that all accesses walk as one, without those of size 1.
+
+    An axis that happens to have one element says nothing of how it lies, so it stays alone.
+    """
+    indexed = {v.axis for v in whole.values if isinstance(v, Index)}
+    is_plain = [axis not in indexed and whole.extents[axis] > 1 for axis in range(len(sizes))]
+    groups: list[tuple[int, ...]] = []
+    for axis, size in enumerate(sizes):
+        if size == 1 and axis not in indexed:
+            continue
+        before = groups[-1] if groups else ()
+        is_one = (
+            bool(before) and is_plain[axis] and is_plain[before[-1]] and (axis < whole.grid) == (before[0] < whole.grid)
+        )
+        if is_one and _is_one_axis(whole, (*before, axis)):
+            groups[-1] = (*before, axis)
+        else:
+            groups.append((axis,))
+    if whole.row_axes and not any(group[0] >= whole.grid for group in groups):
+        groups.append((len(sizes) - 1,))  # a row of one element is still a row
+    return tuple(groups)
+
+
+def _moving(whole: Kernel, group: Sequence[int]) -> list[int]:
+    """The axes of a group that have more than one element, the innermost first: strides along others are never followed."""
+    return [axis for axis in reversed(group) if whole.extents[axis] != 1]
+
+
+def _is_one_axis(whole: Kernel, group: Sequence[int]) -> bool:
+    """Whether all accesses walk the axes of a group as if they were one."""
+    return all(
+        access.strides[outer] == whole.extents[inner] * access.strides[inner]
+        for inner, outer in pairwise(_moving(whole, group))
+        for access in whole.accesses
+    )
+
+
+def _strides(whole: Kernel, access: Load | Store, groups: Groups) -> list[int | None]:
+    """The stride along each group; `None` where it has one element."""
+    moving = (_moving(whole, group) for group in groups)
+    return [access.strides[axes[0]] if axes else None for axes in moving]
