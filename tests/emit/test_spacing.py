@@ -34,4 +34,4 @@ def test_pairs_of_f32_give_what_f64_gives_when_it_is_rounded(
 def test_narrow_results_are_rounded_from_f32() -> None:
     formula = formula_of(PairedLinspace(0.0, 1.0, 5, True, bf16), ())
     assert formula is not None
-    assert formula.terms[formula.writes[0].term].dtype is bf16
+    assert formula.terms[formula.writes[0].value].dtype is bf16
