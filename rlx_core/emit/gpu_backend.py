@@ -15,6 +15,7 @@ from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.line_rows import line_rows
 from rlx_core.emit.products import product_rows
 from rlx_core.emit.scatter_rows import scatter_rows
+from rlx_core.emit.spacing_rows import spacing_rows
 from rlx_core.emit.system_rows import system_rows
 from rlx_core.emit.table import DeviceTable
 from rlx_core.pipeline.select.backend import Level
@@ -52,6 +53,7 @@ class GpuBackend(DeviceBackend):
         attention_rows(table, language)
         scatter_rows(table, language)
         system_rows(table, language)
+        spacing_rows(table, language)
         super().rows(table, language)
 
     def is_poisoned(self, options: Mapping[str, Any]) -> bool:
