@@ -61,7 +61,7 @@ def checkpoint(function: Callable[P, R], policy: Policy | None = None) -> Callab
         captured = list(dict.fromkeys(own.captures.values()))
         body = closed(own, arguments.leaves, captured)
         kept = saved_values(body, chosen)
-        body = pruned(body, [*body.outputs, *kept])
+        body = pruned(body, [*body.outputs, *kept], effects=[n for n in body.nodes if not n.op.is_pure])
         results = as_results(Checkpoint(body, len(kept))(*arguments.operands, *captured))
         returned: R = own.results.unflatten(results[: len(results) - len(kept)])
         return returned

@@ -32,7 +32,11 @@ __all__ = ["Mode", "evaluate_nested", "interpret", "stored", "widened"]
 
 Mode = Literal["typed", "wide"]
 
+Rounded = Callable[[Value, np.ndarray], np.ndarray]
+"""Makes of a result what goes on in its place."""
+
 _mode: ContextVar[Mode] = ContextVar("mode", default="typed")
+_rounded: ContextVar[Rounded | None] = ContextVar("rounded", default=None)
 
 
 def stored(dtype: DType, mode: Mode) -> DType:
@@ -47,7 +51,7 @@ def interpret(
     params: Mapping[str, np.ndarray] | None = None,
     *,
     mode: Mode = "typed",
-    rounded: Callable[[Value, np.ndarray], np.ndarray] | None = None,
+    rounded: Rounded | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The outputs of `graph` on named arrays.
 
@@ -55,7 +59,7 @@ def interpret(
         graph: The program.
         inputs, params: An array for each name.
         mode: In which dtypes values are held.
-        rounded: Makes of every result what goes on in its place, for studies of rounding errors.
+        rounded: Makes of every result, inside of loops and branches too, what goes on in its place: to study rounding errors.
 
     Raises:
         MissingInputError: An input or param has no array.
@@ -73,11 +77,12 @@ def interpret(
     if graph.symbols:
         types = {**graph.input_types, **graph.param_types}
         graph = bind(graph, infer_binding(types, {name: np.asarray(array) for name, array in fed.items()}))[0]
-    token = _mode.set(mode)
+    tokens = _mode.set(mode), _rounded.set(rounded)
     try:
-        return _run(graph, fed, rounded)
+        return _run(graph, fed)
     finally:
-        _mode.reset(token)
+        _mode.reset(tokens[0])
+        _rounded.reset(tokens[1])
 
 
 def evaluate_nested(graph: Graph, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -95,12 +100,8 @@ def _check_names(graph: Graph, fed: Mapping[str, np.ndarray]) -> None:
         raise MissingInputError(f"run: {graph.name} lacks {', '.join(missing)}", Fact("inputs", dict(known)))
 
 
-def _run(
-    graph: Graph,
-    fed: Mapping[str, np.ndarray],
-    rounded: Callable[[Value, np.ndarray], np.ndarray] | None = None,
-) -> tuple[np.ndarray, ...]:
-    mode = _mode.get()
+def _run(graph: Graph, fed: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    mode, rounded = _mode.get(), _rounded.get()
     values: dict[Value, np.ndarray] = {}
     last_use = _last_uses(graph)
     for node in graph.nodes:

@@ -114,7 +114,10 @@ class CustomDerivative:
 
 
 class NestedTransforms(Protocol):
-    """The transformations of whole graphs, as rules of ops with nested graphs see them."""
+    """The transformations of whole graphs, as rules of ops with nested graphs see them.
+
+    A derivative is a second evaluation: it leaves out what the body does besides its results.
+    """
 
     def vjp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
         """Inputs: the body's, then one cotangent a differentiable output. Outputs: cotangents in `wrt` order."""

@@ -23,6 +23,7 @@ from rlx_core.ir.rewrite import inline
 from rlx_core.ir.types import TensorType, expect_dtype, expect_shape, spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.arithmetic import multiply
+from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes
 
@@ -98,6 +99,10 @@ class Call(Inlined, Op):
 
     category: ClassVar[Category] = "boundary"
     body: Graph = field(validator=closed_body)
+
+    @property
+    def is_pure(self) -> bool:  # type: ignore[override]  # as its graph is
+        return are_pure(self.body)
 
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
         expect_operands(self.body, operands)

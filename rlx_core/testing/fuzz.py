@@ -1,4 +1,5 @@
-"""Generated programs on a target: each way of compiling one against float64, and ways that must agree to the bit.
+"""Generated programs on a target: each way of compiling one against float64, ways that must agree to the bit, and both modes
+of differentiation.
 
 `python -m rlx_core.testing.fuzz --seconds 60` goes on with new seeds until the time is over; what fails is reduced, printed,
 and written where `--keep` says. A target that can run one program in several ways names them: `--ways PACKAGE.MODULE:NAME`.
@@ -32,11 +33,13 @@ from rlx_core.plugins import PluginHost
 from rlx_core.runtime.executable import Executable
 from rlx_core.testing.generate import Generated, generate
 from rlx_core.testing.kept import text_of, write_case
+from rlx_core.testing.modes import mode_complaint
 from rlx_core.testing.reduce import reduce
 from rlx_core.testing.yardstick import yardstick
 
 __all__ = ["WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "reduced"]
 
+MODES = 4  # of so many programs one is differentiated in both modes
 CHUNK = 40  # programs a process: one that dies takes no more with it
 
 
@@ -155,6 +158,10 @@ def complaint(
     Args:
         objects: Where machine code is kept for programs that have much of it in common; for this one alone if not given.
     """
+    if program.seed < 0 or program.seed % MODES == 0:
+        wrong = mode_complaint(program.graph, program.fed, program.seed)
+        if wrong is not None:
+            return f"derivatives: {wrong}"
     wanted = yardstick(program.graph, program.fed)
     results: dict[str, list[np.ndarray]] = {}
     plans: dict[str, Compiled] = {}
@@ -189,8 +196,8 @@ def reduced(
     first = complaint(program, ways, target=target, host=host)
     assert first is not None, "only what fails is reduced"
     name, kind = first.split(":")[0], first.split(":")[1][:8]
-    chosen = [w for w in ways if w.name == name]
-    chosen = [w for w in ways if w.name == chosen[0].repeats] + chosen
+    chosen = [w for w in ways if w.name == name]  # none, if it is about derivatives
+    chosen = [w for w in ways if w.name in {c.repeats for c in chosen}] + chosen
 
     def fails(candidate: Generated) -> bool:
         said = complaint(candidate, chosen, target=target, host=host)

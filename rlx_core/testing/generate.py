@@ -1,9 +1,10 @@
 """Programs that nobody wrote: typed graphs grown from the ops' own samples, the same for a seed in every process.
 
 A graph grows by *moves*: an op on the operand types of one of its samples, with other sizes and dtypes where its type rule
-takes them, or a chain of views. Operands are values that are there already, led to the right shape, dtype and range, or new
-leaves. Every move is tried beside the graph first, in float64: one whose result is not finite, badly conditioned, or a choice
-that rounding could turn (a comparison of near equals, say) is dropped. So every output has a true value to be compared with.
+takes them, a chain of views, or a small program in loops, differentiated or batched. Operands are values that are there
+already, led to the right shape, dtype and range, or new leaves. Every move is tried beside the graph first, in float64: one
+whose result is not finite, badly conditioned, or a choice that rounding could turn (a comparison of near equals, say) is
+dropped. So every output has a true value to be compared with.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops import standard_ops
 from rlx_core.ops.samples import Sample, draw
 from rlx_core.testing.adapt import led_to, viewed
-from rlx_core.testing.nesting import nested
-from rlx_core.testing.yardstick import precision
+from rlx_core.testing.nesting import Move, nested
+from rlx_core.testing.parts import placed, wrapped
+from rlx_core.testing.yardstick import Noise, precision
 
 __all__ = ["Generated", "generate"]
 
-VERSION = 2
+VERSION = 3
 """Raised when a seed would have to mean another graph."""
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65)
@@ -38,6 +40,9 @@ SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65)
 
 NESTED = 0.08
 """The share of ops that are put inside a loop or a choice."""
+
+PARTS = 0.12
+"""The share of moves that are a small program of its own, in loops, differentiated or batched."""
 
 MOST_ELEMENTS = 3000
 LARGEST = 1e3  # values beyond this overflow f16 a product later
@@ -93,10 +98,6 @@ class Leaf:
     array: np.ndarray
 
 
-Move = Callable[[Sequence[Value]], Any]
-"""From the values of its operands to its results."""
-
-
 def generate(seed: int, *, most: int = 40) -> Generated:
     """The program of a seed, with 1 to `most` nodes that compute something, and a few more around operands."""
     growth = Growth(np.random.default_rng([VERSION, seed]), Builder(f"seed{seed}"))
@@ -124,12 +125,30 @@ def pool() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
     return tuple(found)
 
 
+@cache
+def large() -> tuple[tuple[type[Op], tuple[Sample, ...]], ...]:
+    """Those of families that have kernels of their own, which parts are often made of."""
+    families = (
+        "convolution",
+        "pooling",
+        "fourier",
+        "random",
+        "reduction",
+        "products",
+        "softmax",
+        "scatter",
+        "cumulative",
+    )
+    return tuple((op, samples) for op, samples in pool() if any(word in op.__module__ for word in families))
+
+
 @define(eq=False)
 class Growth:
     """A graph being grown."""
 
     rng: np.random.Generator
     builder: Builder
+    is_part: bool = False
     known: list[Known] = field(factory=list)
     fed: dict[str, np.ndarray] = field(factory=dict)
 
@@ -143,7 +162,10 @@ class Growth:
             source = self._pick(self.known)
             self._attempt(viewed(self.rng, source.value.type), [source])
             return
-        op, samples = self._pick(pool())
+        if not self.is_part and self.rng.random() < PARTS:
+            self._grow_part()
+            return
+        op, samples = self._pick(large() if self.is_part and self.rng.random() < 0.5 else pool())
         real = [s for s in samples if any(t is not None and t.dtype in (f32, f64) for t in s.types)]
         sample = self._varied(op, self._pick(real if real and self.rng.random() < 0.6 else samples))
         drawn = sample.arrays(op) if sample.make is not None else self._drawn(op, sample)
@@ -166,6 +188,33 @@ class Growth:
             return op(**sample.attributes)(*(None if way is None else way(next(given)) for way in ways))
 
         self._attempt(nested(self.rng, move) if operands and self.rng.random() < NESTED else move, operands)
+
+    def _grow_part(self) -> None:
+        """Try a small program of new leaves, some of which become values that are there already."""
+        inner = Growth(self.rng, Builder("part"), is_part=True)
+        for _ in range(int(self.rng.integers(1, 6))):
+            inner.grow()
+        used = {v for node in inner.builder.nodes for v in node.present()}
+        outputs = [k.value for k in inner.known if not k.value.node.is_leaf and k.value not in used]
+        if not outputs or not inner.fed:
+            return
+        try:
+            part = wrapped(self.rng, inner.builder.finish(outputs), inner.fed)
+        except RlxError:
+            return  # it cannot be differentiated, say
+        operands: list[Known | Leaf] = []
+        ways: list[Callable[[Value], Value]] = []
+        for name, type in part.graph.input_types.items():
+            array = part.fed[name]
+            limits = (float(array.min()), float(array.max())) if array.size and type.dtype.is_real else (-1.0, 1.0)
+            reused = self._reusable(type, limits) if self.known and self.rng.random() < 0.3 else None
+            operands.append(reused[0] if reused else self._leaf(type, array))
+            ways.append(reused[1] if reused else (lambda value: value))
+
+        def move(graph: Graph) -> Move:
+            return lambda values: placed(graph)([way(value) for way, value in zip(ways, values, strict=True)])
+
+        self._attempt(move(part.graph), operands, judged=move(part.flat))
 
     def finished(self, seed: int) -> Generated:
         """The graph: what nobody read are outputs, and some of what was read too."""
@@ -250,8 +299,8 @@ class Growth:
                 return source, way
         return None
 
-    def _attempt(self, move: Move, operands: Sequence[Known | Leaf]) -> None:
-        """Make the move if what comes of it can be judged."""
+    def _attempt(self, move: Move, operands: Sequence[Known | Leaf], judged: Move | None = None) -> None:
+        """Make the move if what comes of it can be judged: of it, or of another that gives the same."""
         trial = Builder("trial")
         try:
             with building(trial):
@@ -261,7 +310,7 @@ class Growth:
                     else trial.input(f"x{i}", o.type if isinstance(o, Leaf) else o.value.type)
                     for i, o in enumerate(operands)
                 ]
-                graph = trial.finish(as_results(move(values)))
+                graph = trial.finish(as_results((judged or move)(values)))
             found = self._judged(graph, {f"x{i}": o for i, o in enumerate(operands)})
         except (RlxError, FloatingPointError):
             return  # an index that varied sizes put outside, say
@@ -286,12 +335,14 @@ class Growth:
         floats = {t.dtype for t in types if t.dtype.is_differentiable}
         moves_only = len(floats) == 1 and all(n.op.category == "movement" or n.is_leaf for n in graph.nodes)
         spread = [0.0] * len(exact)
-        for _ in range(2 if any(errors.values()) else 0):
+        is_chain = sum(not n.is_leaf for n in graph.nodes) > 1
+        noise = Noise(self.rng, TURNING) if is_chain and not moves_only else None
+        for _ in range(2 if any(errors.values()) or noise else 0):
             moved = {
                 n: a + errors[n] * TURNING * self.rng.choice([-1.0, 1.0], a.shape) if errors[n] else a
                 for n, a in fed.items()
             }
-            for i, (a, b) in enumerate(zip(interpret(graph, moved, mode="wide"), exact, strict=True)):
+            for i, (a, b) in enumerate(zip(interpret(graph, moved, mode="wide", rounded=noise), exact, strict=True)):
                 if turned(a, b):
                     return None
                 if a.dtype.kind in "biu":
@@ -325,7 +376,7 @@ class Growth:
             value = self.builder.constant(operand.array)
         else:
             name = f"{operand.kind[0]}{len(self.fed)}"
-            add = self.builder.input if operand.kind == "input" else self.builder.param
+            add = self.builder.param if operand.kind == "param" and not self.is_part else self.builder.input
             value = add(name, operand.type)
             self.fed[name] = operand.array
         self.known.append(Known(value, operand.array, 0.0))
@@ -345,7 +396,8 @@ class Growth:
 
 def kept(value: Value, array: np.ndarray) -> np.ndarray:
     """The array as it is after its dtype has held it."""
-    return array.astype(value.dtype.numpy).astype(array.dtype) if value.dtype.is_differentiable else array
+    with np.errstate(over="ignore"):  # infinities are seen where the result is judged
+        return array.astype(value.dtype.numpy).astype(array.dtype) if value.dtype.is_differentiable else array
 
 
 def turned(found: np.ndarray, exact: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.movement import Narrow
 from rlx_core.ops.structural import expand, reshape
 
-__all__ = ["nested"]
+__all__ = ["Move", "nested"]
 
 Move = Callable[[Sequence[Value]], Any]
 """From the values of its operands to its results."""
@@ -36,7 +36,7 @@ def nested(rng: np.random.Generator, move: Move) -> Move:
             return If(body, body)(_constant(values, bool(turns[0])), *values)
         if kind == "scan":
             return _scanned(body, values, turns)
-        return _once(body, values)
+        return _once(body, values, STEPS if turns[1] else None)
 
     return made
 
@@ -68,8 +68,8 @@ def _scanned(body: Graph, values: Sequence[Value], is_stacked: np.ndarray) -> tu
     return tuple(reshape(Narrow(0, STEPS - 1, 1)(y), y.shape[1:]) for y in found)
 
 
-def _once(body: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
-    """One round of a loop whose carries begin as zeros: a count, and the results."""
+def _once(body: Graph, values: Sequence[Value], most: int | None) -> tuple[Value, ...]:
+    """One round of a loop whose carries begin as zeros: a count, and the results; with a bound for reverse mode, or without."""
     builder = values[0].node.owner
     assert isinstance(builder, Builder), "values of a graph being made"
     begin = [builder.constant(np.zeros(t.static_shape), t.dtype) for t in body.output_types]
@@ -85,7 +85,7 @@ def _once(body: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
     first = builder.constant(np.int32(0))
     cond = graph("is_first", lambda b, n, x: [n < 1])
     step = graph("round", lambda b, n, x: [n + 1, *_inlined(b, body, x)])
-    return as_results(While(cond, step, 1 + len(begin))(first, *begin, *values))[1:]
+    return as_results(While(cond, step, 1 + len(begin), most)(first, *begin, *values))[1:]
 
 
 def _inlined(builder: Builder, body: Graph, values: Sequence[Value]) -> tuple[Value, ...]:

@@ -18,7 +18,7 @@ from rlx_core.ir.dtypes import DType, dtype, f64
 from rlx_core.ir.graph import Graph, Value
 from rlx_core.ir.interpret import interpret
 
-__all__ = ["Yardstick", "precision", "yardstick"]
+__all__ = ["Noise", "Yardstick", "precision", "yardstick"]
 
 K = 8
 """How many times NumPy's own error: other orders of summation, fused products, functions of 2 ulp where NumPy has 0.5."""
@@ -95,10 +95,10 @@ def yardstick(graph: Graph, fed: Mapping[str, np.ndarray], *, k: float = K, ulps
 
 
 class Noise:
-    """Moves what a node gives by up to one rounding of its dtype; the interpreter calls it for every result."""
+    """Moves what a node gives by up to so many roundings of its dtype; the interpreter calls it for every result."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
+    def __init__(self, rng: np.random.Generator, times: float = 1.0) -> None:
+        self._rng, self._times = rng, times
 
     def __call__(self, value: Value, array: np.ndarray) -> np.ndarray:
         kind = value.dtype
@@ -106,8 +106,9 @@ class Noise:
         is_exact = value.node.is_leaf and kind.component is not f64
         if not kind.is_differentiable or is_exact or value.node.op.category == "movement":
             return array
-        factor = 1 + precision(kind.component) * self._rng.uniform(-1, 1, array.shape)
-        return np.asarray(array * factor)
+        factor = 1 + self._times * precision(kind.component) * self._rng.uniform(-1, 1, array.shape)
+        with np.errstate(invalid="ignore"):  # of an infinity
+            return np.asarray(array * factor)
 
 
 def largest(differences: np.ndarray) -> float:

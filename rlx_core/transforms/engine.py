@@ -29,6 +29,7 @@ from rlx_core.ir.provenance import originating
 from rlx_core.ir.registered import Registered
 from rlx_core.ir.rules import CustomDerivative, Kind, Rules, transforming
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.host.effects import without_effects
 from rlx_core.plugins.faults import Fault, as_fact
 
 __all__ = ["STANDARD", "SWEEPS", "Engine", "missing_rule", "rule_for"]
@@ -96,11 +97,11 @@ class Engine:
         return evolve(self, deriving=(*self.deriving, (kind, op)))
 
     def vjp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
-        found: Graph = SWEEPS["vjp"](body, wrt, engine=self)
+        found: Graph = SWEEPS["vjp"](without_effects(body), wrt, engine=self)
         return found
 
     def jvp_of(self, body: Graph, wrt: Sequence[str]) -> Graph:
-        found: Graph = SWEEPS["jvp"](body, wrt, engine=self)
+        found: Graph = SWEEPS["jvp"](without_effects(body), wrt, engine=self)
         return found
 
     def batch_of(self, body: Graph, size: Dim, is_batched: Sequence[bool]) -> tuple[Graph, tuple[bool, ...]]:

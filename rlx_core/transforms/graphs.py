@@ -124,7 +124,14 @@ def fresh_name(taken: Iterable[str], name: str) -> str:
     return candidate
 
 
-def pruned(graph: Graph, outputs: Sequence[Value], *, name: str | None = None, without: Iterable[str] = ()) -> Graph:
+def pruned(
+    graph: Graph,
+    outputs: Sequence[Value],
+    *,
+    name: str | None = None,
+    without: Iterable[str] = (),
+    effects: Iterable[Node] = (),
+) -> Graph:
     """The graph with these outputs, and of its nodes only what they need and the leaves that are fed.
 
     Args:
@@ -132,10 +139,11 @@ def pruned(graph: Graph, outputs: Sequence[Value], *, name: str | None = None, w
         outputs: Values of it.
         name: Another name for the copy.
         without: Inputs to leave out although they are fed; nothing the outputs need may read them.
+        effects: Nodes that are kept for what they do.
     """
     builder = Builder(name or graph.name)
     builder.add_guards(graph.guards)
-    live = {n.index for n in live_nodes(graph.nodes, outputs)}
+    live = {n.index for n in live_nodes(graph.nodes, [*outputs, *(r for n in effects for r in n.results)])}
     dropped = set(without)
     values: dict[Value, Value] = {}
     for node in graph.nodes:

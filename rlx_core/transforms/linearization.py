@@ -67,7 +67,12 @@ def linearize(graph: Graph, names: Sequence[str | Value], *, engine: Engine = ST
             operands = [None if v is None else known(v) for v in node.operands]
             values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
     linear = builder.finish([known(v) for v in both.outputs[count:]])
+    effects = [n for n in both.nodes if not n.op.is_pure and not any(r in unknown for r in n.results)]
     primal = pruned(
-        both, [*both.outputs[:count], *residuals], name=f"{graph.name}_primal", without=map(leaf_name, tangents)
+        both,
+        [*both.outputs[:count], *residuals],
+        name=f"{graph.name}_primal",
+        without=map(leaf_name, tangents),
+        effects=effects,
     )
     return Linearized(primal, linear, len(residuals))

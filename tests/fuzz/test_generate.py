@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 
+import attrs
 import numpy as np
 
-from rlx_core.ir.graph import Constant
+from rlx_core.ir.graph import Constant, Graph, Node
 from rlx_core.ir.interpret import interpret
 from rlx_core.ops import standard_ops
+from rlx_core.ops.control.scan import Scan
 from rlx_core.testing.generate import Generated, generate
 from rlx_core.testing.kept import text_of
 from rlx_core.testing.yardstick import yardstick
@@ -28,6 +31,16 @@ def programs() -> tuple[Generated, ...]:
 
 def digest(count: int) -> str:
     return hashlib.sha256("".join(text_of(generate(s), "") for s in range(count)).encode()).hexdigest()
+
+
+def inside(graph: Graph, depth: int = 0) -> Iterator[tuple[int, Node]]:
+    """Every node, with how many graphs it is nested in."""
+    for node in graph.nodes:
+        yield depth, node
+        for each in attrs.fields(type(node.op)):
+            value = getattr(node.op, each.name)
+            if isinstance(value, Graph):
+                yield from inside(value, depth + 1)
 
 
 def test_a_seed_means_one_program_in_every_process() -> None:
@@ -84,6 +97,21 @@ def test_sizes_are_from_one_node_to_forty() -> None:
 
     assert min(sizes) == 1
     assert max(sizes) >= 35
+
+
+def test_large_ops_are_in_loops_that_carry_values_and_are_differentiated() -> None:
+    seen: Counter[str] = Counter()
+    for program in programs():
+        for depth, node in inside(program.graph):
+            name = node.op.name.removeprefix("rlx.")
+            seen["nested"] += depth > 0
+            seen["nested twice"] += depth > 1
+            seen["carried"] += isinstance(node.op, Scan) and node.op.carries > 0
+            for word in ("conv", "pool", "random", "fft", "conv_backward"):
+                seen[word] += word in name and depth > 0
+    assert [word for word, count in seen.items() if not count] == []
+    assert seen["nested"] > 1000
+    assert seen["carried"] > 20
 
 
 def test_the_float64_value_is_finite_and_typed_evaluation_is_near_it() -> None:

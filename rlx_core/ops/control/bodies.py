@@ -18,7 +18,6 @@ from rlx_core.ops.structural import Expand
 
 __all__ = [
     "Run",
-    "are_pure",
     "carry_flags",
     "cost_of",
     "differentiable",
@@ -142,11 +141,6 @@ def is_zero(value: Value | Zero) -> bool:
     if isinstance(node.op, Expand) and node.operands[0] is not None:
         node = node.operands[0].node
     return isinstance(node.op, Constant) and node.op.value.array.size == 1 and not node.op.value.array.any()
-
-
-def are_pure(*bodies: Graph) -> bool:
-    """Whether nothing in some bodies has an effect, so that what runs them may be merged and dropped."""
-    return all(n.op.is_pure for body in bodies for n in body.nodes)
 
 
 def cost_of(body: Graph) -> Any:

@@ -21,7 +21,6 @@ from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.call import closed_body, results_of, traced, with_batched_outputs
 from rlx_core.ops.control.bodies import (
     Run,
-    are_pure,
     cost_of,
     differentiable,
     evaluate_attribute,
@@ -31,6 +30,7 @@ from rlx_core.ops.control.bodies import (
     names,
     part,
 )
+from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape, sum_axes

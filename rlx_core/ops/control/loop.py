@@ -23,7 +23,6 @@ from rlx_core.ops.comparison import less
 from rlx_core.ops.control import scan_derivatives
 from rlx_core.ops.control.bodies import (
     Run,
-    are_pure,
     carry_flags,
     cost_of,
     differentiable,
@@ -38,6 +37,7 @@ from rlx_core.ops.control.bodies import (
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.counting import any_axes
+from rlx_core.ops.host.effects import are_pure, without_effects
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape, sum_axes
@@ -149,7 +149,8 @@ class While(Op):
 
     def jvp(self, t: Sequence[Value | Zero], *x: Value, y: Any) -> tuple[Any, ...]:
         """A loop over the carries and their tangents together."""
-        count, body = self.carries, self.body
+        # The loop runs again beside its tangents; what it does besides has been done.
+        count, body, goes = self.carries, without_effects(self.body), without_effects(self.cond)
         given = [not isinstance(c, Zero) for c in t]
         flags = carry_flags(given[:count], lambda carried: reached(body, (*carried, *given[count:])))
         moving = [i for i, flag in enumerate(flags) if flag]
@@ -174,7 +175,7 @@ class While(Op):
         tangents = [zeros(v.type) if isinstance(c, Zero) else c for v, c in zip(x, t, strict=True)]
         everything = (*x[:count], *(tangents[i] for i in moving), *x[count:], *(tangents[i] for i in fixed))
         types = [v.type for v in everything]
-        cond = made(self.cond.name, types, lambda *v: results_of(self.cond, operands(v)[0]))
+        cond = made(self.cond.name, types, lambda *v: results_of(goes, operands(v)[0]))
         both = While(cond, made(f"{body.name}_along", types, along), first, self.max_steps)
         found = dict(zip(moving, as_results(both(*everything))[count:], strict=True))
         return tuple(found.get(i, ZERO) for i in range(count))

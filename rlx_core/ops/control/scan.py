@@ -21,13 +21,13 @@ from rlx_core.ops.call import closed_body, traced, with_cotangents_like
 from rlx_core.ops.control import scan_derivatives
 from rlx_core.ops.control.bodies import (
     Run,
-    are_pure,
     carry_flags,
     cost_of,
     evaluate_attribute,
     expect_inputs,
     expect_same_types,
 )
+from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.linalg import matmul
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import expand, sum_axes, transpose

@@ -34,6 +34,7 @@ from rlx_core.ir.types import TensorType
 from rlx_core.ops.activation import exp, tanh
 from rlx_core.ops.arithmetic import multiply
 from rlx_core.ops.call import Inlined, closed_body, expect_operands, results_of, traced, with_batched_outputs
+from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import StraightThrough
 from rlx_core.ops.structural import all_batched
@@ -102,6 +103,10 @@ class Checkpoint(Inlined, Op):
             raise ConfigError(
                 f"{self.title}: saved is {self.saved}, and {self.body.name} has {len(self.body.outputs)} outputs"
             )
+
+    @property
+    def is_pure(self) -> bool:  # type: ignore[override]  # as its graph is
+        return are_pure(self.body)
 
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
         expect_operands(self.body, operands)

@@ -28,6 +28,7 @@ from rlx_core.ops.call import (
     with_cotangents_like,
     zeros,
 )
+from rlx_core.ops.host.effects import are_pure
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.selection import stop_gradient
 
@@ -77,6 +78,10 @@ class CustomFn(CustomDerivative, Inlined, Op):
         x = tuple(self.fwd.input_types.values())
         stated = range(len(x) - self.unstated)
         return tuple(i for i in stated if x[i].dtype.is_differentiable and i not in self.held)
+
+    @property
+    def is_pure(self) -> bool:  # type: ignore[override]  # as its graph is
+        return are_pure(self.fwd)
 
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
         expect_operands(self.fwd, operands)

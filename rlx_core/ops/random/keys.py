@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.apply import as_array
-from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dims import Dim, Expr, product
 from rlx_core.ir.dtypes import DType, dtype, u32, u64
 from rlx_core.ir.graph import Value
 from rlx_core.ops.arguments import listed, whole
@@ -19,7 +19,7 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import iota, scalar
 from rlx_core.ops.movement import concat
 from rlx_core.ops.random.bits import joined_key
-from rlx_core.ops.random.philox import random_word
+from rlx_core.ops.random.philox import philox, random_word
 from rlx_core.ops.structural import reshape
 from rlx_core.trees.key import Key
 
@@ -27,6 +27,12 @@ __all__ = ["dims", "fold_in", "key", "key_data", "one_key", "split", "wrap_key_d
 
 FOLDED, SPLIT = 0x80000000 << 32, 0x80000001 << 32
 """The streams that keys are made of; those that numbers come from are below 2^63."""
+
+LOWER = (1 << 63) - 1
+"""The bits of a number that is folded in."""
+
+FEW = 16
+"""So many keys are made faster by Python's integers than by a call of a program."""
 
 
 def key(seed: Any) -> Key:
@@ -40,8 +46,7 @@ def key(seed: Any) -> Key:
         DtypeError, ShapeError: It is an array of another dtype or rank.
     """
     if isinstance(seed, Value | np.ndarray | np.generic):
-        wide = reshape(_integer("random.key: seed", seed, u64), (1,))
-        return Key(concat([cast(x, to=u32) for x in (wide, bitwise_right_shift(wide, scalar(32, u64)))], axis=0))
+        return Key(_both_words(_integer("random.key: seed", seed, u64)))
     number = whole("random.key: seed", seed)
     if not -(1 << 63) <= number < 1 << 64:
         raise ConfigError(f"random.key: seed must fit into 64 bits, not {number}")
@@ -58,9 +63,9 @@ def split(key: Key, num: Dim | Sequence[Dim] = 2) -> Key:
         num: How many, or the shape of an array of keys.
     """
     words, shape = one_key("random.split", key), dims("random.split: num", num)
-    count: Dim = 1
-    for d in shape:
-        count = count * d
+    count: Dim = product(shape)
+    if isinstance(words, np.ndarray) and isinstance(count, int) and 0 <= count <= FEW:
+        return Key(_first_halves(words, range(count), SPLIT).reshape(*shape, 2))
     block, half = (iota(axis=axis, shape=(count, 2), dtype=u64) for axis in (0, 1))
     made = random_word(joined_key(words), add(multiply(block, scalar(4, u64)), half), stream=SPLIT)
     return Key(reshape(made, (*shape, 2)))
@@ -71,7 +76,7 @@ def fold_in(key: Key, data: Any) -> Key:
 
     Args:
         key: One key.
-        data: An integer from 0 to 2**32 - 1, or an integer scalar of an array or traced, of which the lower 32 bits count.
+        data: An integer from 0 to 2**63 - 1, or an integer scalar of an array or traced, of which the lower 63 bits count.
 
     Raises:
         ConfigError: It is no integer, or none of that range.
@@ -80,12 +85,27 @@ def fold_in(key: Key, data: Any) -> Key:
     words = one_key("random.fold_in", key)
     if not isinstance(data, Value | np.ndarray | np.generic):
         number = whole("random.fold_in: data", data)
-        if not 0 <= number < 1 << 32:
-            raise ConfigError(f"random.fold_in: data must be from 0 to 2**32 - 1, not {number}")
-        data = scalar(number, u32)
-    block = cast(_integer("random.fold_in: data", data, u32), to=u64)
-    half = iota(axis=0, shape=(2,), dtype=u64)
-    return Key(random_word(joined_key(words), add(multiply(block, scalar(4, u64)), half), stream=FOLDED))
+        if not 0 <= number < 1 << 63:
+            raise ConfigError(f"random.fold_in: data must be from 0 to 2**63 - 1, not {number}")
+        data = np.asarray(number, np.uint64)
+    if isinstance(words, np.ndarray) and isinstance(data, np.ndarray | np.generic):
+        _expect_integer("random.fold_in: data", data)
+        return Key(_first_halves(words, [int(data) & LOWER], FOLDED)[0])
+    block = multiply(_integer("random.fold_in: data", data, u64), scalar(2, u64))
+    return Key(_both_words(random_word(joined_key(words), block, dtype=u64, stream=FOLDED)))
+
+
+def _both_words(x: Any) -> Any:
+    """The lower and the upper word of a u64 scalar, u32[2]."""
+    wide = reshape(x, (1,))
+    return concat([cast(part, to=u32) for part in (wide, bitwise_right_shift(wide, scalar(32, u64)))], axis=0)
+
+
+def _first_halves(words: np.ndarray, blocks: Iterable[int], stream: int) -> np.ndarray:
+    """The first two words of some blocks, u32[.., 2], without a program: for a few keys it would take longer than they do."""
+    key = int(words[0]), int(words[1])
+    made = [philox((n & 0xFFFFFFFF, n >> 32, stream & 0xFFFFFFFF, stream >> 32), key)[:2] for n in blocks]
+    return np.array(made, np.uint32).reshape(-1, 2)
 
 
 def key_data(key: Key) -> Any:
@@ -144,11 +164,15 @@ def _words(what: str, key: Any) -> Any:
 
 def _integer(what: str, x: Any, to: DType) -> Any:
     """An integer scalar of an array or traced, in another dtype, modulo its width."""
+    _expect_integer(what, x)
+    return cast(x, to=to)
+
+
+def _expect_integer(what: str, x: Any) -> None:
     if not dtype(x.dtype).is_integer:
         raise DtypeError(f"{what} must be an integer, not {dtype(x.dtype)}")
     if len(x.shape):
         raise ShapeError(f"{what} must be a scalar, not {list(x.shape)}", hint="rlx.vmap takes one after the other")
-    return cast(x, to=to)
 
 
 def dims(what: str, shape: Any) -> tuple[Dim, ...]:

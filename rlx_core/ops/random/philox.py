@@ -8,7 +8,7 @@ neither threads nor devices change one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from attrs import Attribute, field
@@ -29,12 +29,14 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 """What is added to the two words of the key between rounds."""
 
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
+_LOW = 0xFFFFFFFF
+_HALF = 32
+
+Words = TypeVar("Words", np.ndarray, int)
 
 
-def philox(counter: tuple[np.ndarray, ...], key: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """The block of a counter: four arrays of u64 that hold 32-bit words, as the counter's four and the key's two do.
+def philox(counter: tuple[Words, ...], key: tuple[Words, ...]) -> tuple[Words, ...]:
+    """The block of a counter: four 32-bit words in arrays of u64 or as integers, as the counter's four and the key's two are.
 
     Source:
         Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11, section 3.3.
@@ -42,9 +44,9 @@ def philox(counter: tuple[np.ndarray, ...], key: tuple[np.ndarray, ...]) -> tupl
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
-        p0, p1 = np.uint64(MULTIPLIERS[0]) * c0, np.uint64(MULTIPLIERS[1]) * c2
+        p0, p1 = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2
         c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
-        k0, k1 = (k0 + np.uint64(KEY_STEPS[0])) & _LOW, (k1 + np.uint64(KEY_STEPS[1])) & _LOW
+        k0, k1 = (k0 + KEY_STEPS[0]) & _LOW, (k1 + KEY_STEPS[1]) & _LOW
     return c0, c1, c2, c3
 
 
@@ -77,15 +79,17 @@ class RandomWord(Elementwise):
         return super().infer(*types).with_dtype(self.dtype)
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
-        words = np.uint64(4 // (self.dtype.itemsize // 4))  # of `dtype`, in a block
-        key, position = np.broadcast_arrays(*(x.astype(np.uint64) for x in arrays))
+        words = 4 // (self.dtype.itemsize // 4)  # of `dtype`, in a block
+        shape = np.broadcast_shapes(*(x.shape for x in arrays))
+        # With an axis at least: NumPy 1 makes floats of an unsigned scalar and a Python integer.
+        key, position = np.broadcast_arrays(*(np.atleast_1d(x.astype(np.uint64)) for x in arrays))
         block, which = position // words, position % words
         stream = tuple(np.full_like(block, word) for word in (self.stream & 0xFFFFFFFF, self.stream >> 32))
         found = philox((block & _LOW, block >> _HALF, *stream), (key & _LOW, key >> _HALF))
         if self.dtype is u32:
-            return np.choose(which.astype(np.int64), found).astype(np.uint32)
+            return np.choose(which.astype(np.int64), found).astype(np.uint32).reshape(shape)
         c0, c1, c2, c3 = found
-        return np.where(which == 0, c0 | c1 << _HALF, c2 | c3 << _HALF)
+        return np.where(which == 0, c0 | c1 << _HALF, c2 | c3 << _HALF).reshape(shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample | Rejected]:

@@ -36,9 +36,22 @@ def test_split_and_fold_in_take_words_of_their_own_streams():
     assert keys.shape == (5,)
     assert [k.words.tolist() for k in keys] == [block(key, i, 0, 0, 0x80000001) for i in range(5)]
     assert random.split(key, (2, 2)).words.reshape(4, 2).tolist() == keys.words[:4].tolist()
-    for n in (0, 1, 2**32 - 1):
-        assert random.fold_in(key, n).words.tolist() == block(key, n, 0, 0, 0x80000000)
-    assert random.fold_in(key, np.int64(2**32 + 1)).words.tolist() == random.fold_in(key, 1).words.tolist()
+    for n in (0, 1, 2**32 - 1, 2**32 + 1, 2**63 - 1):
+        assert random.fold_in(key, n).words.tolist() == block(key, n & 0xFFFFFFFF, n >> 32, 0, 0x80000000)
+        assert random.fold_in(key, np.int64(n)).words.tolist() == random.fold_in(key, n).words.tolist()
+
+
+def test_keys_made_outside_of_a_program_are_those_made_inside():
+    key = random.key(7)
+    for number in (0, 3, 2**40 + 5, -1):
+        inside = rlx.jit(lambda key, n: random.fold_in(key, n))(key, np.int64(number))
+        assert random.fold_in(key, np.int64(number)).words.tolist() == inside.words.tolist()
+    for shape in (2, (2, 3), 40, 0):
+        inside = rlx.jit(lambda key, shape=shape: random.split(key, shape))(key)
+        outside = random.split(key, shape)
+        assert outside.words.tolist() == inside.words.tolist()
+        assert outside.words.dtype == inside.words.dtype == np.uint32
+    assert random.fold_in(key, np.int32(5)).words.tolist() == random.fold_in(key, 5).words.tolist()
 
 
 def test_keys_of_all_ways_differ():
@@ -134,7 +147,7 @@ def test_seeds_and_numbers_that_do_not_fit_are_refused():
     for seed, says in ((1 << 64, "64 bits"), (1.5, "integer"), (True, "integer")):
         with pytest.raises(ConfigError, match=says):
             random.key(seed)
-    with pytest.raises(ConfigError, match=r"from 0 to 2\*\*32 - 1"):
+    with pytest.raises(ConfigError, match=r"from 0 to 2\*\*63 - 1"):
         random.fold_in(random.key(0), -1)
     with pytest.raises(DtypeError, match="must be an integer, not f32"):
         random.fold_in(random.key(0), np.float32(1))

@@ -1,0 +1,36 @@
+"""What programs do besides their results: which graphs do anything, and graphs that no longer do."""
+
+from __future__ import annotations
+
+import attrs
+
+from rlx_core.ir.graph import Builder, Graph, Value, nested_graphs
+from rlx_core.ir.rewrite import copy_node
+
+__all__ = ["are_pure", "without_effects"]
+
+
+def are_pure(*bodies: Graph) -> bool:
+    """Whether nothing in some bodies has an effect, so that what runs them may be merged and dropped."""
+    return all(n.op.is_pure for body in bodies for n in body.nodes)
+
+
+def without_effects(graph: Graph) -> Graph:
+    """The graph without what it does besides its results, for a second evaluation: an effect that gives a result stays."""
+    if are_pure(graph):
+        return graph
+    read = {v for node in graph.nodes for v in node.present()} | graph.output_set
+    builder = Builder(graph.name)
+    builder.add_guards(graph.guards)
+    values: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if not node.op.is_pure and not any(r in read for r in node.results):
+            continue
+        operands = [None if v is None else values[v] for v in node.operands]
+        if node.op.is_pure or not nested_graphs(node.op):
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+            continue
+        quiet = attrs.evolve(node.op, **{name: without_effects(body) for name, body in nested_graphs(node.op).items()})
+        new = builder.emit(quiet, operands, name=node.name, origin=node.origin, types=node.types)
+        values.update(zip(node.results, new, strict=True))
+    return builder.finish(values[v] for v in graph.outputs)
