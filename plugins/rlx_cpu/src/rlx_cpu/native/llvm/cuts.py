@@ -15,7 +15,8 @@ def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     """`cut.start` of a piece known only at run time."""
     if cut.many == cut.each:
         return times(b, piece, cut.size)
-    part, before = _part_of(b, cut, piece), index(0)
+    part = _part_of(b, cut, piece)
+    before: ir.Value = index(0)
     if cut.lines > 1:
         before = times(b, b.sdiv(piece, index(cut.each)), cut.length)
     beyond = b.sub(part, index(cut.many))
