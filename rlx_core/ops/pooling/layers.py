@@ -15,6 +15,7 @@ from rlx_core.ops.arguments import flag, number
 from rlx_core.ops.arithmetic import absolute, pow
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.convolution.arguments import Layout, Padding, Steps, spatially, steps, windows
+from rlx_core.ops.convolution.ways import fitted
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import mat_mul
 from rlx_core.ops.pooling import extremes, totals
@@ -42,6 +43,7 @@ def max_pool(
     padding: Padding = 0,
     *,
     dilation: Steps = 1,
+    ceil_mode: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
     """The largest cell of every window; of equal ones the first has the derivative.
@@ -52,6 +54,7 @@ def max_pool(
         stride: Cells from a window to the next; `kernel` unless it is given.
         padding: As in `conv`; what is padded is no cell of a window.
         dilation: Cells from an element of a window to the next.
+        ceil_mode: Whether a last window that reaches beyond the padded axis counts, of the cells that there are.
         layout: Where the channels are.
 
     Raises:
@@ -61,7 +64,7 @@ def max_pool(
     >>> max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
     """
-    return _pooled("max_pool", extremes.max_pool, x, kernel, stride, padding, dilation, layout)
+    return _pooled("max_pool", extremes.max_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
 def min_pool(
@@ -71,10 +74,11 @@ def min_pool(
     padding: Padding = 0,
     *,
     dilation: Steps = 1,
+    ceil_mode: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
     """The smallest cell of every window, as `max_pool` the largest."""
-    return _pooled("min_pool", extremes.min_pool, x, kernel, stride, padding, dilation, layout)
+    return _pooled("min_pool", extremes.min_pool, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
 def avg_pool(
@@ -84,6 +88,7 @@ def avg_pool(
     padding: Padding = 0,
     *,
     dilation: Steps = 1,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
     layout: Layout = "nchw",
 ) -> Array:
@@ -95,7 +100,9 @@ def avg_pool(
     [[[1.0, 2.5, 0.0]]]
     """
     counts = flag("avg_pool: count_include_pad", count_include_pad)
-    return _pooled("avg_pool", totals.avg_pool, x, kernel, stride, padding, dilation, layout, count_include_pad=counts)
+    return _pooled(
+        "avg_pool", totals.avg_pool, x, kernel, stride, padding, dilation, ceil_mode, layout, count_include_pad=counts
+    )
 
 
 def lp_pool(
@@ -106,6 +113,7 @@ def lp_pool(
     padding: Padding = 0,
     *,
     dilation: Steps = 1,
+    ceil_mode: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
     """(Σ |x|^p)^(1/p) of every window; p above 0.
@@ -124,7 +132,7 @@ def lp_pool(
         total = totals.sum_pool(pow(absolute(cast(data, to=held)), exponent), **at)
         return cast(pow(total, 1 / exponent), to=own)
 
-    return _pooled("lp_pool", summed, x, kernel, stride, padding, dilation, layout)
+    return _pooled("lp_pool", summed, x, kernel, stride, padding, dilation, ceil_mode, layout)
 
 
 def global_avg_pool(x: ArrayLike, *, layout: Layout = "nchw") -> Array:
@@ -204,15 +212,46 @@ def _pooled(
     stride: Steps | None,
     padding: Padding,
     dilation: Steps,
+    ceil_mode: bool,
     layout: Layout,
     **more: Any,
 ) -> Any:
+    is_ceiled = flag(f"{what}: ceil_mode", ceil_mode)
+
     def pooled(data: Any) -> Any:
         cells = steps(f"{what}: kernel", kernel, data.ndim - 2)
         at = windows(what, data, cells, cells if stride is None else stride, padding, dilation)
-        return pool(data, kernel=cells, **at, **more)
+        data, settings = ceiled(what, data, cells, {**at, **more}) if is_ceiled else (data, {**at, **more})
+        return pool(data, kernel=cells, **settings)
 
     return spatially(what, x, layout, pooled)
+
+
+def ceiled(what: str, data: Any, cells: tuple[int, ...], at: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The operand and the attributes of a pool whose last windows may reach beyond the padded operand.
+
+    A window is one more if it begins in front of the last cell, or in the padding before. What is beyond never counts.
+    """
+    beyond = []
+    for axis, (size, cell) in enumerate(zip(data.shape[2:], cells, strict=True)):
+        lo, hi, stride = at["lo"][axis], at["hi"][axis], at["stride"][axis]
+        if not isinstance(size, int):
+            raise ShapeError(
+                f"{what}: ceil_mode depends on sizes that are known, not {size}", hint="pass numbers as padding"
+            )
+        rest = lo + size + hi - at["dilation"][axis] * (cell - 1) - 1
+        count = -(-rest // max(stride, 1)) + 1
+        if (count - 1) * stride >= lo + size:
+            count -= 1
+        beyond.append(max((count - 1) * stride - rest, 0))
+    if not any(beyond):
+        return data, at
+    wider = tuple(h + b for h, b in zip(at["hi"], beyond, strict=True))
+    if not at.get("count_include_pad"):
+        return data, {**at, "hi": wider}
+    # Padding counts, as zeros that lie there; what is beyond it does not.
+    none = (0,) * len(cells)
+    return fitted(data, at["lo"], at["hi"]), {**at, "lo": none, "hi": tuple(beyond), "count_include_pad": False}
 
 
 def averaged_dtypes(data: Any) -> tuple[DType, DType]:

@@ -37,6 +37,24 @@ def test_only_cells_of_the_operand_count(pool: Any, of: Any, stride: int, pad: i
     np.testing.assert_allclose(pool(x, 3, stride, pad), each_window(x, 3, stride, pad, of), rtol=1e-12)
 
 
+def test_a_last_window_may_reach_beyond_the_operand() -> None:
+    x = np.array([[[1.0, 5.0, 3.0, 2.0, 8.0]]])
+    assert nn.max_pool(x, 2, ceil_mode=True).tolist() == [[[5.0, 3.0, 8.0]]]
+    assert nn.avg_pool(x, 2, ceil_mode=True).tolist() == [[[3.0, 2.5, 8.0]]]
+    assert nn.avg_pool(x, 3, 2, 1, ceil_mode=True).tolist() == [[[2.0, 10 / 3, 10 / 3]]], "padding counts"
+    assert nn.avg_pool(x, 2, 3, 1, ceil_mode=True).tolist() == [[[0.5, 2.5]]], "none begins in the padding behind"
+    assert nn.avg_pool(x[..., :4], 3, 2, 1, ceil_mode=True).tolist() == [[[2.0, 10 / 3, 1.0]]], (
+        "and what is beyond does not"
+    )
+
+
+@pytest.mark.parametrize("mode", [False, True])
+def test_a_cell_of_a_window_that_reaches_beyond_has_its_derivative(mode: bool) -> None:
+    x = np.array([[[1.0, 5.0, 3.0]]])
+    dx = rlx.grad(lambda x: rlx.sum(nn.avg_pool(x, 2, ceil_mode=mode)))(x)
+    assert np.asarray(dx).tolist() == [[[0.5, 0.5, 1.0 if mode else 0.0]]]
+
+
 def test_the_stride_is_the_kernel_unless_it_is_given() -> None:
     assert nn.max_pool(np.ones((1, 1, 9, 8)), (3, 2)).shape == (1, 1, 3, 4)
 

@@ -28,6 +28,13 @@ def test_a_cut_deals_out_everything_evenly(length: int, most: int) -> None:
     assert len(sizes) == -(-length // most)
 
 
+def test_no_piece_of_several_lengths_is_of_two_of_them() -> None:
+    found = cut(17, 8, lines=3)
+    assert (found.pieces, found.each, found.length) == (9, 3, 17)
+    assert [found.start(i) for i in range(9)] == [line + part for line in (0, 17, 34) for part in (0, 6, 12)]
+    assert [found.size_of(i) for i in range(9)] == [6, 6, 5] * 3
+
+
 def test_items_cover_a_product_whatever_its_size() -> None:
     isa = available()[0]
     for m, n, k, of in product((1, 17, 1000), (1, 50, 3000), (1, 5000), (f32, f64)):

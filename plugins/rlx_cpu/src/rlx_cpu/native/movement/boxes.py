@@ -39,6 +39,9 @@ def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.V
     return ir.IRBuilder(function.append_basic_block("entry")), buffers, tid, nthreads
 
 
+MANY_UNITS = 4
+"""Units of a box that are shared out by themselves."""
+
 Placed = tuple[Box, int, ir.Value, "ir.Value | None"]
 """A box, the size of its elements, and the addresses that its offsets are counted from."""
 
@@ -67,16 +70,22 @@ def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value
         for piece, width in prepared(isa, box, itemsize)
     ]
     units = [prod(a.count for a in box.axes[: unit_axes(isa, box, width)]) for box, width, _, _ in parts]
-    before = list(accumulate(units, initial=0))
+    # Units are of different sizes from box to box, so every thread has its share of a box that has many.
+    few = [count if count < MANY_UNITS else 0 for count in units]
+    before = list(accumulate(few, initial=0))
 
     def write(is_nontemporal: bool) -> None:
         low, high = share(b, before[-1], tid, nthreads)
         for part, first, count in zip(parts, before, units, strict=False):
-            _emit_box(b, isa, part, _within(b, low, first, count), _within(b, high, first, count), is_nontemporal)
+            if count < MANY_UNITS:
+                mine = _within(b, low, first, count), _within(b, high, first, count)
+            else:
+                mine = share(b, count, tid, nthreads)
+            _emit_box(b, isa, part, *mine, is_nontemporal)
 
     nbytes = sum(box.size * itemsize for box, itemsize, _, _ in boxes)
     either_way(b, isa, [to for _, _, to, _ in boxes] if wants_nontemporal(isa, nbytes) else [], write)
-    return before[-1]
+    return sum(units)
 
 
 def prepared(isa: Isa, box: Box, itemsize: int) -> list[tuple[Box, int]]:

@@ -1,0 +1,97 @@
+"""Products whose rows and terms are several axes: windows read where they lie, forwards and for the cotangent of the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import kernel, products_of
+from products import check, random
+
+from rlx_core.ir.dtypes import dtype
+from rlx_core.ops.activation import relu
+from rlx_core.ops.arithmetic import add
+from rlx_core.ops.convolution.folded import FoldedMatMul
+from rlx_core.ops.region import ElementwiseRegion, RegionStep
+from rlx_cpu.native.llvm.isa import Isa, available
+from rlx_cpu.native.products.gemm_epilogue import folded_matmul
+
+CASES = {
+    "lines of 15": ((2, 17, 17, 5), (3, 3), (1, 1), (1, 1), 19),
+    "a stride": ((1, 9, 20, 8), (3, 2), (2, 3), (1, 1), 64),
+    "a dilation": ((1, 9, 9, 4), (3, 3), (1, 1), (2, 3), 33),
+    "runs of whole lines": ((1, 4, 6, 3), (1, 6), (1, 1), (1, 1), 16),
+    "one row": ((1, 3, 3, 7), (3, 3), (1, 1), (1, 1), 48),
+    "many terms": ((1, 4, 5, 140), (3, 3), (1, 1), (1, 1), 9),
+    "runs beyond a block": ((1, 3, 9, 620), (2, 2), (1, 1), (1, 1), 8),
+    "one cell at steps": ((2, 7, 7, 24), (1, 1), (2, 2), (1, 1), 16),
+}
+"""Image, kernel, stride, dilation, results."""
+
+
+def windows(x: np.ndarray, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> np.ndarray:
+    """`[n, o, p, i, j, c]` as a view of `[n, h, w, c]`."""
+    counts = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[1:3], kernel, stride, dilation, strict=True)]
+    by_window = [b * s for b, s in zip(x.strides[1:3], stride, strict=True)]
+    by_cell = [b * d for b, d in zip(x.strides[1:3], dilation, strict=True)]
+    shape, strides = (len(x), *counts, *kernel, x.shape[3]), (x.strides[0], *by_window, *by_cell, x.strides[3])
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+@products_of("f32", "f64")
+@pytest.mark.parametrize("name", CASES)
+def test_windows_times_weights(isa: Isa, of: str, name: str) -> None:
+    image, cells, stride, dilation, n = CASES[name]
+    rng = np.random.default_rng(3)
+    x = windows(random(rng, image, dtype(of).numpy), cells, stride, dilation)
+    w = random(rng, (int(np.prod(x.shape[3:])), n), dtype(of).numpy)
+    exact, single = (np.tensordot(x.astype(t), w.astype(t).reshape(*x.shape[3:], n), 3) for t in ("f8", "f4"))
+    for bound in ((), (1,)):
+        check(kernel(folded_matmul, FoldedMatMul(3), [x, w], isa, bound=bound), x, w, exact=exact, single=single)
+
+
+@products_of("f32")
+@pytest.mark.parametrize("name", CASES)
+def test_the_terms_of_weights_are_places(isa: Isa, of: str, name: str) -> None:
+    image, cells, stride, dilation, n = CASES[name]
+    rng = np.random.default_rng(4)
+    x = windows(random(rng, image, dtype(of).numpy), cells, stride, dilation).transpose(3, 4, 5, 0, 1, 2)
+    dy = random(rng, (int(np.prod(x.shape[3:])), n), dtype(of).numpy)
+    exact, single = (np.tensordot(x.astype(t), dy.astype(t).reshape(*x.shape[3:], n), 3) for t in ("f8", "f4"))
+    check(kernel(folded_matmul, FoldedMatMul(3), [x, dy], isa), x, dy, exact=exact, single=single)
+
+
+@products_of("f32")
+def test_many_places_are_summed_without_packing_what_they_are_multiplied_with(isa: Isa, of: str) -> None:
+    rng = np.random.default_rng(5)
+    image, dy = (rng.integers(-3, 4, s).astype(dtype(of).numpy) for s in ((4, 50, 102, 2), (4 * 48 * 100, 32)))
+    x = windows(image, (3, 3), (1, 1), (1, 1)).transpose(3, 4, 5, 0, 1, 2)  # whole numbers: every sum is exact
+    made = kernel(folded_matmul, FoldedMatMul(3), [x, dy], isa)
+    assert made.emitted.notes["panels"] == "direct"
+    exact = np.tensordot(x.astype("f8"), dy.astype("f8").reshape(4, 48, 100, 32), 3)
+    check(made, x, dy, exact=exact, single=exact.astype("f4"))
+
+
+@products_of("f32")
+def test_a_region_on_the_sums_reads_a_bias_and_a_residual(isa: Isa, of: str) -> None:
+    """Once with all terms in one block, once with partial sums apart."""
+    rng = np.random.default_rng(6)
+    for channels in (6, 200):
+        x = windows(random(rng, (2, 6, 13, channels), dtype(of).numpy), (3, 3), (1, 1), (1, 1))
+        shape = (*x.shape[:3], 21)
+        w, bias, residual = (random(rng, s, dtype(of).numpy) for s in ((9 * channels, 21), (21,), shape))
+        whole, row = (11 * 4 * 21, 11 * 21, 21, 1), (0, 0, 0, 1)
+        steps = (RegionStep(add.op(), (0, 1)), RegionStep(add.op(), (3, 2)), RegionStep(relu.op(), (4,)))
+        op = FoldedMatMul(3, region=ElementwiseRegion(shape, steps, (whole, row, whole), (2,)))
+        exact, single = (np.asarray(op(*(v.astype(t) for v in (x, w, bias, residual)))) for t in ("f8", "f4"))
+        made = kernel(folded_matmul, op, [x, w, bias, residual], isa, bound=(1, 2))
+        check(made, x, w, bias, residual, exact=exact, single=single)
+        assert np.array_equal(made(x, w, bias, residual, in_place={0: [3]})[0], made(x, w, bias, residual)[0])
+
+
+def test_without_elements_nothing_is_read() -> None:
+    isa = available()[0]
+    for shape, n in (((0, 3, 2, 4), 5), ((2, 3, 0, 4), 5), ((2, 3, 2, 4), 0)):
+        x = np.ones(shape, "f4")
+        w = np.ones((shape[2] * shape[3], n), "f4")
+        (found,) = kernel(folded_matmul, FoldedMatMul(2), [x, w], isa)(x, w)
+        assert np.array_equal(found, np.tensordot(x, w.reshape(*shape[2:], n), 2))
