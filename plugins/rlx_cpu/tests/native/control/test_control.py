@@ -196,7 +196,7 @@ DEEP = pytest.mark.parametrize("function", [deep, turned, layers, decided], ids=
 @pytest.mark.parametrize("is_bound", [False, True], ids=["fed", "bound"])
 def test_threads_share_the_steps_of_a_loop_and_change_no_bit(function: Any, is_bound: bool) -> None:
     def made(threads: int, **more: Any) -> Any:
-        config = {"options": {"cpu.threads": threads, **more}}
+        config = {"options": {"cpu.threads": threads, "cpu.spin": 190, **more}}  # threads that no other test has met
         if is_bound:
             program = rlx.compile(function, SQUARE, rlx.spec("f32[40, 96]"), config=config)
             assert "is driven" not in str(program.report)
