@@ -62,6 +62,11 @@ def rlx_passes() -> list[PassSpec]:
             summary="What is constant is computed now.",
         ),
         PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
+        PassSpec(
+            "rlx.hoist-from-loops",
+            "rlx_core.passes.hoist_from_loops:HoistFromLoops",
+            summary="What no step of a loop changes is computed before it.",
+        ),
         PassSpec("rlx.dead-code", "rlx_core.passes.dead_code:DeadCode", summary="What nothing needs is dropped."),
         PassSpec(
             "rlx.promote-params", "rlx_core.passes.promote_params:PromoteParams", summary="Parameters become inputs."
@@ -225,7 +230,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             {
                 "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, "hoist-from-loops", *FUSE, *REGIONS, *LEGAL],
             },
             summary="Everything that keeps results and makes them faster.",
         ),
@@ -234,7 +239,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             {
                 "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, *FUSE, *REGIONS, *LEGAL],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, "hoist-from-loops", *FUSE, *REGIONS, *LEGAL],
             },
             summary="The same for a step of training, whose parameters change on every run.",
         ),

@@ -88,6 +88,42 @@ def test_programs_compute_what_the_interpreter_does(function: Any, config: Any) 
     assert (executable.report.tiers.counts.get("native", 0) > 0) == (config is not NUMPY)
 
 
+def kept(w: Any, c: Any, xs: Any) -> Any:
+    """A carry that is a y too, one that is another's, one that is overwritten in place, and what they were before."""
+
+    def step(carry: Any, x: Any) -> Any:
+        a, b, d, n = carry
+        new = rlx.tanh(a @ w + x)
+        return (new, a * 0.5 + b, d + x * x, n + 1), (new, b, rlx.flip(new), new * d, new)
+
+    return rlx.scan(step, (c, c * 2.0, c * 0.0, 0), xs)
+
+
+def doubled(w: Any, c: Any, xs: Any) -> Any:
+    """Two carries that are one value, and a y that nothing else is."""
+
+    def step(carry: Any, x: Any) -> Any:
+        a, b = carry
+        new = rlx.tanh(a + b * 0.5 - x)
+        return (new, new), a - b
+
+    return rlx.scan(step, (c, c + 1.0), xs, reverse=True)
+
+
+@pytest.mark.parametrize("function", [cell, swapped, kept, doubled], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("steps", [0, 1, 6, 7])
+def test_states_go_from_step_to_step(function: Any, steps: int) -> None:
+    w, c = RNG.normal(size=(200, 200)).astype(f32) * f32(0.05), RNG.normal(size=200).astype(f32)
+    xs = RNG.normal(size=(steps, 200)).astype(f32)
+    graph = rlx.trace(function, w, c, xs)
+    expected = rlx.interpret(graph, dict(zip(graph.input_types, (w, c, xs), strict=True)))
+    for config in ({}, POISON):
+        jitted = rlx.jit(function, config=config)
+        for found in (jitted(w, c, xs), jitted(w, c, xs)):
+            for a, b in zip(flat(found), expected, strict=True):
+                np.testing.assert_allclose(a, np.asarray(b), rtol=2e-4, atol=2e-4)
+
+
 def test_a_loop_is_one_step_of_a_native_run() -> None:
     jitted = rlx.jit(cell)
     jitted(W, C, XS)
@@ -160,7 +196,7 @@ DEEP = pytest.mark.parametrize("function", [deep, turned, layers, decided], ids=
 @pytest.mark.parametrize("is_bound", [False, True], ids=["fed", "bound"])
 def test_threads_share_the_steps_of_a_loop_and_change_no_bit(function: Any, is_bound: bool) -> None:
     def made(threads: int, **more: Any) -> Any:
-        config = {"options": {"cpu.threads": threads, **more}}
+        config = {"options": {"cpu.threads": threads, "cpu.spin": 190, **more}}  # threads that no other test has met
         if is_bound:
             program = rlx.compile(function, SQUARE, rlx.spec("f32[40, 96]"), config=config)
             assert "is driven" not in str(program.report)

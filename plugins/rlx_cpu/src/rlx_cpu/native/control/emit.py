@@ -22,7 +22,8 @@ from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_cpu.native.contract import EmitNested, EmitStep, Emitted, aligned
-from rlx_cpu.native.control.bodies import Bodies, Body, Origin, Room, move, whole
+from rlx_cpu.native.control.bodies import Body, Room, move, whole
+from rlx_cpu.native.control.making import Bodies, Origin
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CALLED, I8, I64, address, counted
 from rlx_cpu.native.llvm.isa import Isa

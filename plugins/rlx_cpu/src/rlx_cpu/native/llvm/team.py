@@ -25,7 +25,7 @@ MOST_SHARED: Final = 32
 
 # Byte offsets in a team's block; what different threads write is a cache line apart.
 _CLAIM, _STEP, _DONE, TEAM_BYTES = 0, 64, 128, 192
-_FUNCTION, _BUFFERS, _PARTS, _THREADS, SHARE, _QUIET = (_STEP + 8 * i for i in range(6))
+_FUNCTION, _BUFFERS, _PARTS, _THREADS, SHARE, _ALONE, _PENALTY = (_STEP + 8 * i for i in range(7))
 """`SHARE` holds the address of the function `share`, for code that is linked apart."""
 
 SHARED: Final = ir.FunctionType(VOID, [I64] * 5)
@@ -33,9 +33,12 @@ SHARED: Final = ir.FunctionType(VOID, [I64] * 5)
 
 _HALF: Final = 32
 
-_SHORT_TURNS, _SHORT_NS, _QUIET_STEPS = 256, 20_000, 256
+_SHORT_TURNS, _SHORT_NS = 256, 20_000
 """A wait of fewer turns is not timed; one that took so much longer than twice the leader's own share has met a thread that lost
-its processor to another program, and so many steps are not shared then."""
+its processor to another program."""
+
+_FEWEST_ALONE, _MOST_ALONE, _DECAY = 256, 1 << 16, 8
+"""So many steps are not shared then, and the more the sooner it happens again; what is remembered of it fades by 2^-8 a step."""
 
 
 def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> None:
@@ -49,9 +52,9 @@ def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value
     b = ir.IRBuilder(function.append_basic_block("entry"))
     team, run, buffers, wanted, tid = function.args
     threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
-    quiet = b.load(_at(b, team, _QUIET), typ=I64, align=8)
-    with b.if_then(b.icmp_signed(">", quiet, _word(0)), likely=False):
-        b.store(b.sub(quiet, _word(1)), _at(b, team, _QUIET), align=8)
+    alone = b.load(_at(b, team, _ALONE), typ=I64, align=8)
+    with b.if_then(b.icmp_signed(">", alone, _word(0)), likely=False):
+        b.store(b.sub(alone, _word(1)), _at(b, team, _ALONE), align=8)
         b.call(b.inttoptr(run, POINTER), [b.inttoptr(buffers, POINTER), _word(0), _word(1), tid, _word(0)], CALLED)
         b.ret_void()
     begun = b.call(module.globals["clock"], [])
@@ -65,12 +68,23 @@ def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value
     b.call(module.globals["help"], [team, tid])
     worked = b.call(module.globals["clock"], [])
     turns = wait_for(b, _at(b, team, _DONE), parts)
-    with b.if_then(b.icmp_signed(">", turns, _word(_SHORT_TURNS)), likely=False):
-        waited = b.sub(b.call(module.globals["clock"], []), worked)
-        longest = b.add(b.mul(b.sub(worked, begun), _word(2)), _word(_SHORT_NS))
-        with b.if_then(b.icmp_signed(">", waited, longest)):
-            b.store(_word(_QUIET_STEPS), _at(b, team, _QUIET), align=8)
+    _judge(b, team, turns, b.sub(worked, begun), worked)
     b.ret_void()
+
+
+def _judge(b: ir.IRBuilder, team: ir.Value, turns: ir.Value, work: ir.Value, worked: ir.Value) -> None:
+    """Go on alone for a while after a wait that was far too long; twice as long as the last time, if that is not long ago."""
+    penalty = b.load(_at(b, team, _PENALTY), typ=I64, align=8)
+    milder = b.sub(penalty, b.lshr(penalty, _word(_DECAY)))
+    b.store(milder, _at(b, team, _PENALTY), align=8)
+    with b.if_then(b.icmp_signed(">", turns, _word(_SHORT_TURNS)), likely=False):
+        waited = b.sub(b.call(b.module.globals["clock"], []), worked)
+        longest = b.add(b.mul(work, _word(2)), _word(_SHORT_NS))
+        with b.if_then(b.icmp_signed(">", waited, longest)):
+            twice = b.add(b.mul(penalty, _word(2)), _word(_FEWEST_ALONE))
+            steps = b.select(b.icmp_signed("<", twice, _word(_MOST_ALONE)), twice, _word(_MOST_ALONE))
+            b.store(steps, _at(b, team, _PENALTY), align=8)
+            b.store(steps, _at(b, team, _ALONE), align=8)
 
 
 def begin_team(b: ir.IRBuilder, team: ir.Value, threads: ir.Value) -> None:

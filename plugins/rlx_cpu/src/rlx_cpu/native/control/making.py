@@ -1,0 +1,129 @@
+"""From the plan of a graph inside a step to its functions, and to what is packed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.graph import Constant, Value
+from rlx_core.ir.lir import Lir, Step
+from rlx_core.pipeline.planning.alias import placement
+from rlx_core.pipeline.planning.places import layout_of, place_of
+from rlx_cpu.native.contract import EmitStep, Emitted, Pack, View, aligned
+from rlx_cpu.native.control.bodies import Body, Inside
+from rlx_cpu.native.llvm import ir
+
+__all__ = ["Bodies", "Origin"]
+
+
+@frozen
+class Origin:
+    """Where an input of a graph comes from.
+
+    Attributes:
+        operand: Of the step that holds the graph; `None` for what is carried.
+        rounds: For what is another element in every round, how many there are.
+        is_bound: Whether the operand is the same in every run.
+        is_held: Whether it pays to pack it before the first round.
+    """
+
+    operand: int | None = None
+    rounds: int | None = None
+    is_bound: bool = False
+    is_held: bool = False
+
+
+class Bodies:
+    """Makes the bodies of one step: equal steps in them are one function.
+
+    Args:
+        module: Where functions go.
+        name: What their names begin with.
+        emit: Adds one.
+
+    Attributes:
+        packs: Of the step that holds the graphs: every operand that a step of them wants packed.
+        held: Bytes of what is packed before the first round.
+    """
+
+    def __init__(self, module: ir.Module, name: str, emit: EmitStep) -> None:
+        self._module, self._name, self._emit = module, name, emit
+        self._known: dict[object, Emitted] = {}
+        self._data = 0
+        self.packs: dict[Pack, int] = {}
+        self.held = 0
+
+    def of(self, lir: Lir, origins: Sequence[Origin]) -> Body:
+        """The body of a plan, its functions in the module.
+
+        Args:
+            origins: Of its graph's inputs.
+        """
+        sources = dict(zip(lir.graph.inputs, origins, strict=True))
+        steps: list[Inside] = []
+        words = 0
+        for step in lir.steps:
+            if all(t.size == 0 for t in step.node.types):
+                continue
+            emitted = self._function(step, inner_layout(step, lir, sources))
+            first, words = words, words + len(step.node.operands) + len(step.node.results)
+            workspace = words if emitted.has_workspace else None
+            words += emitted.has_workspace
+            pack_words, words = words, words + len(emitted.packs) + len(emitted.held)
+            status = words if emitted.has_status else None
+            words += emitted.has_status
+            arena = words if step.nested and step.workspace is not None else None
+            words += arena is not None
+            packs = tuple(self._pack(each, step, lir, sources) for each in emitted.packs)
+            held = tuple(self._hold(each.nbytes) for each in emitted.held)
+            steps.append(Inside(step, emitted, first, workspace, pack_words, status, arena, packs, held))
+        constants = {
+            n.result: self._constant(n.op.value.array.tobytes()) for n in lir.graph.nodes if isinstance(n.op, Constant)
+        }
+        return Body(lir, tuple(steps), words, constants)
+
+    def _pack(self, pack: Pack, step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> tuple[int, int]:
+        """Which pack of the outer step a step's pack is, or is a round's of, and the bytes from one round's to the next's."""
+        value = step.node.operands[pack.operand]
+        assert value is not None, "a pack is of an operand that is there"
+        at = placement(value, lir.aliases)
+        origin = sources[at.root]
+        assert origin.operand is not None, "what is carried is not bound"
+        seen = pack.view or View(value.type.static_shape, at.strides, 0)
+        seen = evolve(seen, offset=seen.offset + at.byte_offset)
+        if origin.rounds is not None:
+            shape, strides = (origin.rounds, *seen.shape), (at.root.type.static_nbytes, *seen.strides)
+            seen = evolve(seen, shape=shape, strides=strides, rounds=seen.rounds + 1)
+        outer = evolve(pack, operand=origin.operand, view=seen)
+        return self.packs.setdefault(outer, len(self.packs)), 0 if origin.rounds is None else pack.capacity
+
+    def _hold(self, nbytes: int) -> int:
+        start, self.held = self.held, self.held + aligned(nbytes)
+        return start
+
+    def _function(self, step: Step, layout: Layout) -> Emitted:
+        key = (step.kernel, step.node.op, layout)
+        if key not in self._known:
+            title = step.node.op.name.rpartition(".")[2]
+            emitted = self._known[key] = self._emit(f"{self._name}_{len(self._known)}_{title}", step, layout)
+            for name in filter(None, (emitted.function, emitted.prologue, *(each.function for each in emitted.held))):
+                self._module.globals[name].linkage = "internal"  # so that LLVM may put it where it is called
+        return self._known[key]
+
+    def _constant(self, data: bytes) -> ir.Value:
+        self._data += 1
+        return self._module.data(f"{self._name}_data{self._data}", data)
+
+
+def inner_layout(step: Step, lir: Lir, sources: Mapping[Value, Origin]) -> Layout:
+    """Where the operands and results of a body's step lie, and which of them are the same in every round or run."""
+
+    def known(value: Value | None) -> Place | None:
+        if value is None:
+            return None
+        origin = sources.get(lir.root_of(value), Origin())
+        return evolve(place_of(value, lir), is_bound=origin.is_bound, is_held=origin.is_held)
+
+    return evolve(layout_of(step, lir), operands=tuple(map(known, step.node.operands)))
