@@ -128,9 +128,6 @@ def _compiled(
     Raises:
         DeviceError: It cannot be compiled here as its code was.
     """
-    # Here, because the code of a package needs no compiler.
-    from rlx_core.runtime.compiled_function import compile_bundle
-
     name = None if target is None else target.partition(":")[0]
     _, backend, _ = find_target(plugins, name or configuration.target)
     reason = backend.reason_against_compiling(configuration.options)
@@ -139,4 +136,7 @@ def _compiled(
             f"package: its program cannot be compiled here: {reason}",
             *(Fact(code, said) for code, said in reasons.items()),
         )
+    # Here, because the code of a package needs no compiler.
+    from rlx_core.runtime.compiled_function import compile_bundle
+
     return compile_bundle(bundle(), target=name, config=config, host=plugins, classes=classes)
