@@ -15,7 +15,8 @@ __all__ = ["package"]
 def package(
     ctx: typer.Context,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A compiled function that was saved, or with --show a package.")
+        Path,
+        typer.Argument(metavar="FILE", help="A compiled function that was saved, or a model; with --show a package."),
     ],
     out: Annotated[
         Path | None,

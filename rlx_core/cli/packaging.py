@@ -18,6 +18,7 @@ from rlx_core.files.load_save import load, path_of, reading
 from rlx_core.files.packages.manifest import Manifest
 from rlx_core.files.packages.opening import import_file
 from rlx_core.files.packages.packing import package
+from rlx_core.functions.model import Model
 from rlx_core.runtime.compiled_function import CompiledFunction
 
 __all__ = ["Shown", "found", "made", "package_json", "package_layout"]
@@ -44,9 +45,9 @@ def made(
         FormatError: The file holds something else than a compiled function. And see `rlx.package`.
     """
     compiled = load(file, host=session.host, config=session.config)
-    if not isinstance(compiled, CompiledFunction):
+    if not isinstance(compiled, CompiledFunction | Model):
         raise FormatError(
-            f"package: {file} holds no compiled function",
+            f"package: {file} holds neither a compiled function nor a model",
             hint="rlx.save of what rlx.compile returned makes such a file",
         )
     path = file.with_suffix(".rlxpack") if out is None else out

@@ -23,6 +23,7 @@ from rlx_core.errors import (
     WrongInputCountError,
 )
 from rlx_core.files.packages.opening import import_file
+from rlx_core.functions.model import Model
 from rlx_cpu.native.llvm.isa import available
 
 from .conftest import HOST, WEIGHTS, N, X, compiled, leaves
@@ -213,6 +214,14 @@ def test_a_program_without_steps_is_packaged_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one, x)
     np.testing.assert_array_equal(other, x.T)
     assert one is not x
+
+
+def test_a_model_is_compiled_and_packaged(tmp_path: Path) -> None:
+    model = Model(
+        name="tiny", function=lambda p, x: x * p["w"], parameters={"w": np.float32(3)}, inputs={"x": rlx.spec("f32[4]")}
+    )
+    rlx.package(model, tmp_path / "m.rlxpack")
+    np.testing.assert_array_equal(load(tmp_path / "m.rlxpack")(np.ones(4, "f4")), np.full(4, 3, "f4"))
 
 
 def test_a_device_that_holds_no_packages_is_refused_by_name(package: Path) -> None:
