@@ -162,8 +162,9 @@ class PackagedFunction(Bundled):
             FormatError, DeviceError: As `compiled`. Other errors are those of `CompiledFunction.rebind`.
         """
         self._compiled_for("parameters were bound anew").rebind(**parameters)
-        self._is_rebound = True
-        self._door.entry = None
+        with self._lock:
+            self._is_rebound = True
+            self._door.entry = None
 
     def __reduce__(self) -> NoReturn:
         raise FormatError(

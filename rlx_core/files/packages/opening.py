@@ -96,7 +96,7 @@ def _usable(
             reasons[str(code)] = f"is for a target that is not here ({error.message})"
             continue
         form = container.blobs.json(code.form)
-        reason = backend.reason_against_code(form)
+        reason = backend.reason_against_code(form, configuration.options)
         if reason is None:
             return code, backend.unpack(form, container.blobs, configuration.options), reasons
         reasons[str(code)] = reason

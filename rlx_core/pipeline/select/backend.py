@@ -357,8 +357,12 @@ class Backend(ABC):
             f"package: {target.name} has no code that a package could hold", hint="package it for cpu, or use rlx.save"
         )
 
-    def reason_against_code(self, form: Json) -> str | None:
-        """Why what `pack` wrote cannot be used here, as the end of a sentence about it; `None` if it can."""
+    def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
+        """Why what `pack` wrote cannot be used here, or under some options, as the end of a sentence; `None` if it can.
+
+        Raises:
+            FormatError: It is nothing that `pack` wrote.
+        """
         return f"is for {self.target.name}, which reads no packages"
 
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:

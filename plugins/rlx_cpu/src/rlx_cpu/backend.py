@@ -96,10 +96,10 @@ class CpuBackend(Backend):
 
         return packed(programs, target.kernels, variant, keep)
 
-    def reason_against_code(self, form: Json) -> str | None:
+    def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
         from rlx_cpu.packaged.opening import reason_against_code  # here, because few programs come from packages
 
-        return reason_against_code(form)
+        return reason_against_code(form, options)
 
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
         return None if options.get("cpu.tier") == "numpy" else tier.reason_without()

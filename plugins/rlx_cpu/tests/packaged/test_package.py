@@ -124,6 +124,20 @@ def test_code_for_another_machine_is_passed_over_by_name(tmp_path: Path) -> None
         load(tmp_path / "n.rlxpack")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cpu.isa": "sse2"}, "cpu.isa is sse2"),
+        ({"cpu.tier": "numpy"}, "cpu.tier is numpy"),
+        ({"cpu.poison": True}, "cpu.poison looks at every step"),
+    ],
+)
+def test_options_that_code_does_not_meet_compile(options: dict[str, Any], said: str, package: Path) -> None:
+    found = load(package, config={"options": options})
+    assert said in str(found.report)
+    np.testing.assert_allclose(found(X, N)[0]["h"], compiled()(X, N)[0]["h"], rtol=1e-4, atol=1e-5)
+
+
 def test_the_first_code_that_runs_is_taken_unless_one_is_asked_for(tmp_path: Path) -> None:
     rlx.package(compiled(), tmp_path / "m.rlxpack", ["cpu:neon", "cpu", "cpu:sse2"], sizes=[{"rows": 8}])
     assert load(tmp_path / "m.rlxpack").report.code == f"cpu:{next(i.name for i in available())}"

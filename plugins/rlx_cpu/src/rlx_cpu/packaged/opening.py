@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need
@@ -18,19 +19,28 @@ from rlx_cpu.packaged.program import PackagedProgram
 __all__ = ["reason_against_code", "unpacked"]
 
 
-def reason_against_code(form: Json) -> str | None:
-    """Why a form's code does not run here, as the end of a sentence about it; `None` if it does.
+def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
+    """Why a form's code does not run here, or is not wanted, as the end of a sentence about it; `None` if it runs.
 
     Raises:
         FormatError: It is no form of this backend.
     """
     row = need(form, dict, "code")
+    isa = need(row.get("isa"), str, "an instruction set")
     needs = [need(each, str, "a feature") for each in need(row.get("needs"), list, "needs")]
     reason = reason_against(need(row.get("arch"), str, "an architecture"), needs)
     version = need(row.get("runtime"), int, "a version")
-    if reason is None and version != VERSION:
+    if reason is not None:
+        return reason
+    if version != VERSION:
         return f"is for version {version} of the run-time, and this rlx has {VERSION}"
-    return reason
+    wanted = options.get("cpu.isa", "auto")
+    if wanted not in ("auto", isa):
+        return f"is for {isa}, and cpu.isa is {wanted}"
+    if options.get("cpu.tier") == "numpy":
+        return "is native, and cpu.tier is numpy"
+    asked = next((name for name in ("cpu.oracle", "cpu.poison") if options.get(name)), None)
+    return None if asked is None else f"runs as a whole, and {asked} looks at every step"
 
 
 def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Callable[[int], Program]:
