@@ -14,7 +14,7 @@ from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
-from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode
+from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
@@ -33,6 +33,7 @@ __all__ = [
     "Program",
     "Target",
     "Traffic",
+    "Unpack",
     "at_step",
 ]
 
@@ -369,8 +370,8 @@ class Backend(ABC):
         """Why a package's own program is not compiled here in place of its code; `None` if it may be."""
         return None
 
-    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Callable[[int], Program]:
-        """The programs that `pack` wrote, by number, bound and ready.
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
+        """What makes the programs that `pack` wrote, bound and ready.
 
         Args:
             options: As for `target_for`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from rlx_core.pipeline.backend import (
     PackedCode,
     Program,
     Target,
+    Unpack,
 )
 from rlx_cpu import tier
 
@@ -104,7 +105,7 @@ class CpuBackend(Backend):
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
         return None if options.get("cpu.tier") == "numpy" else tier.reason_without()
 
-    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Callable[[int], Program]:
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
         from rlx_cpu.packaged.opening import unpacked  # as above
 
         return unpacked(form, blobs, tier.threads_of(options), tier.spin_of(options))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rlx_core.errors import FormatError
 from rlx_core.ir.forms import Json, need
-from rlx_core.pipeline.backend import Blobs, Program
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.backend import Blobs, Program, Unpack
 from rlx_cpu.native.runtime import interpreter
 from rlx_cpu.native.runtime.code import ENTRY, RESULT_MEMORY, STEPS, VERSION, bring, codes
 from rlx_cpu.packaged.features import reason_against
@@ -43,8 +44,8 @@ def reason_against_code(form: Json, options: Mapping[str, Any]) -> str | None:
     return None if asked is None else f"runs as a whole, and {asked} looks at every step"
 
 
-def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Callable[[int], Program]:
-    """The programs of a form by number.
+def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Unpack:
+    """What makes the programs of a form.
 
     Raises:
         FormatError: It is none, or a blob of it is damaged.
@@ -57,10 +58,15 @@ def unpacked(form: Json, blobs: Blobs, threads: int, spin_us: int) -> Callable[[
     image = None if row.get("code") is None else image_from(row["code"], blobs)
     code = None if image is None else MappedCode(image)
 
-    def program(number: int) -> Program:
+    def program(number: int, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Program:
         if not 0 <= number < len(programs):
             raise FormatError(f"package: there are {len(programs)} programs, and none of number {number}")
         found = program_from(programs[number], blobs.nbytes, {} if image is None else image.exports)
+        said = tuple(each.type for each in found.inputs), tuple(each.type for each in found.outputs)
+        if said != (inputs, outputs):
+            raise FormatError(
+                f"package: program {number} is from {said[0]} to {said[1]}, and called from {inputs} to {outputs}"
+            )
         return PackagedProgram(found, code, blobs.arrays(list(found.buffers)), threads, spin_us)
 
     return program
