@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,8 @@ def planned(made: Compiled, asked: Asked, module: Module) -> Lir:
     return made.specialize(named_binding(graph_of(module), sizes(asked.bind))) if asked.bind else made.lir
 
 
-def sizes(words: tuple[str, ...]) -> dict[str, int]:
-    """`n=8` as sizes.
+def sizes(words: Sequence[str], option: str = "--bind") -> dict[str, int]:
+    """`n=8` as sizes, said with an option.
 
     Raises:
         ConfigError: It is no name and size.
@@ -158,7 +158,7 @@ def sizes(words: tuple[str, ...]) -> dict[str, int]:
     for word in words:
         name, equals, size = word.partition("=")
         if not equals or not size.isdecimal() or not name.isidentifier():
-            raise ConfigError(f"--bind {word}: wanted SYMBOL=SIZE, such as n=8")
+            raise ConfigError(f"{option} {word}: wanted SYMBOL=SIZE, such as n=8")
         found[name] = int(size)
     return found
 

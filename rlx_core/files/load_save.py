@@ -38,8 +38,8 @@ def load(
 
     Args:
         path: The file; its suffix, in any case, chooses the reader.
-        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given. Of a package, which
-            of its code to run, `cpu` or `cpu:avx2`; by default the first that runs here.
+        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given. Of a package,
+            which of its code to run, `cpu` or `cpu:avx2`; by default the first that runs here.
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
             such a tree, in memory of their own. Without it they are views of the mapped file, by name.
@@ -77,8 +77,8 @@ def opened(
     host: PluginHost | None,
     sha256: str | None = None,
 ) -> Any:
-    """A program with its weights as the function that it is, with its code or without, a model for a target as one too; anything
-    else as it is.
+    """A program with its weights as the function that it is, with its code or without, a model for a target as one too;
+    anything else as it is.
 
     Raises:
         ConfigError: It is something else, which nothing is said about.

@@ -16,6 +16,7 @@ from rlx_core.pipeline.select.backend import (
     Program,
     Target,
     Traffic,
+    Unpack,
     at_step,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "Program",
     "Target",
     "Traffic",
+    "Unpack",
     "at_step",
 ]

@@ -13,7 +13,7 @@ from rlx_core.ir.bind import infer_binding
 from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
-from rlx_core.pipeline.select.backend import Program
+from rlx_core.pipeline.select.backend import Program, Unpack
 from rlx_core.runtime.arrays import Declared, checked
 from rlx_core.runtime.signature import Signature
 from rlx_core.runtime.straight import RUNS_BEFORE_ENTRY, Door, StraightCall
@@ -66,7 +66,7 @@ class Contents:
     Attributes:
         report: What is used of it.
         inputs: In order; sizes may be symbols.
-        outputs: How many there are, by name.
+        outputs: In order, as the inputs.
         unpack: Makes the program of a number, for the sizes of that number; `None` if no code runs here.
         bundle: Reads the program that the code was made from; raises FormatError where the package has none.
         compile: Compiles that; raises where it cannot, or is not wanted.
@@ -75,7 +75,7 @@ class Contents:
     report: PackageReport
     inputs: Sequence[tuple[str, TensorType]]
     outputs: Sequence[tuple[str, TensorType]]
-    unpack: Callable[[int], Program] | None
+    unpack: Unpack | None
     bundle: Callable[[], Bundle]
     compile: Callable[[], CompiledFunction[..., Any]]
 
@@ -162,8 +162,9 @@ class PackagedFunction(Bundled):
             FormatError, DeviceError: As `compiled`. Other errors are those of `CompiledFunction.rebind`.
         """
         self._compiled_for("parameters were bound anew").rebind(**parameters)
-        self._is_rebound = True
-        self._door.entry = None
+        with self._lock:
+            self._is_rebound = True
+            self._door.entry = None
 
     def __reduce__(self) -> NoReturn:
         raise FormatError(
@@ -184,7 +185,7 @@ class PackagedFunction(Bundled):
         return self._results.unflatten(self._run(given, unpack))
 
     @in_standard_modes
-    def _run(self, given: Sequence[Any], unpack: Callable[[int], Program]) -> Sequence[Any]:
+    def _run(self, given: Sequence[Any], unpack: Unpack) -> Sequence[Any]:
         if len(given) != len(self._entries):
             raise MissingInputError(f"run: takes {len(self._entries)} inputs, not {len(given)}")
         arrays = [checked(entry, array) for entry, array in zip(self._entries, given, strict=True)]
@@ -205,10 +206,15 @@ class PackagedFunction(Bundled):
         names = [name for name, _ in self._contents.inputs]
         return infer_binding(dict(self._contents.inputs), dict(zip(names, arrays, strict=True)))
 
-    def _unpacked(self, number: int, unpack: Callable[[int], Program]) -> Unpacked:
+    def _unpacked(self, number: int, unpack: Unpack) -> Unpacked:
         with self._lock:
             if number not in self._programs:
-                self._programs[number] = Unpacked(unpack(number))
+                binding = self._contents.report.sizes[number]
+                inputs, outputs = (
+                    tuple(type.bind(binding) for _, type in row)
+                    for row in (self._contents.inputs, self._contents.outputs)
+                )
+                self._programs[number] = Unpacked(unpack(number, inputs, outputs))
             return self._programs[number]
 
     def _open(self, found: Unpacked) -> None:

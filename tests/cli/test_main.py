@@ -34,6 +34,7 @@ Commands:
   doctor   Check this installation and say what mends it.
   explain  Explain a kind of error.
   show     Print a saved program as text.
+  package  Write a saved function with its code, to be deployed.
   new      Write a package of your own: an op, a pass, a backend or a plugin.
   check    Say what a user of a package would meet: its faults, laws, plans.
   demo     Embed sentences, train a classifier, draw both programs.

@@ -15,7 +15,7 @@ from rlx_core.ir.bundle import Bundle
 from rlx_core.ir.forms import need
 from rlx_core.pipeline.config.records import Configuration
 from rlx_core.pipeline.op_table import HostOps
-from rlx_core.pipeline.select.backend import Program
+from rlx_core.pipeline.select.backend import Unpack
 from rlx_core.pipeline.set_up import Config, set_up
 from rlx_core.pipeline.targets import find_target, opened
 from rlx_core.plugins import PluginHost
@@ -78,9 +78,6 @@ def open_package(
     return found
 
 
-Unpack = Callable[[int], Program]
-
-
 def _usable(
     container: Container, manifest: Manifest, target: str | None, plugins: PluginHost, configuration: Configuration
 ) -> tuple[Code | None, Unpack | None, dict[str, str]]:
@@ -96,7 +93,7 @@ def _usable(
             reasons[str(code)] = f"is for a target that is not here ({error.message})"
             continue
         form = container.blobs.json(code.form)
-        reason = backend.reason_against_code(form)
+        reason = backend.reason_against_code(form, configuration.options)
         if reason is None:
             return code, backend.unpack(form, container.blobs, configuration.options), reasons
         reasons[str(code)] = reason
@@ -128,9 +125,6 @@ def _compiled(
     Raises:
         DeviceError: It cannot be compiled here as its code was.
     """
-    # Here, because the code of a package needs no compiler.
-    from rlx_core.runtime.compiled_function import compile_bundle
-
     name = None if target is None else target.partition(":")[0]
     _, backend, _ = find_target(plugins, name or configuration.target)
     reason = backend.reason_against_compiling(configuration.options)
@@ -139,4 +133,7 @@ def _compiled(
             f"package: its program cannot be compiled here: {reason}",
             *(Fact(code, said) for code, said in reasons.items()),
         )
+    # Here, because the code of a package needs no compiler.
+    from rlx_core.runtime.compiled_function import compile_bundle
+
     return compile_bundle(bundle(), target=name, config=config, host=plugins, classes=classes)

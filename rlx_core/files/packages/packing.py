@@ -12,6 +12,7 @@ from rlx_core.errors import BindingError, ConfigError, Fact
 from rlx_core.files.load_save import path_of, writing
 from rlx_core.files.packages.container import BlobStore, write_container
 from rlx_core.files.packages.manifest import Code, Manifest
+from rlx_core.functions.model import Model
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.bind import named_binding
 from rlx_core.ir.bundle import Bundle
@@ -25,7 +26,7 @@ __all__ = ["export_file", "package"]
 
 
 def package(
-    compiled: CompiledFunction[..., Any],
+    compiled: CompiledFunction[..., Any] | Model,
     path: str | os.PathLike[str],
     targets: Sequence[str] | None = None,
     *,
@@ -38,7 +39,7 @@ def package(
     llvmlite nor the packages that the function's ops came from. The file holds code, so only its owner may change it.
 
     Args:
-        compiled: What `rlx.compile` returned, or `rlx.load` of a `.rlx` file.
+        compiled: What `rlx.compile` returned, or `rlx.load` of a `.rlx` file; or a model, which is compiled.
         path: The file, `.rlxpack`; it appears as a whole, or on an error stays as it was.
         targets: What to have code for, in the order in which `rlx.load` tries it: `["cpu:avx512", "cpu:avx2"]`. A target
             without a variant is this machine's; by default the target that the function was compiled for.
@@ -55,6 +56,8 @@ def package(
         BindingError, UnknownNameError, GuardError: `sizes` leave one open, name none, or contradict the program.
         FileError: The file cannot be written (an OSError).
     """
+    if isinstance(compiled, Model):
+        compiled = compiled.compile()
     if not isinstance(compiled, CompiledFunction):
         raise ConfigError(
             f"package: takes what rlx.compile returns, not a {type(compiled).__name__}",

@@ -14,7 +14,7 @@ from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
-from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode
+from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
@@ -33,6 +33,7 @@ __all__ = [
     "Program",
     "Target",
     "Traffic",
+    "Unpack",
     "at_step",
 ]
 
@@ -357,16 +358,20 @@ class Backend(ABC):
             f"package: {target.name} has no code that a package could hold", hint="package it for cpu, or use rlx.save"
         )
 
-    def reason_against_code(self, form: Json) -> str | None:
-        """Why what `pack` wrote cannot be used here, as the end of a sentence about it; `None` if it can."""
+    def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
+        """Why what `pack` wrote cannot be used here, or under some options, as the end of a sentence; `None` if it can.
+
+        Raises:
+            FormatError: It is nothing that `pack` wrote.
+        """
         return f"is for {self.target.name}, which reads no packages"
 
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
         """Why a package's own program is not compiled here in place of its code; `None` if it may be."""
         return None
 
-    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Callable[[int], Program]:
-        """The programs that `pack` wrote, by number, bound and ready.
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
+        """What makes the programs that `pack` wrote, bound and ready.
 
         Args:
             options: As for `target_for`.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from attrs import frozen
 
 from rlx_core.ir.forms import Json
+from rlx_core.ir.types import TensorType
 
-__all__ = ["Blobs", "Keep", "PackedCode"]
+if TYPE_CHECKING:
+    from rlx_core.pipeline.select.backend import Program
+
+__all__ = ["Blobs", "Keep", "PackedCode", "Unpack"]
 
 Keep = Callable[[np.ndarray], int]
 """Puts the bytes of a dense array into a package, equal ones once; the number of the blob."""
@@ -46,4 +50,18 @@ class Blobs(Protocol):
 
         Raises:
             FormatError: One is damaged, or not there.
+        """
+
+
+class Unpack(Protocol):
+    """Makes the programs of a package."""
+
+    def __call__(self, number: int, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Program:
+        """The program of a number.
+
+        Args:
+            inputs, outputs: What its callers give and get, which is checked of arrays and has to be what the program says.
+
+        Raises:
+            FormatError: It says something else, or is none.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from rlx_core.pipeline.backend import (
     PackedCode,
     Program,
     Target,
+    Unpack,
 )
 from rlx_cpu import tier
 
@@ -96,15 +97,15 @@ class CpuBackend(Backend):
 
         return packed(programs, target.kernels, variant, keep)
 
-    def reason_against_code(self, form: Json) -> str | None:
+    def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
         from rlx_cpu.packaged.opening import reason_against_code  # here, because few programs come from packages
 
-        return reason_against_code(form)
+        return reason_against_code(form, options)
 
     def reason_against_compiling(self, options: Mapping[str, Any]) -> str | None:
         return None if options.get("cpu.tier") == "numpy" else tier.reason_without()
 
-    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Callable[[int], Program]:
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
         from rlx_cpu.packaged.opening import unpacked  # as above
 
         return unpacked(form, blobs, tier.threads_of(options), tier.spin_of(options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ def compiled(**options: Any) -> Any:
 
 def leaves(found: Any) -> list[np.ndarray]:
     return [found[0]["h"], found[0]["sorted"], *found[1]]
+
+
+if sys.platform != "linux":
+    collect_ignore_glob = ["test_*.py"]  # code for packages is made, and run, on Linux
+
+
+@pytest.fixture(autouse=True)
+def without_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poison mode looks at every step, and so takes no code from a package."""
+    monkeypatch.delenv("RLX_CPU_POISON", raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from rlx_core.errors import (
     WrongInputCountError,
 )
 from rlx_core.files.packages.opening import import_file
+from rlx_core.functions.model import Model
 from rlx_cpu.native.llvm.isa import available
 
 from .conftest import HOST, WEIGHTS, N, X, compiled, leaves
@@ -123,6 +124,20 @@ def test_code_for_another_machine_is_passed_over_by_name(tmp_path: Path) -> None
         load(tmp_path / "n.rlxpack")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cpu.isa": "sse2"}, "cpu.isa is sse2"),
+        ({"cpu.tier": "numpy"}, "cpu.tier is numpy"),
+        ({"cpu.poison": True}, "cpu.poison looks at every step"),
+    ],
+)
+def test_options_that_code_does_not_meet_compile(options: dict[str, Any], said: str, package: Path) -> None:
+    found = load(package, config={"options": options})
+    assert said in str(found.report)
+    np.testing.assert_allclose(found(X, N)[0]["h"], compiled()(X, N)[0]["h"], rtol=1e-4, atol=1e-5)
+
+
 def test_the_first_code_that_runs_is_taken_unless_one_is_asked_for(tmp_path: Path) -> None:
     rlx.package(compiled(), tmp_path / "m.rlxpack", ["cpu:neon", "cpu", "cpu:sse2"], sizes=[{"rows": 8}])
     assert load(tmp_path / "m.rlxpack").report.code == f"cpu:{next(i.name for i in available())}"
@@ -213,6 +228,14 @@ def test_a_program_without_steps_is_packaged_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one, x)
     np.testing.assert_array_equal(other, x.T)
     assert one is not x
+
+
+def test_a_model_is_compiled_and_packaged(tmp_path: Path) -> None:
+    model = Model(
+        name="tiny", function=lambda p, x: x * p["w"], parameters={"w": np.float32(3)}, inputs={"x": rlx.spec("f32[4]")}
+    )
+    rlx.package(model, tmp_path / "m.rlxpack")
+    np.testing.assert_array_equal(load(tmp_path / "m.rlxpack")(np.ones(4, "f4")), np.full(4, 3, "f4"))
 
 
 def test_a_device_that_holds_no_packages_is_refused_by_name(package: Path) -> None:

@@ -131,7 +131,7 @@ def program_from(form: Json, nbytes_of: Callable[[int], int], functions: Mapping
     found = PackedProgram(
         arena=_number(form.get("arena"), "the arena"),
         alignment=_number(form.get("alignment"), "the alignment", low=1, high=1 << 16),
-        words=_number(form.get("words"), "the table", high=1 << 32),
+        words=_number(form.get("words"), "the table", high=1 << 24),
         buffers=buffers,
         fixed=_all(form.get("fixed"), _three),
         inputs=_all(form.get("inputs"), lambda each: _brought(each, "an input")),

@@ -99,6 +99,8 @@ def _fill(code: bytearray, machine: int, at: int, target: int, relocation: Reloc
             raise KernelBuildError("package: the code is too large to be linked")
         code[at : at + nbytes] = (value - at).to_bytes(nbytes, "little", signed=True)
     elif machine == _AARCH64 and kind in _BRANCHES:
+        if not -_REACH <= value - at < _REACH:
+            raise KernelBuildError("package: the code is too large to be linked")
         _patch(code, at, 0x3FFFFFF, value - at >> 2)
     elif machine == _AARCH64 and kind == _PAGE_DISTANCE:
         pages = (value >> 12) - (at >> 12)
@@ -121,6 +123,9 @@ _DISTANCES: Final = {
 """Kinds that are a distance, and its bytes."""
 
 _BRANCHES: Final = (282, 283)  # R_AARCH64_JUMP26, R_AARCH64_CALL26
+_REACH: Final = 1 << 27
+"""Bytes that a branch of AArch64 reaches."""
+
 _PAGE_DISTANCE: Final = 275  # R_AARCH64_ADR_PREL_PG_HI21
 _WITHIN_PAGE: Final = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
 """R_AARCH64_ADD_ABS_LO12_NC and R_AARCH64_LDST8 … 128_ABS_LO12_NC, with the bits that the scale of the access takes off."""

@@ -37,7 +37,7 @@ class MappedCode:
         self._exports = image.exports
         size = image.table + max(8 * len(words), 1)
         try:
-            self._memory = mmap.mmap(-1, size)
+            self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise KernelBuildError(
                 f"package: there is no memory for {size} bytes of code ({error.strerror})"

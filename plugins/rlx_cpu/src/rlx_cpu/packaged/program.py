@@ -72,20 +72,20 @@ class PackagedProgram(Program):
         assert not params, "a packaged program has its parameters"
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        form = self._form
-        frame = self._take()
-        given = [usable(array) for array in inputs]
-        made = [empty(each.type.static_shape, each.type.dtype.numpy, "an output") for each in form.made]
-        for described, arrays in ((form.inputs, given), (form.made, made)):
-            for each, array in zip(described, arrays, strict=True):
-                for word, offset in each.words:
-                    frame.table[word] = address_of(array) + offset
-        self._steps(frame)
-        if frame.status[:, 0].any():
-            self._raise(frame)
-        found = [self._delivered(number, frame, given, made) for number in range(len(form.outputs))]
-        self._frames.append(frame)
-        return found
+        form, frame = self._form, self._take()
+        try:
+            given = [usable(array) for array in inputs]
+            made = [empty(each.type.static_shape, each.type.dtype.numpy, "an output") for each in form.made]
+            for described, arrays in ((form.inputs, given), (form.made, made)):
+                for each, array in zip(described, arrays, strict=True):
+                    for word, offset in each.words:
+                        frame.table[word] = address_of(array) + offset
+            self._steps(frame)
+            if frame.status[:, 0].any():
+                self._raise(frame)
+            return [self._delivered(number, frame, given, made) for number in range(len(form.outputs))]
+        finally:
+            self._frames.append(frame)
 
     def entry(self) -> Callable[..., Any] | None:
         return None if self.reason_without_entry is not None else build(self._entry_parts(self._take()))

@@ -52,6 +52,7 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
     arch, needs = NEEDS[isa.name]
     runtime = {name: writer.module(name) for name in (STEPS, ENTRY, RESULT_MEMORY)}
     form = {
+        "isa": isa.name,
         "arch": arch,
         "needs": list(needs),
         "runtime": VERSION,
