@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -140,20 +140,16 @@ def reason_to_drive(step: Step, settings: Settings | None = None) -> str | None:
     return None
 
 
-def functions_of(
-    lir: Lir, settings: Settings | None = None, without: Container[int] = ()
-) -> tuple[list[Function], dict[int, int]]:
+def functions_of(lir: Lir, lying: Mapping[int, Layout] | None = None) -> tuple[list[Function], dict[int, int]]:
     """The functions that native steps call, each once, and by the number of a step which of them it calls.
 
     Args:
-        without: Steps that are left out.
+        lying: The steps that are meant, with their layouts; all native ones by default.
     """
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
-    for number, layout in layouts(lir, settings):
-        if number in without:
-            continue
+    for number, layout in layouts(lir) if lying is None else lying.items():
         step = lir.steps[number]
         place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
@@ -212,8 +208,9 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (str(module), emitted)
 
-    sized = sized_steps(lir, dict(layouts(lir, settings)), table, settings.isa) if lir.origin is not None else {}
-    functions, calls = functions_of(lir, settings, sized)
+    lying = dict(layouts(lir, settings))
+    sized = sized_steps(lir, lying, table, settings.isa)
+    functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in sized})
     made = library(functions, settings.isa, emit, guests(functions, table))
     native = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
     for number, each in called(calls, made.emitted).items():
