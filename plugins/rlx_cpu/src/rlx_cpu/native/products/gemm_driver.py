@@ -81,7 +81,7 @@ class Driver:
             prologue=self._prologue() if plan.shared else None,
             notes={
                 "tile": plan.blocks.tile,
-                "depth": plan.blocks.depth * plan.words.per_word,
+                "depth": str(plan.blocks.depth) if plan.given is not None else plan.blocks.depth * plan.words.per_word,
                 "panels": plan.panels,
                 **({"rows": plan.rows} if plan.rows != "direct" else {}),
                 **({"products": "pairs of bf16"} if plan.words.is_pair else {}),
@@ -161,10 +161,10 @@ class Driver:
                         sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                         is_prefetched=plan.prefetches_result,
                     ),
-                    accumulates=tiles.depth < plan.k,
+                    accumulates=plan.splits_depth,
                     is_even=plan.k > 0
                     and plan.k % plan.unroll == 0
-                    and (tiles.depth >= plan.k or tiles.depth % plan.unroll == 0),
+                    and (plan.given is not None or tiles.depth >= plan.k or tiles.depth % plan.unroll == 0),
                     unroll=plan.unroll,
                     sharers=plan.sharers,
                     epilogue=self.epilogue,
