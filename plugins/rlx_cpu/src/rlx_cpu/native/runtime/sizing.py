@@ -19,13 +19,14 @@ from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.system.locks import Lock
 from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
+from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import sized_library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.sizes import Sizes, Unsized
 
-__all__ = ["Sized", "sized_steps"]
+__all__ = ["Sized", "module_of", "sized_steps"]
 
 MOST_FORMS = 8
 """Ways in which the operands of one step may lie before it is made for each size: each takes as long as a function to compile."""
@@ -36,9 +37,11 @@ class Sized:
     """A function for all sizes and how it is called for some.
 
     Attributes:
+        form: What it is made from.
         words: The numbers that it is told.
     """
 
+    form: SizedForm
     emitted: Emitted
     code: Code
     words: tuple[int, ...]
@@ -66,7 +69,7 @@ class Made:
             uses_threads=call.uses_threads,
             parts=call.parts,
         )
-        return Sized(emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
+        return Sized(self.form, emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
 
 
 @define(eq=False)
@@ -120,17 +123,27 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     return {number: each for number, key in which.items() if (each := called[key]) is not None}
 
 
+def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
+    """The function of a form in a module of its own, and what is said of it.
+
+    Raises:
+        Unsized: There is none.
+    """
+    module = new_module("sizes")
+    module.sizes = sizes = Sizes()
+    emitted = form.emit(module, name)
+    return module, evolve(emitted, words=tuple(map(str, sizes.words)))
+
+
 def _make(forms: Sequence[Made], isa: Isa) -> None:
     """The functions of some forms, all at once."""
 
     def emit(number: int) -> tuple[str, Emitted] | None:
-        module = new_module("sizes")
-        module.sizes = sizes = Sizes()
         try:
-            emitted = forms[number].form.emit(module, f"sized{number}")
+            module, emitted = module_of(forms[number].form, f"sized{number}")
         except Unsized:
             return None
-        return str(module), evolve(emitted, words=tuple(map(str, sizes.words)))
+        return str(module), emitted
 
     library = sized_library([made.form.key for made in forms], isa, emit)
     for made, emitted in zip(forms, library.emitted, strict=True):
