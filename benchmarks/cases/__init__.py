@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.case import Case
-from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, training
+from benchmarks.cases import compiling, elementwise, gemm, memory, minilm, sizes, training
 from rlx_core.errors import Fact, UnknownNameError, nearest
 
 __all__ = ["CASES", "GROUPS", "chosen"]
@@ -17,10 +17,11 @@ CASES: tuple[Case, ...] = (
     *memory.CASES,
     *gemm.CASES,
     *compiling.CASES,
+    *sizes.CASES,
 )
 
 
-GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "memory", "gemm", "compile")
+GROUPS = ("minilm", "gpt-train", "mlp-train", "call", "chain", "math", "memory", "gemm", "compile", "sizes")
 """What names of cases are or begin with."""
 
 
