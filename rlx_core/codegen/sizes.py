@@ -10,7 +10,7 @@ The fields of such a kernel hold expressions in the place of integers. Only a pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import count, pairwise, starmap
 from typing import TypeVar, cast
 
 from attrs import evolve, frozen
@@ -78,7 +78,14 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
     def opened(access: Access) -> Access:
         held = _strides(whole, access, groups)
         within = [s for s, n in zip(held, extents, strict=True) if s and isinstance(n, Expr)]
-        strides = tuple(s if not s or s <= min(within, default=s) else unknown() for s in (s or 0 for s in held))
+
+        def stride(known: int | None, group: Sequence[int]) -> int:
+            if known is None:  # one element: it may say that it is repeated or contiguous, and nothing else
+                lies = access.strides[group[-1]]
+                return lies if lies in (0, _itemsize(whole, access)) else unknown()
+            return known if known <= min(within, default=known) else unknown()
+
+        strides = tuple(starmap(stride, zip(held, groups, strict=True)))
         return evolve(access, strides=strides, offset=unknown() if access.offset else 0)
 
     values = tuple(
@@ -94,6 +101,11 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
     grid = sum(1 for group in groups if group[0] < whole.grid)
     kernel = Kernel(whole.name, cast("tuple[int, ...]", extents), grid, whole.buffers, values, stores)
     return SizedKernel(formula, kernel, groups)
+
+
+def _itemsize(whole: Kernel, access: Load | Store) -> int:
+    """Bytes of an element."""
+    return whole.buffers[access.buffer].dtype.itemsize
 
 
 def _chosen(access: Load | Store) -> tuple[int, ...]:
