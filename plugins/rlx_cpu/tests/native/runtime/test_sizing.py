@@ -244,3 +244,15 @@ def test_the_report_and_the_listing_say_so() -> None:
     function(*case.arrays(5))
     assert "1 of 1 steps for all sizes" in function.executable.report.code
     assert "_of_all_sizes" in function.executable.emit("llvm")
+
+
+def test_a_step_without_unknown_sizes_is_made_once(compiled: list[int]) -> None:
+    table = weights(40, 30)
+    function = rlx.compile(
+        lambda x, y: x + rlx.sum(rlx.sort(y), axis=0), rlx.spec("f32[n, 30]"), rlx.spec("f32[40, 30]"), target="cpu"
+    )  # fmt: skip
+    for n in (3, 5, 8):
+        compiled.clear()
+        x = weights(n, 30)
+        np.testing.assert_allclose(function(x, table), x + np.sort(table).sum(0), rtol=1e-5, atol=1e-5)
+        assert bool(compiled) == (n == 3)

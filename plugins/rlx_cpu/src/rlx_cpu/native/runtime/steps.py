@@ -21,7 +21,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.runtime.sizing import sized_steps
+from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.runtime.work import takes_longer
 from rlx_cpu.native.table import is_guest, is_native
 
@@ -210,12 +210,18 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
 
     lying = dict(layouts(lir, settings))
     sized = sized_steps(lir, lying, table, settings.isa)
-    functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in sized})
-    made = library(functions, settings.isa, emit, guests(functions, table))
     native = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
+    fixed = {number: each for number, each in fixed_steps(lir, lying, settings.isa) if number not in sized}
+    for number, kept in fixed.items():
+        if kept.made is not None:
+            native[number] = *kept.made, ()
+    functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
+    made = library(functions, settings.isa, emit, guests(functions, table))
     for number, each in called(calls, made.emitted).items():
         assert made.code is not None, "what was emitted has code"
         native[number] = each, made.code, ()
+        if number in fixed:
+            fixed[number].keep(each, made.code)
     steps: dict[int, NativeStep] = {}
     words = 0
     for number, (each, code, told) in sorted(native.items()):
