@@ -14,6 +14,7 @@ from benchmarks.cases import (
     minilm,
     numbers,
     recurrent,
+    sizes,
     training,
     vision,
 )
@@ -32,12 +33,13 @@ CASES: tuple[Case, ...] = (
     *memory.CASES,
     *gemm.CASES,
     *compiling.CASES,
+    *sizes.CASES,
 )
 
 
 GROUPS = (
     *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "resnet18", "mobilenet", "cnn-train"),
-    *("call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "compile"),
+    *("call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "compile", "sizes"),
 )
 """What names of cases are or begin with."""
 

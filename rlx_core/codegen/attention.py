@@ -5,6 +5,8 @@ Whatever the layout, an operand is four strides; masks and biases are four strid
 
 from __future__ import annotations
 
+from typing import cast
+
 from attrs import frozen
 
 from rlx_core.codegen.places import Layout, Place
@@ -26,10 +28,11 @@ class HeadStrides:
 
     @classmethod
     def of(cls, place: Place, layout: AttentionLayout, heads: int) -> HeadStrides:
-        strides, shape = place.strides, place.type.static_shape
+        strides, shape = place.strides, place.type.shape
         if layout == "bsd":
             by_feature = strides[-1]
-            return cls(strides[0] if len(strides) == 3 else 0, shape[-1] // heads * by_feature, strides[-2], by_feature)
+            of_head = shape[-1].__index__() // heads * by_feature
+            return cls(strides[0] if len(strides) == 3 else 0, of_head, strides[-2], by_feature)
         batch, second, third, feature = strides
         return cls(batch, third, second, feature) if layout == "bshd" else cls(batch, second, third, feature)
 
@@ -55,7 +58,7 @@ class ScoresStrides:
 
 @frozen
 class AttentionProblem:
-    """One attention, or its cotangents, with sizes known.
+    """One attention, or its cotangents, with sizes known, or expressions in the place of those that are not.
 
     Attributes:
         op: What else is asked for: masks, cap, scale.
@@ -81,13 +84,13 @@ class AttentionProblem:
         assert q is not None, "queries are required"
         assert k is not None, "keys are required"
         assert v is not None, "values are required"
-        shape = q.type.static_shape
+        shape, of_keys = (cast("tuple[int, ...]", t.type.shape) for t in (q, k))
         axis = {"bsd": -2, "bshd": 1, "bhsd": 2}[op.layout]
-        width = v.type.static_shape[-1] // (op.kv_heads if op.layout == "bsd" else 1)
+        width = v.type.shape[-1].__index__() // (op.kv_heads if op.layout == "bsd" else 1)
         dtype = q.type.dtype
         return cls(
             op, dtype, dtype.accumulator, shape[0] if len(shape) > 2 else 1, op.num_heads, op.kv_heads,
-            shape[axis], k.type.static_shape[axis], op.head_dim, width,
+            shape[axis], of_keys[axis], op.head_dim, width,
         )  # fmt: skip
 
     def __str__(self) -> str:

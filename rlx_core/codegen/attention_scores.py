@@ -196,7 +196,7 @@ class _Builder:
     def loaded(self, number: int, *, is_mask: bool) -> int:
         place = self.problem.place(number)
         dtype = place.type.dtype
-        strides = astuple(ScoresStrides.of(place, is_mask=is_mask))
+        strides = astuple(ScoresStrides.of(place, is_mask=is_mask), recurse=False)
         found = self.add(Load(number, dtype, strides))
         if dtype is bool_ or not dtype.is_narrow:
             return found

@@ -10,7 +10,7 @@ The fields of such a kernel hold expressions in the place of integers. Only a pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import count, pairwise, starmap
 from typing import TypeVar, cast
 
 from attrs import evolve, frozen
@@ -18,10 +18,12 @@ from attrs import evolve, frozen
 from rlx_core.codegen.formula import Formula
 from rlx_core.codegen.layout import axes_of, whole_kernel
 from rlx_core.codegen.loops import Index, Kernel, Load, Store
-from rlx_core.codegen.places import Layout
-from rlx_core.ir.dims import Dim, DimBinding, Expr, free_symbols, product, symbol
+from rlx_core.codegen.places import Layout, Place
+from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, product, symbol
+from rlx_core.ir.graph import Node
+from rlx_core.ir.types import TensorType
 
-__all__ = ["SizedKernel", "sized_kernel"]
+__all__ = ["SizedKernel", "layout_sizes", "sized_kernel", "sized_layout"]
 
 
 Access = TypeVar("Access", Load, Store)
@@ -76,7 +78,14 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
     def opened(access: Access) -> Access:
         held = _strides(whole, access, groups)
         within = [s for s, n in zip(held, extents, strict=True) if s and isinstance(n, Expr)]
-        strides = tuple(s if not s or s <= min(within, default=s) else unknown() for s in (s or 0 for s in held))
+
+        def stride(known: int | None, group: Sequence[int]) -> int:
+            if known is None:  # one element: it may say that it is repeated or contiguous, and nothing else
+                lies = access.strides[group[-1]]
+                return lies if lies in (0, _itemsize(whole, access)) else unknown()
+            return known if known <= min(within, default=known) else unknown()
+
+        strides = tuple(starmap(stride, zip(held, groups, strict=True)))
         return evolve(access, strides=strides, offset=unknown() if access.offset else 0)
 
     values = tuple(
@@ -92,6 +101,11 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
     grid = sum(1 for group in groups if group[0] < whole.grid)
     kernel = Kernel(whole.name, cast("tuple[int, ...]", extents), grid, whole.buffers, values, stores)
     return SizedKernel(formula, kernel, groups)
+
+
+def _itemsize(whole: Kernel, access: Load | Store) -> int:
+    """Bytes of an element."""
+    return whole.buffers[access.buffer].dtype.itemsize
 
 
 def _chosen(access: Load | Store) -> tuple[int, ...]:
@@ -140,3 +154,47 @@ def _strides(whole: Kernel, access: Load | Store, groups: Groups) -> list[int | 
     """The stride along each group; `None` where it has one element."""
     moving = (_moving(whole, group) for group in groups)
     return [access.strides[axes[0]] if axes else None for axes in moving]
+
+
+# ------------------------------------------------------------------------------------------- layouts
+
+
+def sized_layout(node: Node, layout: Layout) -> Layout:
+    """Where operands and results lie for all sizes: their types are those of a node with unknown sizes, and strides that
+    depend on one are symbols.
+    """
+    numbers = count()
+
+    def opened(type: TensorType, place: Place) -> Place:
+        is_moving = [known != 1 for known in place.type.shape]
+        within = [
+            s for s, n, m in zip(place.strides, type.shape, is_moving, strict=True) if m and s and isinstance(n, Expr)
+        ]
+        strides = tuple(
+            cast(int, symbol(f"_{next(numbers)}")) if m and s > min(within, default=s) else s
+            for s, m in zip(place.strides, is_moving, strict=True)
+        )
+        return evolve(place, type=type, strides=strides)
+
+    operands = tuple(
+        None if p is None or t is None else opened(t, p)
+        for t, p in zip(node.operand_types, layout.operands, strict=True)
+    )
+    return Layout(operands, tuple(opened(t, p) for t, p in zip(node.types, layout.results, strict=True)))
+
+
+def layout_sizes(sized: Layout, layout: Layout) -> dict[Symbol, int] | None:
+    """The strides that a sized layout leaves open; `None` where operands or results lie in another way."""
+    found: dict[Symbol, int] = {}
+    pairs = zip((*sized.operands, *sized.results), (*layout.operands, *layout.results), strict=True)
+    for wanted, given in pairs:
+        if wanted is None or given is None:
+            continue
+        strides: tuple[Dim, ...] = wanted.strides
+        for stride, known, size in zip(strides, given.strides, given.type.shape, strict=True):
+            if isinstance(stride, Expr):
+                (name,) = free_symbols(stride)
+                found[name] = 0 if size == 1 else known
+            elif size != 1 and stride != known:
+                return None
+    return found

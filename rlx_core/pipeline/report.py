@@ -36,7 +36,8 @@ class Report(Shown):
         survey: Works out `dispatch` when it is asked for: a program from a cache was not looked at node by node.
         lir: The plan; a template if sizes are still unknown.
         cache: Where the program came from: "compiled", "memory" or "disk".
-        code: Where its machine code came from when this process made or read it, once there is some: "compiled" or "cached".
+        code: Where its machine code came from when this process made or read it, once there is some: "compiled" or "cached",
+            and how much of it serves all sizes.
         checked: Why even plain calls go through the checks in Python, where those of other programs do not.
         seconds: Times of the parts of the compilation, by part.
         fusion: What was fused and what nearly was; `None` for a program that was read from a cache.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlx_core.codegen.scalars.assembler import Assembler, V
 from rlx_core.ir.dtypes import FLOATS, INTEGERS, DType, bool_, f32, f64
@@ -60,12 +60,17 @@ class ScalarTable:
     dtypes: tuple[DType, ...]
     rows: Mapping[type[Op], Row]
     functions: Mapping[tuple[type[Op], DType], Function]
+    _held: dict[tuple[type[Op], int, int], tuple[DType, ...]] = field(factory=dict, init=False, repr=False)
 
     def dtypes_of(self, op: type[Op]) -> tuple[DType, ...]:
-        """The dtypes of operands for which there is code."""
-        row = self.rows.get(op)
-        held = row.dtypes if row is not None else ()
-        return tuple(d for d in self.dtypes if d in held or self.form(op, d) is not None)
+        """The dtypes of operands for which there is code; kept, because it is asked of every step of every kernel."""
+        key = op, len(self.rows), len(self.functions)
+        found = self._held.get(key)
+        if found is None:
+            row = self.rows.get(op)
+            held = row.dtypes if row is not None else ()
+            found = self._held[key] = tuple(d for d in self.dtypes if d in held or self.form(op, d) is not None)
+        return found
 
     def form(self, op: type[Op], dtype: DType) -> DType | None:
         """The dtype in which the function of `op` on a `dtype` is computed; `None` if there is none."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.backend import Level, Listing
-from rlx_cpu.native.contract import Emitters
+from rlx_cpu.native.contract import Emitters, SizedForm
 from rlx_cpu.native.llvm.objects import Function
 from rlx_cpu.native.llvm.optimise import assembly, new_module
+from rlx_cpu.native.runtime.sizing import module_of, sized_steps
 from rlx_cpu.native.runtime.steps import Settings, emit_step, layouts, reason_to_drive
 
 __all__ = ["LEVELS", "listings"]
@@ -24,6 +25,7 @@ def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: S
     """The code of some steps at one of `LEVELS`; each function stands in a module of its own."""
     wanted = frozenset(steps)
     native = {number: layout for number, layout in layouts(lir) if number in wanted}
+    sized = sized_steps(lir, native, table, settings.isa)
     shared: dict[tuple[object, str, Layout], list[int]] = {}
     for number, layout in native.items():
         shared.setdefault((lir.steps[number].node.op, lir.steps[number].kernel, layout), []).append(number)
@@ -33,14 +35,20 @@ def listings(lir: Lir, table: Emitters, settings: Settings, level: str, steps: S
         if number not in native
     ]
     for (_, _, layout), numbers in shared.items():
-        found.append(Listing(tuple(numbers), code(lir, table, settings, level, numbers[0], layout)))
+        form = sized[numbers[0]].form if numbers[0] in sized else None
+        found.append(Listing(tuple(numbers), code(lir, table, settings, level, numbers[0], layout, form)))
     return found
 
 
-def code(lir: Lir, table: Emitters, settings: Settings, level: str, number: int, layout: Layout) -> str:
-    """The function of one step."""
+def code(
+    lir: Lir, table: Emitters, settings: Settings, level: str, number: int, layout: Layout, form: SizedForm | None
+) -> str:
+    """The function of one step: that of its form for all sizes, if it has one."""
     step = lir.steps[number]
     title = step.node.op.name.rpartition(".")[2]
+    if form is not None:
+        made, _ = module_of(form, f"step{number}_{title}_of_all_sizes")
+        return str(made) if level == "llvm" else assembly(made, settings.isa)
     function = Function(step.kernel, step.node, layout, step.nested, step.nested_offset)
     module = new_module(title)
     emit_step(module, f"step{number}_{title}", function, table, settings.isa)

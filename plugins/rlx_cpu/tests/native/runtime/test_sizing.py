@@ -13,6 +13,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError
+from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.types import TensorType
 from rlx_cpu.native.llvm import objects
 from rlx_cpu.native.sharing import everything_is_shared
@@ -45,30 +46,30 @@ class Case:
 
     Attributes:
         adds_up: Whether code for some sizes adds up in another order: along the unknown size, say.
+        may_be_none: Whether a size of 0 is served too.
     """
 
     function: Callable[..., Any]
     types: tuple[str, ...] = field(converter=tuple)
     adds_up: bool = False
+    may_be_none: bool = True
+
+    def of_size(self, n: int) -> list[TensorType]:
+        return [rlx.spec(text).bind(DimBinding.of(n=n)) for text in self.types]
 
     def arrays(self, n: int) -> list[np.ndarray]:
-        return [
-            array(rlx.spec(t.replace("n", str(n)) if t[0] != "i" else t[:3] + t[3:].replace("n", str(n))))
-            for t in self.types
-        ]
+        return [array(type) for type in self.of_size(n)]
 
     def for_all(self, **options: Any) -> Any:
         return rlx.compile(self.function, *map(rlx.spec, self.types), target="cpu", **options)
 
     def for_size(self, n: int) -> Any:
-        types = (
-            rlx.spec(a.dtype.name.replace("float", "f").replace("int", "i") + str(list(a.shape)))
-            for a in self.arrays(n)
-        )
-        return rlx.compile(self.function, *types, target="cpu")
+        return rlx.compile(self.function, *self.of_size(n), target="cpu")
 
 
 def array(type: TensorType) -> np.ndarray:
+    if type.dtype.kind == "bool":
+        return RNG.random(type.static_shape) < 0.7
     if type.dtype.is_integer:
         return RNG.integers(0, 9, type.static_shape)
     return RNG.standard_normal(type.static_shape).astype(type.dtype.numpy)
@@ -93,8 +94,26 @@ CASES = {
     "mean": Case(lambda x: rlx.sum(x) / (x.shape[0] + 1), ["f32[n]"], adds_up=True),
     "positions": Case(lambda x: x + rlx.arange(x.shape[0]), ["f32[n]"]),
     "gather": Case(lambda x, i: rlx.take(x, i, axis=0), ["f32[9, 24]", "i64[n, 2]"]),
+    "attention": Case(lambda q, k, v: nn.attention(q, k, v, num_heads=3), ["f32[2, n, 96]"] * 3, may_be_none=False),
+    "causal attention": Case(lambda q, k, v: nn.attention(q, k, v, num_heads=3, causal=True), ["f32[n, 6, 96]"] * 3),
+    "growing cache": Case(
+        lambda q, k, v: nn.attention(q, k, v, num_heads=3, causal=True),
+        ["f32[2, 1, 96]", "f32[2, n, 96]", "f32[2, n, 96]"],
+        may_be_none=False,
+    ),
+    "attention with a mask": Case(
+        lambda q, k, v, m: nn.attention(q, k, v, num_heads=3, mask=m),
+        [*["f32[2, n, 96]"] * 3, "bool[2, n]"],
+        may_be_none=False,
+    ),
     "choice": Case(lambda x: rlx.where(x > 0, x, 0.0), ["f32[n, 3]"]),
 }
+
+
+QUICK = ("product", "element by element", "rows", "norm", "middle", "gather", "growing cache")
+"""What stands for its kind where there is little time."""
+
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
 def agree(case: Case, found: np.ndarray, wanted: np.ndarray, n: int) -> None:
@@ -126,7 +145,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def check(case: Case, sizes: tuple[int, ...], compiled: list[int]) -> None:
     function = case.for_all()
-    for number, n in enumerate(sizes):
+    for number, n in enumerate(n for n in sizes if n or case.may_be_none):
         inputs = case.arrays(n)
         compiled.clear()
         found = [np.array(function(*inputs)) for _ in range(4)]  # checked, and by the entry
@@ -137,7 +156,7 @@ def check(case: Case, sizes: tuple[int, ...], compiled: list[int]) -> None:
             agree(case, each, wanted, n)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_new_size_compiles_nothing_and_agrees_with_code_for_it(name: str, compiled: list[int]) -> None:
     check(CASES[name], FEW, compiled)
 
@@ -159,7 +178,7 @@ def test_the_size_that_comes_first_may_be_a_small_one(name: str, first: int) -> 
         agree(case, function(*inputs), case.for_size(n)(*inputs), n)
 
 
-@pytest.mark.parametrize("name", ["mlp", "norm", "middle"])
+@pytest.mark.parametrize("name", [pytest.param("mlp", marks=pytest.mark.slow), "norm", "middle"])
 def test_the_number_of_threads_changes_no_bit(name: str) -> None:
     case = CASES[name]
     with everything_is_shared():
@@ -170,7 +189,7 @@ def test_the_number_of_threads_changes_no_bit(name: str) -> None:
             np.testing.assert_array_equal(together(*inputs), alone(*inputs))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_written_outside(name: str) -> None:
     case = CASES[name]
     plain, guarded = case.for_all(), case.for_all(config={"options": {"cpu.poison": True}})
@@ -180,7 +199,7 @@ def test_nothing_is_written_outside(name: str) -> None:
 
 
 def test_two_threads_bind_sizes_at_one_time() -> None:
-    case = CASES["mlp"]
+    case = CASES["rows"]
     function = case.for_all()
     inputs = {n: case.arrays(n) for n in range(1, 25)}
     wanted = {n: np.array(function(*each)) for n, each in inputs.items()}
@@ -217,3 +236,23 @@ def test_what_is_cut_by_its_length_is_made_for_its_length(compiled: list[int]) -
     assert function(long) == pytest.approx(1, rel=1e-4)
     assert words_of(function) == [0]
     assert compiled == [1]
+
+
+def test_the_report_and_the_listing_say_so() -> None:
+    case = CASES["rows"]
+    function = case.for_all()
+    function(*case.arrays(5))
+    assert "1 of 1 steps for all sizes" in function.executable.report.code
+    assert "_of_all_sizes" in function.executable.emit("llvm")
+
+
+def test_a_step_without_unknown_sizes_is_made_once(compiled: list[int]) -> None:
+    table = weights(40, 30)
+    function = rlx.compile(
+        lambda x, y: x + rlx.sum(rlx.sort(y), axis=0), rlx.spec("f32[n, 30]"), rlx.spec("f32[40, 30]"), target="cpu"
+    )  # fmt: skip
+    for n in (3, 5, 8):
+        compiled.clear()
+        x = weights(n, 30)
+        np.testing.assert_allclose(function(x, table), x + np.sort(table).sum(0), rtol=1e-5, atol=1e-5)
+        assert bool(compiled) == (n == 3)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from typing import Final, cast
+
+from attrs import evolve, frozen
 
 from rlx_core.codegen.attention import AttentionProblem
-from rlx_core.codegen.cuts import Cut, cut
+from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
+from rlx_core.ir.dims import symbol
 from rlx_cpu.native.contract import MOST_PARTS
 from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.machine import AttentionSizes
-from rlx_cpu.native.products.gemm_tiles import tile_for
+from rlx_cpu.native.products.gemm_tiles import TileShape, tile_for
 
 __all__ = ["AttentionCut"]
+
+
+_BLOCK, _GROUP = (cast(int, symbol(f"_{name}")) for name in ("block", "group"))
+
+
+def _any_size(problem: AttentionProblem, isa: Isa) -> TileShape:
+    """The tile for sizes that are not known: there are enough keys, and enough queries unless it is known how many."""
+    queries = problem.queries if is_known(problem.queries) else ENOUGH
+    return tile_for(max(queries, 1), ENOUGH, isa.lanes(problem.dtype), isa.registers)
+
+
+ENOUGH: Final = 128
+"""Queries and keys for which tiles of unknown sizes are made."""
 
 
 @frozen
@@ -37,8 +54,27 @@ class AttentionCut:
 
     @classmethod
     def of(cls, problem: AttentionProblem, isa: Isa) -> AttentionCut:
-        p, lanes, sizes = problem, isa.lanes(problem.dtype), isa.machine.attention
+        p, lanes = problem, isa.lanes(problem.dtype)
         tile = tile_for(max(p.queries, 1), max(p.keys, 1), lanes, isa.registers)
+        return cls._with(problem, isa, tile)
+
+    @classmethod
+    def for_all(cls, problem: AttentionProblem, isa: Isa) -> AttentionCut:
+        """The cut of a problem of unknown sizes, which `numbers` says."""
+        lanes, sizes, tile = isa.lanes(problem.dtype), isa.machine.attention, _any_size(problem, isa)
+        known = cls._with(evolve(problem, batch=1, queries=tile.rows, keys=tile.vectors * lanes), isa, tile)
+        rows, panels = unknown_cut("queries", tile.rows), unknown_cut("keys", tile.vectors)
+        return cls(problem, sizes, lanes, rows, panels, _BLOCK, known.outputs, _GROUP)
+
+    def numbers(self, problem: AttentionProblem, isa: Isa) -> tuple[AttentionCut, dict[str, int]]:
+        """The same cut of a problem of known sizes, and what the unknown numbers are for it."""
+        known = self._with(problem, isa, _any_size(self.problem, isa))
+        said = {**numbers("queries", known.rows), **numbers("keys", known.panels)}
+        return known, {**said, "_block": known.block, "_group": known.group}
+
+    @classmethod
+    def _with(cls, problem: AttentionProblem, isa: Isa, tile: TileShape) -> AttentionCut:
+        p, lanes, sizes = problem, isa.lanes(problem.dtype), isa.machine.attention
         rows = cut(p.queries, tile.rows)
         panels = cut(-(-p.keys // lanes), tile.vectors)
         # As many accumulators as registers allow beside one vector of A and one of B for each column.
@@ -49,6 +85,11 @@ class AttentionCut:
             group //= 2
         block, outputs = min(block, max(panels.pieces, 1)), cut(-(-p.width // lanes), most)
         return cls(p, sizes, lanes, rows, panels, block, outputs, group)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether sizes are."""
+        return not self.rows.most
 
     @property
     def row_items(self) -> int:
@@ -67,12 +108,16 @@ class AttentionCut:
 
     @property
     def blocks(self) -> int:
-        """Blocks of keys."""
+        """Blocks of keys; more than one where that is not known."""
+        if not self.is_known:
+            return 2
         return -(-self.panels.pieces // self.block)
 
     @property
     def block_columns(self) -> int:
         """Keys of the widest block, whole vectors."""
+        if not self.is_known:
+            return max(self.panels.most * self.lanes, self.sizes.row_nbytes // self.problem.dtype.itemsize)
         return self.panels.size * self.block * self.lanes
 
     @property
@@ -83,4 +128,6 @@ class AttentionCut:
     @property
     def key_columns(self) -> int:
         """All keys, whole vectors."""
+        if not self.is_known:
+            return -(-self.problem.keys // self.lanes) * self.lanes
         return self.panels.start(self.panels.pieces) * self.lanes

@@ -1,124 +1,27 @@
-"""Attention forward: a tile of queries against blocks of keys, with an online softmax and no matrix of weights in memory.
-
-For each tile of rows: scores of one block of keys (a small product whose right side is the transposed keys, packed once a
-head), then scale, cap, bias and masks and the running maximum and sum of each row, then the block's weights times its values
-added to the tile's result. Blocks that the mask hides from a whole tile are skipped. Which block comes when depends on the
-shapes alone, so threads, which take whole tiles, change no bit.
-"""
+"""Attention forward as a native kernel: `forward_tiles.py` is what a thread does, `sized.py` the form for all sizes."""
 
 from __future__ import annotations
-
-from attrs import evolve, frozen
 
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention
-from rlx_cpu.native.attention.forward_plan import ForwardPlan, Tile
-from rlx_cpu.native.attention.forward_products import Products
-from rlx_cpu.native.attention.forward_row import clear_rows, deliver_rows, weigh_rows
-from rlx_cpu.native.attention.operands import copy_rows, pack_head
-from rlx_cpu.native.attention.parts import Logits, Rows, fitting_dtypes, least
-from rlx_cpu.native.attention.plan import K, Q, V
+from rlx_cpu.native.attention.forward_plan import ForwardPlan
+from rlx_cpu.native.attention.forward_tiles import Forward
+from rlx_cpu.native.attention.parts import fitting_dtypes
+from rlx_cpu.native.attention.sized import sized_attention
 from rlx_cpu.native.contract import Emitted
 from rlx_cpu.native.llvm import ir
-from rlx_cpu.native.llvm.build import I64, KERNEL
-from rlx_cpu.native.llvm.cuts import by_size, pieces_of, start_of
 from rlx_cpu.native.llvm.isa import Isa
-from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
 from rlx_cpu.native.table import native
 
 __all__ = ["attention"]
 
 
-@native.register(Attention, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True)
+@native.register(
+    Attention, dtypes="f16 bf16 f32 f64 bool", when=fitting_dtypes, writes_strides=True, sized=sized_attention
+)
 def attention(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Blocks of keys with an online softmax."""
     op = node.op
     assert isinstance(op, Attention), "registered for it alone"
-    return _Forward(ForwardPlan.of(module, op, layout, isa), name).emit()
-
-
-@frozen(eq=False)
-class _Forward:
-    plan: ForwardPlan
-    name: str
-
-    def emit(self) -> Emitted:
-        plan, p = self.plan, self.plan.problem
-        function = ir.Function(plan.simd.module, KERNEL, self.name)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
-        is_empty = not (plan.cut.items and p.width)
-        if not is_empty:
-            self._items(b, function.args)
-        b.ret_void()
-        return Emitted(
-            self.name,
-            workspace=0 if is_empty else plan.workspace,
-            uses_threads=plan.products >= plan.simd.isa.machine.serial_products,
-            parts=plan.cut.parts,
-            notes={
-                "tile": f"{plan.cut.rows.size}x{plan.cut.panels.size * plan.cut.lanes}",
-                "keys": plan.cut.block_columns,
-            },
-        )
-
-    def _items(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
-        buffers, part, parts, thread = arguments
-        plan, p = self.plan, self.plan.problem
-        products = Products(plan, self.name, buffers)
-        operands = len(plan.layout.operands)
-        q, k, v, out = (pointer_at(b, buffers, i) for i in (Q, K, V, operands))
-        own = offset(b, pointer_at(b, buffers, operands + 1), (thread, plan.workspace))
-        q_at, k_at, v_at, out_at = plan.operand(Q), plan.operand(K), plan.operand(V), plan.result(Q)
-        packed_values = offset(b, own, plan.keys_nbytes)
-        tile_memory = [offset(b, packed_values, plan.values.nbytes)]
-        for nbytes in plan.tile_nbytes[:-1]:
-            tile_memory.append(offset(b, tile_memory[-1], nbytes))
-        logits = Logits(plan.placed, plan.simd, buffers)
-        held = b.alloca(I64)
-        b.store(index(-1), held, align=8)
-        low, high = share(b, plan.cut.items, part, parts)
-        with counting(b, low, high) as item:
-            row_item, rest = b.srem(item, index(plan.cut.row_items)), b.sdiv(item, index(plan.cut.row_items))
-            head, batch = b.srem(rest, index(p.heads)), b.sdiv(rest, index(p.heads))
-            kv_head = b.sdiv(head, index(p.heads // p.kv_heads))
-            keys = offset(b, k, (batch, k_at.batch), (kv_head, k_at.head))
-            values = offset(b, v, (batch, v_at.batch), (kv_head, v_at.head))
-            which = b.add(times(b, batch, p.kv_heads), kv_head)
-            with b.if_then(b.icmp_signed("!=", b.load(held, typ=I64, align=8), which)):
-                if not plan.reads_keys:
-                    by = (k_at.feature, k_at.position)
-                    pack_head(b, plan.words, keys, by, own, plan.cut.panels, p.features, p.keys)
-                plan.values.ready(b, values, packed_values)
-                b.store(which, held, align=8)
-            values = values if plan.values.is_direct else packed_values
-            with counting(b, *pieces_of(b, row_item, plan.cut.group, plan.cut.rows.pieces)) as piece:
-                first = start_of(b, plan.cut.rows, piece)
-                for rows in by_size(b, plan.cut.rows, piece):
-                    tile = Tile(
-                        Rows(batch, head, first), rows,
-                        offset(b, q, (batch, q_at.batch), (head, q_at.head), (first, q_at.position)),
-                        keys if plan.reads_keys else own, values,
-                        offset(b, out, (batch, out_at.batch), (head, out_at.head), (first, out_at.position)),
-                        *tile_memory,
-                    )  # fmt: skip
-                    self._tile(b, tile, products, logits)
-
-    def _tile(self, b: ir.IRBuilder, tile: Tile, products: Products, logits: Logits) -> None:
-        """All blocks of keys that a tile's rows may see, then the division by the totals."""
-        plan, p, lanes = self.plan, self.plan.problem, self.plan.simd.lanes
-        clear_rows(b, plan, tile)
-        if plan.copies_queries:
-            copy_rows(b, plan.words, tile.q, plan.operand(Q), tile.queries, tile.rows, p.features)
-            tile = evolve(tile, q=tile.queries)
-        low, high = logits.visible(b, tile.at.first, tile.rows)
-        with counting(b, 0, plan.cut.panels.pieces, plan.cut.block) as panel:
-            panel_end = least(b, b.add(panel, index(plan.cut.block)), index(plan.cut.panels.pieces))
-            first_key = times(b, start_of(b, plan.cut.panels, panel), lanes)
-            end = least(b, times(b, start_of(b, plan.cut.panels, panel_end), lanes), high)
-            with b.if_then(b.and_(b.icmp_signed("<", first_key, end), b.icmp_signed(">", end, low))):
-                products.scores(b, tile, (panel, panel_end), (first_key, end))
-                count = b.sub(end, first_key)
-                weigh_rows(b, plan, tile, logits, first_key, count)
-                products.add_values(b, tile, first_key, count)
-        deliver_rows(b, plan, tile, logits)
+    return Forward(ForwardPlan.of(module, op, layout, isa), name).emit()

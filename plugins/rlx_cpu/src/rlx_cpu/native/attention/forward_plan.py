@@ -9,6 +9,7 @@ from rlx_cpu.native.attention.parts import Rows
 from rlx_cpu.native.attention.plan import AttentionPlan, K, Q, V
 from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.sizes import is_known
 
 __all__ = ["ForwardPlan", "Tile"]
 
@@ -38,8 +39,11 @@ class ForwardPlan(AttentionPlan):
     def reads_keys(self) -> bool:
         """Whether keys are read where they lie: for so few queries, transposing them would be most of the work."""
         both = self.operand(Q), self.operand(K)
-        return self.problem.queries <= self.cut.sizes.few_queries and all(
-            at.feature == self.stored.itemsize for at in both
+        queries = self.problem.queries
+        return (
+            is_known(queries)
+            and queries <= self.cut.sizes.few_queries
+            and all(at.feature == self.stored.itemsize for at in both)
         )
 
     @property
@@ -79,7 +83,8 @@ class ForwardPlan(AttentionPlan):
     @property
     def tile_nbytes(self) -> tuple[int, ...]:
         """Bytes of a tile's scores, its sums, its rows' maxima, their totals, and of its queries if they are made words."""
-        p, rows, itemsize = self.problem, self.cut.rows.size, self.simd.itemsize
+        p, itemsize = self.problem, self.simd.itemsize
+        rows = self.cut.rows.most or self.cut.rows.size
         queries = p.features * itemsize if self.copies_queries else 0
         by_row = (self.score_nbytes, self.sum_nbytes, itemsize, itemsize, queries)
         return tuple(aligned(rows * nbytes) for nbytes in by_row)

@@ -9,6 +9,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I1
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_tiles import UNROLL
 from rlx_cpu.native.products.microkernel import Arguments, Microkernel, Result, Right
@@ -86,7 +87,9 @@ class Products:
             rows = [
                 # Keys beyond the last repeat it; the mask hides them later.
                 offset(
-                    b, tile.keys, (least(b, b.add(b.add(first_key, column), index(i)), index(p.keys - 1)), k.position)
+                    b,
+                    tile.keys,
+                    (least(b, b.add(b.add(first_key, column), index(i)), sized(b, p.keys - 1)), k.position),
                 )
                 for i in range(simd.lanes)
             ]

@@ -16,6 +16,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import Unsized, is_known
 from rlx_cpu.native.scalars.table import NATIVE
 
 __all__ = ["clear_rows", "deliver_rows", "weigh_rows"]
@@ -114,6 +115,8 @@ def deliver_rows(b: ir.IRBuilder, plan: ForwardPlan, tile: Tile, logits: Logits)
         inverse = b.fdiv(number(simd, 1.0), total)
         if p.keys == 0 or (op.empty_row != "nan" and logits.may_hide):
             is_empty = b.fcmp_ordered("==", total, number(simd, 0.0))
+            if op.empty_row == "uniform" and not is_known(p.keys):
+                raise Unsized("the number of keys, whose mean is taken")
             is_uniform = op.empty_row == "uniform" and p.keys > 0
             if is_uniform:
                 with b.if_then(is_empty, likely=False):

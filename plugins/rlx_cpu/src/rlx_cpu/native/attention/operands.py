@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from rlx_core.codegen.attention import HeadStrides
@@ -10,10 +12,15 @@ from rlx_cpu.native.contract import aligned
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.cuts import start_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.packing import copy_row, pack_panel
 
 __all__ = ["ByPosition", "copy_rows", "pack_head"]
+
+
+FAR_NBYTES: Final = 1024
+"""Bytes from a position to the next from which a head is packed where it is not known how many there are."""
 
 
 @frozen(eq=False)
@@ -43,6 +50,8 @@ class ByPosition:
     @property
     def is_direct(self) -> bool:
         sizes = self.simd.isa.machine.attention
+        if not is_known(self.positions):
+            return self.strides.feature == self.words.stored.itemsize and self.strides.position < FAR_NBYTES
         is_spread = self.positions * self.strides.position >= sizes.spread_nbytes and self.tiles >= sizes.packing_tiles
         return self.strides.feature == self.words.stored.itemsize and not is_spread
 

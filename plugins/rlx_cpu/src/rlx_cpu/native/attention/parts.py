@@ -19,6 +19,7 @@ from rlx_core.pipeline.kernels import condition
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32, I64, constant, register_type, variable
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.scalars.table import NATIVE
 
@@ -70,10 +71,10 @@ class Logits:
         """The keys that one of `rows` queries from `first` on may see, by position alone."""
         keys, shift, window = self.problem.sizes[KEY], self.problem.offset, self.problem.op.window
         if shift is None:
-            return index(0), index(keys)
+            return index(0), sized(b, keys)
         behind = b.add(first, index(rows) if isinstance(rows, int) else rows)
-        high = least(b, b.add(behind, index(shift)), index(keys))
-        return index(0) if window is None else b.add(first, index(shift - window)), high
+        high = least(b, b.add(behind, sized(b, shift)), sized(b, keys))
+        return index(0) if window is None else b.add(first, sized(b, shift - window)), high
 
     def at(
         self, b: ir.IRBuilder, rows: Rows, row: ir.Value, key: ir.Value, u: ir.Value
@@ -90,7 +91,7 @@ class Logits:
                 known[number] = self._leaf(b, term, at)
         z = known[scores.score]
         if keys % simd.lanes:
-            z = b.select(simd.below(b, key, keys), z, simd.constant(-inf))
+            z = b.select(simd.below(b, key, sized(b, keys)), z, simd.constant(-inf))
         return z, None if scores.slope is None else known[scores.slope]
 
     def _leaf(self, b: ir.IRBuilder, term: Scalar, at: Mapping[int, ir.Value]) -> ir.Value:
@@ -106,12 +107,14 @@ class Logits:
     def _integer(self) -> ir.IntType:
         """What holds every position that scores compare: half as wide as addresses, but for a window beyond all bounds."""
         sizes, terms = self.problem.sizes, self.problem.scores.kernel.values
+        if not all(map(is_known, sizes)):
+            return I32  # whoever binds them sees to it
         largest = max((sizes[t.axis] + abs(t.offset) for t in terms if isinstance(t, Index)), default=0)
         return I32 if largest < 1 << 31 else I64
 
     def _position(self, b: ir.IRBuilder, term: Index, here: ir.Value) -> ir.Value:
         """The position of a query in every lane, or of a key a lane."""
-        integer, place = self._integer, b.add(here, index(term.offset))
+        integer, place = self._integer, b.add(here, sized(b, term.offset))
         found = self.simd.splat(b, b.trunc(place, I32) if integer is I32 else place)
         if term.axis != KEY:
             return found
@@ -127,9 +130,11 @@ class Logits:
             return simd.splat(b, stored.load_scalar(b, start))
         if step == stored.itemsize and keys % simd.lanes == 0:
             return stored.load(b, offset(b, start, (at[KEY], step)))
+        if step == stored.itemsize and not is_known(keys):
+            return stored.load(b, offset(b, start, (at[KEY], step)), simd.below(b, at[KEY], sized(b, keys)))
         value: ir.Value = ir.Constant(register_type(term.dtype, simd.lanes), ir.Undefined)
         for lane in range(simd.lanes):
-            nearest = least(b, b.add(at[KEY], index(lane)), index(keys - 1))
+            nearest = least(b, b.add(at[KEY], index(lane)), sized(b, keys - 1))
             one = stored.load_scalar(b, offset(b, start, (nearest, step)))
             value = b.insert_element(value, one, ir.Constant(I32, lane))
         return value

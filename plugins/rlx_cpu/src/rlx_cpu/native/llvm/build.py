@@ -132,7 +132,7 @@ def align_of(type: Any) -> int:
 
 
 @contextmanager
-def counted(builder: ir.IRBuilder, start: ir.Value, end: ir.Value, step: int = 1) -> Iterator[ir.Value]:
+def counted(builder: ir.IRBuilder, start: ir.Value, end: ir.Value, step: Dim = 1) -> Iterator[ir.Value]:
     """The block inside runs for `start`, `start + step`, … while less than `end`."""
     function = builder.function
     before = builder.block
@@ -146,7 +146,7 @@ def counted(builder: ir.IRBuilder, start: ir.Value, end: ir.Value, step: int = 1
     builder.cbranch(builder.icmp_signed("<", index, end), body, done)
     builder.position_at_end(body)
     yield index
-    following = builder.add(index, ir.Constant(I64, step))
+    following = builder.add(index, sized(builder, step))
     index.add_incoming(following, builder.block)
     builder.branch(head)
     builder.position_at_end(done)

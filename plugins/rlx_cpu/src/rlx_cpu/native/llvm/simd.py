@@ -61,7 +61,7 @@ def offset(b: ir.IRBuilder, pointer: ir.Value, *terms: Dim | ir.Value | tuple[ir
 
 
 def counting(
-    b: ir.IRBuilder, start: Dim | ir.Value, stop: Dim | ir.Value, step: int = 1
+    b: ir.IRBuilder, start: Dim | ir.Value, stop: Dim | ir.Value, step: Dim = 1
 ) -> AbstractContextManager[ir.Value]:
     """A loop over `range(start, stop, step)`; what is built inside `with` is its body."""
     first, end = (x if isinstance(x, ir.Value) else sized(b, x) for x in (start, stop))

@@ -13,7 +13,7 @@ from attrs import define, field
 from rlx_core.ir.dims import Dim, Expr
 from rlx_cpu.native.llvm import ir
 
-__all__ = ["Sizes", "Unsized", "sized"]
+__all__ = ["Sizes", "Unsized", "is_known", "sized"]
 
 _I64: Final = ir.IntType(64)
 
@@ -43,6 +43,11 @@ class Sizes:
                 place = b.moved(b.function.args[0], ir.Constant(_I64, -8 * (word + 1)))
                 self._values[key] = b.load(place, typ=_I64, align=8)
         return self._values[key]
+
+
+def is_known(size: Dim) -> bool:
+    """Whether a size is a number."""
+    return isinstance(size, int)
 
 
 def sized(b: ir.IRBuilder, size: Dim) -> ir.Value:

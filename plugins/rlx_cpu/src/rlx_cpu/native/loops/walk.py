@@ -27,6 +27,7 @@ from rlx_cpu.native.contract import ALIGNMENT
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import wants_nontemporal
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.machine import LoopSizes
 
 __all__ = ["At", "Shape"]
@@ -80,12 +81,12 @@ class Shape:
     @cached_property
     def is_sized(self) -> bool:
         """Whether sizes come with the call."""
-        return not all(isinstance(n, int) for n in self.kernel.extents)
+        return not all(map(is_known, self.kernel.extents))
 
     @property
     def has_known_lanes(self) -> bool:
         """Whether the number of elements along the lane axis is known."""
-        return isinstance(self.size, int)
+        return is_known(self.size)
 
     @property
     def is_in_row(self) -> bool:

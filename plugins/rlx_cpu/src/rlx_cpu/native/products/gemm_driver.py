@@ -85,7 +85,7 @@ class Driver:
             prologue=self._prologue() if plan.shared else None,
             notes={
                 "tile": plan.blocks.tile,
-                "depth": plan.blocks.depth * plan.words.per_word,
+                "depth": str(plan.blocks.depth) if plan.given is not None else plan.blocks.depth * plan.words.per_word,
                 "panels": plan.panels,
                 **({"rows": plan.rows} if plan.rows != "direct" else {}),
                 **({"products": "pairs of bf16"} if plan.words.is_pair else {}),
@@ -158,7 +158,9 @@ class Driver:
         plan, p, words, tiles = self.plan, self.plan.product, self.plan.words, self.plan.blocks
         partial = p.n % words.simd.lanes != 0
         is_direct = plan.panels == "direct"
-        lengths = (plan.run,) if plan.run else (plan.k, tiles.depth if tiles.depth < plan.k else 0)
+        # Blocks of K are whole rounds wherever their depth is said by a call.
+        depth = tiles.depth if plan.given is None and plan.splits_depth else 0
+        lengths = (plan.run,) if plan.run else (plan.k, depth)
         found = {}
         for rows in tiles.rows.sizes:
             for vectors in tiles.panels.sizes:
@@ -180,7 +182,7 @@ class Driver:
                         sums_stride=vectors * words.nbytes if plan.parks_sums else None,
                         is_prefetched=plan.prefetches_result,
                     ),
-                    accumulates=tiles.depth < plan.k,
+                    accumulates=plan.splits_depth,
                     is_even=plan.k > 0 and all(n % plan.unroll == 0 for n in lengths),
                     unroll=plan.unroll,
                     runs=None if plan.run is None else Runs(plan.run, plan.runs),

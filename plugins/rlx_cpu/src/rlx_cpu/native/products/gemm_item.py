@@ -11,6 +11,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import POINTER
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_entry, row_offset
 from rlx_cpu.native.products.gemm_plan import AT_HAND, ProductPlan
 from rlx_cpu.native.products.gemm_rows import PackedRows
@@ -62,10 +63,11 @@ class Item:
     def run(self, b: ir.IRBuilder) -> None:
         """Blocks of K, panels in each, tiles in each."""
         p, plan, tiles = self.product, self.plan, self.plan.blocks
-        with counting(b, 0, max(plan.k, 1), max(tiles.depth, 1)) as k0:
-            left = b.sub(index(plan.k), k0)
-            is_last = b.icmp_signed("<=", left, index(tiles.depth))
-            count = b.select(is_last, left, index(tiles.depth))
+        step = max(tiles.depth, 1) if is_known(tiles.depth) else tiles.depth
+        with counting(b, 0, max(plan.k, 1), step) as k0:
+            left, depth = b.sub(index(plan.k), k0), sized(b, tiles.depth)
+            is_last = b.icmp_signed("<=", left, depth)
+            count = b.select(is_last, left, depth)
             is_first = b.icmp_signed("==", k0, index(0))
             run = index(0) if plan.run is None else b.sdiv(k0, index(plan.run))
             if plan.own_rows:

@@ -19,7 +19,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
-from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, tiles_of
+from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of, tiles_of
 
 __all__ = ["AT_HAND", "TILE_GAP", "ProductPlan"]
 
@@ -45,8 +45,8 @@ MOST_SHARERS = 12
 SHORT_UNROLL = 2
 """Steps along k in one round of the inner loop, where there is one loop for each of many heights: there is less code."""
 
-SHARERS = 3
-"""The same where the number of tiles is unknown: a line of a panel in every step along k."""
+SHARERS = 2
+"""The same where the number of tiles is unknown: two tiles, which few rows are, fetch all of a panel that lies in memory."""
 
 DEEP = 128
 """Products for each element of a result from which its lines are prefetched whether or not that is known to be needed."""
@@ -178,6 +178,13 @@ class ProductPlan:
         )  # fmt: skip
 
     @property
+    def splits_depth(self) -> bool:
+        """Whether K comes in several blocks, for some number of rows at least."""
+        if self.given is None:
+            return self.blocks.depth < self.k
+        return depth_of(self.k, self.words.simd.dtype, self.isa, is_short=True) < self.k
+
+    @property
     def panels(self) -> Panels:
         """Where the inner loop finds B."""
         p = self.product
@@ -249,7 +256,7 @@ class ProductPlan:
     def parks_sums(self) -> bool:
         """Whether partial sums wait apart: in the result they would be rounded, lie spread out, or hide what is still read."""
         is_fit = self.result.is_same and self.product.c.by_column == self.result.itemsize
-        return self.blocks.depth < self.k and (self.keeps_result or not is_fit)
+        return self.splits_depth and (self.keeps_result or not is_fit)
 
     @property
     def tile_sums(self) -> int:

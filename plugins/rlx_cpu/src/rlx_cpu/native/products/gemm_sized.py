@@ -33,7 +33,9 @@ EpilogueOf = Callable[[Op, Layout], MakeEpilogue]
 ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
-_ROWS, _TILES, _GROUP = (cast(int, symbol(f"_{name}")) for name in ("rows", "row_tiles", "panel_group"))
+_ROWS, _DEPTH, _TILES, _GROUP = (
+    cast(int, symbol(f"_{name}")) for name in ("rows", "depth", "row_tiles", "panel_group")
+)
 
 
 @frozen(eq=False)
@@ -67,10 +69,12 @@ class ProductForm:
             return None
         assert plan.given is not None, "the cut of a form is given"
         rows = cut(total, plan.given.rows.most)
-        found = grouped(1, rows, plan.given.panels, plan.given.depth, plan.words.simd.dtype, plan.isa)
+        dtype = plan.words.simd.dtype
+        depth = depth_of(plan.k, dtype, plan.isa, is_short=rows.pieces == 2)
+        found = grouped(1, rows, plan.given.panels, depth, dtype, plan.isa)
         tiles = max(found.row_tiles, 1)
         said = DimBinding.of(
-            _rows=total, _row_tiles=tiles, _panel_group=found.panel_group, **numbers("tiles", rows)
+            _rows=total, _depth=depth, _row_tiles=tiles, _panel_group=found.panel_group, **numbers("tiles", rows)
         )  # fmt: skip
         items = -(-rows.pieces // tiles) * found.panel_items
         products = total * known.n * known.k
@@ -113,8 +117,8 @@ def sized_product(epilogue: EpilogueOf, *, keeps_result: bool = False) -> EmitSi
         lanes = isa.lanes(dtype)
         tile = tile_for(ENOUGH_ROWS, known.n, lanes, isa.registers)
         words = Words.of(ir.Module("form"), isa, known.factors, dtype)
-        panels, depth = cut(-(-known.n // lanes), tile.vectors), depth_of(words.count(known.k), dtype, isa)
-        given = Blocks(unknown_cut("tiles", tile.rows), panels, depth, _TILES, _GROUP, lanes)
+        panels = cut(-(-known.n // lanes), tile.vectors)
+        given = Blocks(unknown_cut("tiles", tile.rows), panels, _DEPTH, _TILES, _GROUP, lanes)
         plan = ProductPlan(for_any_rows(known), words, isa, True, False, keeps_result, given)
         return ProductForm(node.op, plan.product, layout, plan, epilogue) if plan.rows == "direct" else None
 

@@ -13,6 +13,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I32
 from rlx_cpu.native.llvm.cuts import by_size, size_of, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.llvm.words import Words
 
 __all__ = ["copy_row", "pack_panel", "pack_rows"]
@@ -74,7 +75,7 @@ def _copy_lines(
     """A panel of a B whose rows are contiguous, from the vectors that begin with the columns `starts`."""
     simd, whole = words.simd, depth // words.per_word
     is_full = columns % simd.lanes == 0
-    inside = [None if is_full else simd.below(b, start, columns) for start in starts]
+    inside = [None if is_full else simd.below(b, start, sized(b, columns)) for start in starts]
     for low, high, is_whole in ((0, whole, True), (whole, words.count(depth), False)):
         if low == high:
             continue
@@ -109,7 +110,7 @@ def _pack_columns(
         start: The number of the first column; those from `columns` on become zeros.
     """
     simd, by_k = words.simd, words.stored.itemsize
-    lanes, bound = simd.lanes, index(columns)
+    lanes, bound = simd.lanes, sized(b, columns)
     whole = depth // words.per_word
     even = whole - whole % lanes
     is_full = columns % lanes == 0
@@ -221,7 +222,7 @@ def _gather(
     is_whole: bool,
 ) -> ir.Value:
     """One vector of words of columns apart; zeros from column `columns` on, which are not touched."""
-    simd, (by_k, by_n), bound = words.simd, strides, index(columns)
+    simd, (by_k, by_n), bound = words.simd, strides, sized(b, columns)
     last = b.sub(b.sub(bound, index(1)), start)
     value: ir.Value = ir.Constant(simd.vector, ir.Undefined)
     for lane in range(simd.lanes):

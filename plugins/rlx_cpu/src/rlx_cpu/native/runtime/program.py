@@ -143,7 +143,10 @@ class NativeProgram(Program):
     def code_origin(self) -> str | None:
         if not self.compiled.codes:
             return None
-        return "cached" if self.compiled.is_cached else "compiled"
+        origin = "cached" if self.compiled.is_cached else "compiled"
+        steps = self.compiled.steps.values()
+        count = sum(bool(each.words) for each in steps)
+        return f"{origin}, {count} of {len(steps)} steps for all sizes" if count else origin
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ for its sizes, as are all steps of programs that were never templates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -16,16 +16,17 @@ from attrs import define, evolve, field, frozen
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node
-from rlx_core.ir.lir import Lir, Step
+from rlx_core.ir.lir import Lir, Origin, Step
 from rlx_core.system.locks import Lock
 from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
+from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import sized_library
 from rlx_cpu.native.llvm.optimise import new_module
 from rlx_cpu.native.llvm.sizes import Sizes, Unsized
 
-__all__ = ["Sized", "sized_steps"]
+__all__ = ["Sized", "fixed_steps", "module_of", "sized_steps"]
 
 MOST_FORMS = 8
 """Ways in which the operands of one step may lie before it is made for each size: each takes as long as a function to compile."""
@@ -36,9 +37,11 @@ class Sized:
     """A function for all sizes and how it is called for some.
 
     Attributes:
+        form: What it is made from.
         words: The numbers that it is told.
     """
 
+    form: SizedForm
     emitted: Emitted
     code: Code
     words: tuple[int, ...]
@@ -66,14 +69,20 @@ class Made:
             uses_threads=call.uses_threads,
             parts=call.parts,
         )
-        return Sized(emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
+        return Sized(self.form, emitted, self.code, tuple(call.sizes.bind(word).__index__() for word in self.words))
 
 
 @define(eq=False)
 class Forms:
-    """The forms of one template, by what their steps compute. Mutable under its lock."""
+    """The functions of one template. Mutable under its lock.
+
+    Attributes:
+        known: The forms, by what their steps compute.
+        fixed: Functions of steps in which no size is unknown, by kernel, op and layout.
+    """
 
     known: dict[Hashable, list[Made]] = field(factory=dict)
+    fixed: dict[Hashable, tuple[Emitted, Code]] = field(factory=dict)
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
     def of(self, step: Step, node: Node, layout: Layout, sizes: DimBinding, emit: Emit) -> tuple[Made, Call] | None:
@@ -101,9 +110,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     """The steps of a bound template that have functions for all sizes, by number."""
     if lir.origin is None:
         return {}
-    template, sizes = lir.origin.template, lir.origin.sizes
-    forms = _forms.setdefault(template, {}).setdefault(isa, Forms())
-    nodes = dict(zip(lir.graph.nodes, template.graph.nodes, strict=True))
+    sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
     found: dict[Hashable, tuple[Made, Call] | None] = {}
     which: dict[int, Hashable] = {}
     with forms.lock:
@@ -120,17 +127,63 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     return {number: each for number, key in which.items() if (each := called[key]) is not None}
 
 
+def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[tuple[int, Fixed]]:
+    """The steps of a bound template in which no size is unknown: their functions are kept for all sizes."""
+    if lir.origin is None:
+        return
+    forms, nodes = _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
+    for number, layout in layouts.items():
+        step = lir.steps[number]
+        node = nodes[step.node]
+        if (node.op, node.operand_types, node.types) == (step.node.op, step.node.operand_types, step.node.types):
+            yield number, Fixed(forms.fixed, (step.kernel, step.node.op, layout))
+
+
+@frozen(eq=False)
+class Fixed:
+    """Where the function of a step is kept, once it is made."""
+
+    kept: dict[Hashable, tuple[Emitted, Code]]
+    key: Hashable
+
+    @property
+    def made(self) -> tuple[Emitted, Code] | None:
+        return self.kept.get(self.key)
+
+    def keep(self, emitted: Emitted, code: Code) -> None:
+        self.kept[self.key] = emitted, code
+
+
+def _forms_of(template: Lir, isa: Isa) -> Forms:
+    return _forms.setdefault(template, {}).setdefault(isa, Forms())
+
+
+def _unbound(lir: Lir, origin: Origin) -> dict[Node, Node]:
+    """The template's node of each bound one."""
+    return dict(zip(lir.graph.nodes, origin.template.graph.nodes, strict=True))
+
+
+def module_of(form: SizedForm, name: str) -> tuple[ir.Module, Emitted]:
+    """The function of a form in a module of its own, and what is said of it.
+
+    Raises:
+        Unsized: There is none.
+    """
+    module = new_module("sizes")
+    module.sizes = sizes = Sizes()
+    emitted = form.emit(module, name)
+    return module, evolve(emitted, words=tuple(map(str, sizes.words)))
+
+
 def _make(forms: Sequence[Made], isa: Isa) -> None:
     """The functions of some forms, all at once."""
 
     def emit(number: int) -> tuple[str, Emitted] | None:
-        module = new_module("sizes")
-        module.sizes = sizes = Sizes()
         try:
-            emitted = forms[number].form.emit(module, f"sized{number}")
+            module, emitted = module_of(forms[number].form, f"sized{number}")
         except Unsized:
             return None
-        return str(module), evolve(emitted, words=tuple(map(str, sizes.words)))
+        return str(module), emitted
 
     library = sized_library([made.form.key for made in forms], isa, emit)
     for made, emitted in zip(forms, library.emitted, strict=True):

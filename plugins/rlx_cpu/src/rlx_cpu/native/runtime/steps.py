@@ -5,7 +5,7 @@ Steps with equal ops and layouts share one function, so equal layers are compile
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.jit import Code
 from rlx_cpu.native.llvm.objects import Function, library
 from rlx_cpu.native.llvm.optimise import new_module
-from rlx_cpu.native.runtime.sizing import sized_steps
+from rlx_cpu.native.runtime.sizing import fixed_steps, sized_steps
 from rlx_cpu.native.table import is_guest, is_native
 
 if TYPE_CHECKING:
@@ -140,18 +140,16 @@ def reason_to_drive(step: Step) -> str | None:
     return None
 
 
-def functions_of(lir: Lir, without: Container[int] = ()) -> tuple[list[Function], dict[int, int]]:
+def functions_of(lir: Lir, lying: Mapping[int, Layout] | None = None) -> tuple[list[Function], dict[int, int]]:
     """The functions that native steps call, each once, and by the number of a step which of them it calls.
 
     Args:
-        without: Steps that are left out.
+        lying: The steps that are meant, with their layouts; all native ones by default.
     """
     known: dict[tuple[str, object, Layout], int] = {}
     functions: list[Function] = []
     calls: dict[int, int] = {}
-    for number, layout in layouts(lir):
-        if number in without:
-            continue
+    for number, layout in layouts(lir) if lying is None else lying.items():
         step = lir.steps[number]
         place = known.setdefault((step.kernel, step.node.op, layout), len(functions))
         if place == len(functions):
@@ -210,11 +208,20 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         emitted = emit_function(module, number, functions[number], table, settings.isa)
         return None if emitted is None else (str(module), emitted)
 
-    sized = sized_steps(lir, dict(layouts(lir)), table, settings.isa) if lir.origin is not None else {}
-    functions, calls = functions_of(lir, sized)
-    made = library(functions, settings.isa, emit, guests(functions, table))
+    lying = dict(layouts(lir))
+    sized = sized_steps(lir, lying, table, settings.isa)
     native: dict[int, Made] = {number: (each.emitted, each.code, each.words) for number, each in sized.items()}
-    native |= {number: (each, made.code, ()) for number, each in called(calls, made.emitted).items()}
+    fixed = {number: each for number, each in fixed_steps(lir, lying, settings.isa) if number not in sized}
+    for number, kept in fixed.items():
+        if kept.made is not None:
+            native[number] = *kept.made, ()
+    functions, calls = functions_of(lir, {number: layout for number, layout in lying.items() if number not in native})
+    made = library(functions, settings.isa, emit, guests(functions, table))
+    for number, each in called(calls, made.emitted).items():
+        assert made.code is not None, "what was emitted has code"
+        native[number] = each, made.code, ()
+        if number in fixed:
+            fixed[number].keep(each, made.code)
     return laid_out(lir, native, settings)
 
 
