@@ -49,6 +49,7 @@ def team_functions(module: ir.Module, wait_for: Callable[[ir.IRBuilder, ir.Value
     """
     _help(module)
     function = ir.Function(module, SHARED, "share")
+    function.linkage = "internal"  # its address is taken, which code in a package reaches by distance only
     b = ir.IRBuilder(function.append_basic_block("entry"))
     team, run, buffers, wanted, tid = function.args
     threads = b.load(_at(b, team, _THREADS), typ=I64, align=8)
