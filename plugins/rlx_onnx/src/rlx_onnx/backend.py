@@ -110,6 +110,8 @@ def _types(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_types(each) for each in value]
     array = _arrays(value)
+    if array.dtype.kind in "OSU":
+        raise UnsupportedError("texts are not supported", hint="texts outside of the model")
     return f"{dtype_of(array.dtype).name}[{', '.join(map(str, array.shape))}]"
 
 

@@ -39,7 +39,11 @@ def attention(
     before = 0 if past_k is None else past_k.shape[2]
     if past_k is not None:
         k, v = rlx.concat([past_k, k], axis=2), rlx.concat([past_v, v], axis=2)
-    y, scores = _attended(node, q, k, v, _allowed(node, q, k, before, lengths), _padded(mask, k.shape[2]))
+    allowed, mask = _allowed(node, q, k, before, lengths), _padded(mask, k.shape[2])
+    if not node.wants(3) and not node.element("softmax_precision"):
+        y, scores = _fused(node, q, k, v, allowed, mask), None
+    else:
+        y, scores = _written_out(node, q, k, v, allowed, mask)
     y = joined_heads(y) if is_flat else y
     return (y, k, v, scores)[: max(node.count, 1)]
 
@@ -75,7 +79,24 @@ def _allowed(node: Node, q: Any, k: Any, before: Any, lengths: Any) -> Any:
     return found
 
 
-def _attended(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> tuple[Any, Any]:
+def _fused(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> Any:
+    """The layer as rlx's own, which never holds all scores at once."""
+    bias = None if mask is None or dtype_of(mask.dtype).kind == "bool" else mask
+    seen = [each for each in (allowed, mask if bias is None else None) if each is not None]
+    seen = [rlx.reshape(each, (1,) * (4 - each.ndim) + tuple(each.shape)) for each in seen]
+    bias = None if bias is None else rlx.reshape(bias, (1,) * (4 - bias.ndim) + tuple(bias.shape))
+    return rlx.attention(
+        *(q, k, v, rlx.logical_and(*seen) if len(seen) == 2 else seen[0] if seen else None, bias),
+        num_heads=q.shape[1],
+        head_dim=q.shape[3],
+        num_kv_heads=k.shape[1],
+        layout="bhsd",
+        score_scale=node.get("scale"),
+        attn_logit_softcap=node.get("softcap", 0.0) or None,
+    )
+
+
+def _written_out(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> tuple[Any, Any]:
     own = dtype_of(q.dtype)
     if q.shape[1] != k.shape[1]:
         k, v = (rlx.repeat(each, q.shape[1] // each.shape[1], axis=1) for each in (k, v))
@@ -95,8 +116,9 @@ def _attended(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) -> tu
     wide = rlx.astype(scores, dtype_of(DTYPES[precise])) if precise in DTYPES else scores
     top = rlx.max(wide, axis=-1, keepdims=True)
     is_empty = top == -np.inf  # no key is seen: the row is 0
-    shares = rlx.softmax(rlx.where(is_empty, rlx.zeros_like(wide), wide), axis=-1)
-    shares = rlx.astype(rlx.where(is_empty, rlx.zeros_like(shares), shares), own)
+    parts = rlx.exp(wide - rlx.where(is_empty, rlx.zeros_like(top), top))
+    whole = rlx.sum(parts, axis=-1, keepdims=True)
+    shares = rlx.astype(parts / rlx.where(is_empty, rlx.ones_like(whole), whole), own)
     shown = (raw, capped, scores, shares)[node.get("qk_matmul_output_mode", 0)]
     return rlx.matmul(shares, v), shown
 

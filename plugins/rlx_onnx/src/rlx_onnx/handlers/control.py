@@ -161,8 +161,6 @@ def _while(node: Node, body: Any, count: Any, condition: Any, carried: Any) -> A
 @handles("Scan", is_pure=False)
 def scan(node: Node, *operands: Any) -> Any:
     """A graph for each element of sequences, which carries states."""
-    if operands and operands[0] is None:
-        node.refuse("Scan of version 8", "the model exported for version 9 or later")
     body, many = node.body("body"), int(node.get("num_scan_inputs", 0))
     if not 0 < many <= len(operands):
         raise FormatError(f"{node}: it has {many} sequences among {len(operands)} operands")

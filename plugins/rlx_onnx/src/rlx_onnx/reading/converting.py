@@ -10,16 +10,23 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import onnx
+from google.protobuf.message import DecodeError
 from onnx import inliner, version_converter
 from onnx.defs import onnx_opset_version
 
-from rlx_core.errors import Fact, FormatError
-from rlx_onnx.reading.structure import each_graph
+from rlx_core.errors import Fact, FormatError, UnsupportedError, unsupported
+from rlx_onnx.reading.structure import each_graph, node_words
 
 __all__ = ["NEWEST", "converted", "version_of"]
 
 NEWEST: Final = min(28, onnx_opset_version())
 """The version of ai.onnx whose meaning the handlers have."""
+
+FAULTS: Final = (
+    *(version_converter.ConvertError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError),
+    *(onnx.defs.SchemaError, DecodeError, RuntimeError, ValueError, TypeError, LookupError, MemoryError),
+)
+"""What ONNX's own code raises where it cannot read a model."""
 
 _LARGE: Final = 1024
 """Bytes of a tensor that conversion need not see: it reads sizes and axes, not weights."""
@@ -48,11 +55,16 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
             done.append(f"{len(model.functions)} functions of the model put in place")
             model = inliner.inline_local_functions(model)
         version = version_of(model)
+        scans = [node for graph in each_graph(model.graph) for node in graph.node if node.op_type == "Scan"]
+        if version == 8 and scans:  # the converter leaves it as it is, which means something else today
+            raise unsupported("it", {"Scan of version 8": [node_words(node) for node in scans]})
         if version is not None and version < NEWEST:
             model = version_converter.convert_version(model, NEWEST)
             done.append(f"operations of version {version} brought to {NEWEST}")
         model = _schema_functions(model, is_handled, done)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:  # what the converter's C++ raises
+    except UnsupportedError:
+        raise
+    except FAULTS as error:
         said = str(error).strip().splitlines()
         raise FormatError("ONNX's converter cannot read it", Fact("it said", said[0] if said else error)) from error
     _with_weights(model.graph, kept)

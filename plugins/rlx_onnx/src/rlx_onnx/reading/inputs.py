@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
+from onnx import TensorProto
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError, ShapeError, UnsupportedError
 from rlx_core.ir.dtypes import dtype as dtype_of
-from rlx_onnx.reading.tensors import DTYPES, HELD, element_type
+from rlx_onnx.reading.tensors import HELD, element_type
 from rlx_onnx.walking.values import Coded
 
 __all__ = ["Input", "inputs_of"]
@@ -66,10 +67,9 @@ def _input(declared: Any, said: Any, symbols: dict[str, str]) -> Input:
     if not tensor.HasField("shape"):
         raise UnsupportedError(f"input {name}: the model does not say how many axes it has", hint=hint)
     dtype = dtype_of(HELD[element].replace("float", "f").replace("uint", "u").replace("int", "i")) if element else None
-    if dtype is None:
-        if tensor.elem_type not in DTYPES:
-            element_type(tensor.elem_type, f"input {name}")
-        dtype = element_type(tensor.elem_type, f"input {name}")
+    if tensor.elem_type == TensorProto.STRING:
+        raise UnsupportedError(f"input {name}: texts are not supported", hint="texts outside of the model")
+    dtype = element_type(tensor.elem_type, f"input {name}") if dtype is None else dtype
     dims = [_dim(name, axis, each, symbols) for axis, each in enumerate(tensor.shape.dim)]
     return Input(name, rlx.TensorType(dtype, tuple(dims)), element)
 

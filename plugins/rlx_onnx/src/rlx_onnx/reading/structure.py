@@ -8,6 +8,7 @@ from typing import Any, Final
 from onnx import AttributeProto
 
 from rlx_core.errors import CycleError, Fact, FormatError
+from rlx_onnx.reading.tensors import check_tensor
 
 __all__ = ["check_structure", "each_graph", "nested_graphs", "node_words"]
 
@@ -56,6 +57,8 @@ def check_structure(model: Any) -> None:
 def _check_graph(graph: Any, around: frozenset[str]) -> None:
     where = f"graph {graph.name}"
     made: set[str] = set()
+    for tensor in graph.initializer:
+        check_tensor(tensor, f"tensor {tensor.name}")
     for each in graph.input:
         _make(each.name, made, where)
     initial = [each.name for each in graph.initializer] + [each.values.name for each in graph.sparse_initializer]
@@ -80,6 +83,10 @@ def _check_nodes(
                 raise FormatError(
                     f"{where}: {name!r} is {fault}", Fact("used by", f"{node_words(node)} ({node.op_type})")
                 )
+        for attribute in node.attribute:
+            for tensor in (attribute.t, *attribute.tensors):
+                if attribute.type in (AttributeProto.TENSOR, AttributeProto.TENSORS):
+                    check_tensor(tensor, f"{node_words(node)}: {attribute.name}")
         for nested in nested_graphs(node):
             _check_graph(nested, around | frozenset(made))
         for name in node.output:

@@ -14,7 +14,7 @@ from rlx_core.errors import Fact, FormatError
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.dtypes import dtype as dtype_of
 
-__all__ = ["DTYPES", "HELD", "array_of", "element_name", "element_type", "numpy_dtype"]
+__all__ = ["DTYPES", "HELD", "array_of", "check_tensor", "element_name", "element_type", "numpy_dtype"]
 
 DTYPES: Final[dict[int, str]] = {
     TensorProto.FLOAT: "f32",
@@ -84,6 +84,21 @@ def numpy_dtype(element: int) -> np.dtype:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
 
 
+def check_tensor(tensor: Any, where: str) -> None:
+    """Require that a tensor's type and sizes are such, before anything is made of its bytes.
+
+    Raises:
+        FormatError: They are not.
+    """
+    element, dims = tensor.data_type, tuple(tensor.dims)
+    if element != TensorProto.STRING and element not in DTYPES and element not in HELD:
+        raise FormatError(f"{where}: it has elements of {element_name(element)}")
+    if any(n < 0 for n in dims) or math.prod(dims) > _LARGEST:
+        raise FormatError(f"{where}: {list(dims)} are no sizes", Fact("sizes", "each at least 0"))
+    if tensor.HasField("segment"):
+        raise FormatError(f"{where}: it is one segment of a tensor, which no writer makes")
+
+
 def array_of(tensor: Any, where: str, outside: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
     """A tensor's elements, read-only where they lie in the file.
 
@@ -95,13 +110,8 @@ def array_of(tensor: Any, where: str, outside: Callable[[Any], np.ndarray] | Non
     Raises:
         FormatError: Its sizes and its bytes do not agree, or it has elements that nothing here stands for.
     """
-    element, dims = tensor.data_type, tuple(tensor.dims)
-    if element != TensorProto.STRING and element not in DTYPES and element not in HELD:
-        raise FormatError(f"{where}: it has elements of {element_name(element)}")
-    if any(n < 0 for n in dims) or math.prod(dims) > _LARGEST:
-        raise FormatError(f"{where}: {list(dims)} are no sizes", Fact("sizes", "each at least 0"))
-    if tensor.HasField("segment"):
-        raise FormatError(f"{where}: it is one segment of a tensor, which no writer makes")
+    check_tensor(tensor, where)
+    dims = tuple(tensor.dims)
     is_outside = tensor.data_location == TensorProto.EXTERNAL
     if is_outside or tensor.HasField("raw_data"):
         if is_outside and outside is None:
