@@ -16,6 +16,7 @@ from rlx_core.errors import RlxError
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.model import read_proto
+from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
 from rlx_onnx.walking.table import INSTEAD, handler_for
@@ -61,6 +62,7 @@ def inventory(file: Path) -> Inventory:
     proto, folder, name = read_proto(file)
     try:
         check_structure(proto)
+        check_signatures(proto)
         about = _about(proto, folder)
         graph = proto.graph
         initial = {each.name for each in graph.initializer}

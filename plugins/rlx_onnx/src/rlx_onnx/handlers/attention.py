@@ -183,6 +183,7 @@ def swiglu(node: Node, a: Any, b: Any) -> Any:
 def affine_grid(node: Node, theta: Any, size: Any) -> Any:
     """Places of the cells of a picture, -1 .. 1, under an affine map."""
     sizes = [int(n) for n in node.ints(1, "size") or []][2:]
+    node.counted(int(np.prod(sizes, dtype=object)), "number of cells")
     corners = bool(node.get("align_corners", 0))
     axes = []
     for n in sizes:

@@ -109,6 +109,8 @@ def _bilinear(data: Any, y: Any, z: Any, height: int, width: int) -> Any:
 def col2im(node: Node, x: Any, image: Any, block: Any) -> Any:
     """Columns of windows added up where they lie."""
     sizes, kernel = node.ints(1, "image_shape") or [], node.ints(2, "block_shape") or []
+    for n in (*sizes, *kernel):
+        node.counted(n, "size")
     at = windows_of(node, sizes, kernel)
     if any(low != high for low, high in at.pads) or len(sizes) > 3:
         full = [n + low + high for n, (low, high) in zip(sizes, at.pads, strict=True)]

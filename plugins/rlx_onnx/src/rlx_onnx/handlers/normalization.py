@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rlx_core as rlx
+from rlx_core.errors import FormatError
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
@@ -97,6 +98,8 @@ def lp_norm(node: Node, x: Any) -> Any:
 def local_response(node: Node, x: Any) -> Any:
     """Each channel by a power of the mean square of the channels around it."""
     size = node.get("size")
+    if not 0 < size <= 1024:
+        raise FormatError(f"{node}: a size of {size} channels")
     alpha, beta, bias = node.get("alpha", 1e-4), node.get("beta", 0.75), node.get("bias", 1.0)
     low = (size - 1) // 2
     padded = rlx.pad(x * x, [(0, 0), (low, size - 1 - low)] + [(0, 0)] * (x.ndim - 2))

@@ -42,6 +42,9 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
         given, wanted = _by_policy(node, own, sizes_given)
     else:
         wanted = [int(np.floor(n * s)) if s != 1.0 else n for n, s in zip(own, given or [], strict=True)]
+    for n in wanted:
+        if isinstance(n, int):
+            node.counted(n, "size of a result")
     regions = (
         np.zeros(2 * len(axes))
         if roi is None or 0 in roi.shape or not _crops(node)
@@ -117,6 +120,7 @@ def _taps(node: Node, places: np.ndarray, size: int, scale: float, *, is_cubic: 
     narrow = min(scale, 1.0) if node.get("antialias", 0) else 1.0
     reach = 2 if is_cubic else 1
     start = int(np.floor(-reach / narrow)) + 1
+    node.counted(len(places) * (2 - 2 * start), "number of cells that are read")
     steps = np.arange(start, 2 - start)
     away = narrow * np.abs(steps - (places - first)[:, None])
     weights = _cubic(away, node.get("cubic_coeff_a", -0.75)) if is_cubic else np.clip(1 - away, 0, 1)

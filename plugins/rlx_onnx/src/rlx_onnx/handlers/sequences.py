@@ -66,7 +66,10 @@ def split(node: Node, x: Any, sizes: Any = None) -> Any:
     """Parts of an axis: of size 1, of one size, or of given ones."""
     axis = node.get("axis", 0) % len(x.shape)
     total = x.shape[axis]
+    if not isinstance(total, int):
+        node.refuse(f"an axis of {total}", "a size that is known")
     if sizes is None:
+        node.counted(total * 1000, "number of parts, a thousand times")
         found = pieces(x, [1] * total, axis)
         return found if node.get("keepdims", 1) else [rlx.squeeze(each, axis=axis) for each in found]
     given = node.ints(1, "split") or []

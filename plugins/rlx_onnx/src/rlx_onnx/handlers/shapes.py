@@ -136,8 +136,8 @@ def split(node: Node, x: Any, sizes: Any = None) -> Any:
     given = node.dims(1, "split") if sizes is not None else None
     if given is None:
         count = int(node.get("num_outputs", node.count))
-        if count < 1:
-            raise FormatError(f"{node}: it has {count} parts")
+        if count < 1 or count > max(node.count, 1):
+            raise FormatError(f"{node}: it has {count} parts and {node.count} results")
         given = equal_parts(x.shape[axis], count)
     return tuple(pieces(x, given, axis))
 

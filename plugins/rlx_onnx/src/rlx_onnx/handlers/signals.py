@@ -62,7 +62,8 @@ def stft(node: Node, signal: Any, hop: Any, window: Any = None, length: Any = No
     total = signal.shape[1]
     if not isinstance(total, int):
         node.refuse(f"a signal of {total} samples", "a length that is known")
-    count = (total - size) // step + 1
+    count = max((total - size) // step + 1, 0)
+    node.counted(count * size, "number of samples in frames")
     places = np.arange(count)[:, None] * step + np.arange(size)
     data = signal if signal.ndim == 3 else rlx.expand_dims(signal, axis=-1)
     frames = rlx.take(data, places, axis=1)
@@ -76,7 +77,7 @@ def stft(node: Node, signal: Any, hop: Any, window: Any = None, length: Any = No
 
 @handles("HannWindow", "HammingWindow", "BlackmanWindow")
 def window(node: Node, size: Any) -> Any:
-    n = int(node.scalar(0, "size"))
+    n = node.counted(int(node.scalar(0, "size")), "size of a window")
     to = dtype_of(DTYPES[node.element("output_datatype", 1)])
     parts = {
         "HannWindow": (0.5, 0.5, 0.0),
@@ -95,6 +96,7 @@ def mel_weights(node: Node, bins: Any, length: Any, rate: Any, low: Any, high: A
     lower, upper = (2595 * np.log10(1 + float(node.scalar(i, "edge")) / 700) for i in (3, 4))
     points = 700 * (10 ** (lower + np.arange(count + 2) * (upper - lower) / (count + 2) / 2595) - 1)
     edges = ((n + 1) * points // hz).astype(int)
+    node.counted((n // 2 + 1) * count, "size of a matrix")
     found = np.zeros((n // 2 + 1, count))
     for i in range(count):
         first, centre, last = edges[i : i + 3]

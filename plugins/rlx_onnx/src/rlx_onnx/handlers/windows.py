@@ -12,7 +12,7 @@ from attrs import frozen
 import rlx_core as rlx
 from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim
-from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.node import MOST, Node
 
 __all__ = ["Windows", "cells", "windows_of"]
 
@@ -51,6 +51,8 @@ def windows_of(node: Node, sizes: Sequence[Dim], kernel: Sequence[int]) -> Windo
     flat = node.get("pads", [0] * 2 * rank)
     if len(kernel) != rank or len(stride) != rank or len(dilation) != rank or len(flat) != 2 * rank:
         raise FormatError(f"{node}: kernel, strides, dilations and pads are not those of {rank} axes")
+    if max((*map(abs, (*kernel, *stride, *dilation, *flat)), 0)) > MOST:
+        raise FormatError(f"{node}: kernel, strides, dilations and pads are numbers of cells")
     if min((*kernel, *stride, *dilation, 1)) < 1:
         raise FormatError(f"{node}: kernel, strides and dilations are at least 1")
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
@@ -89,6 +91,8 @@ def _extra(node: Node, size: Dim, pads: tuple[Any, Any], span: int, stride: int)
 def cells(x: Any, at: Windows, fill: Any) -> Any:
     """The cells of every window: `[n, c, ..]` to `[n, c, windows.., cells]`, `fill` around the edges."""
     rank = len(at.kernel)
+    if np.prod(at.kernel, dtype=float) > MOST:
+        raise FormatError(f"a kernel of {list(at.kernel)} cells is larger than any")
     data = rlx.pad(x, [(0, 0), (0, 0), *at.padding], value=fill)
     for i in range(rank):
         axis = 2 + i

@@ -59,7 +59,7 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
         if version == 8 and scans:  # the converter leaves it as it is, which means something else today
             raise unsupported("it", {"Scan of version 8": [node_words(node) for node in scans]})
         if version is not None and version < NEWEST:
-            model = version_converter.convert_version(model, NEWEST)
+            model = _with_new_versions(model)
             done.append(f"operations of version {version} brought to {NEWEST}")
         model = _schema_functions(model, is_handled, done)
     except UnsupportedError:
@@ -69,6 +69,31 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
         raise FormatError("ONNX's converter cannot read it", Fact("it said", said[0] if said else error)) from error
     _with_weights(model.graph, kept)
     return model, done
+
+
+def _with_new_versions(model: Any) -> Any:
+    """The model with operations of the newest version.
+
+    Sizes are kept from the converter, which computes with them in C++ and ends the process where one becomes negative: it needs
+    to know how many axes there are, and no more.
+    """
+    declared = [[_copied(each) for each in part] for part in (model.graph.input, model.graph.output)]
+    for graph in each_graph(model.graph):
+        del graph.value_info[:]
+        for each in (*graph.input, *graph.output):
+            for dim in each.type.tensor_type.shape.dim if each.type.HasField("tensor_type") else ():
+                dim.dim_param = "n"
+    model = version_converter.convert_version(model, NEWEST)
+    for part, kept in zip((model.graph.input, model.graph.output), declared, strict=True):
+        del part[:]
+        part.extend(kept)
+    return model
+
+
+def _copied(message: Any) -> Any:
+    found = type(message)()
+    found.CopyFrom(message)
+    return found
 
 
 def _schema_functions(model: Any, is_handled: Callable[[str, str], bool], done: list[str]) -> Any:
@@ -98,8 +123,7 @@ def _without_weights(graph: Any) -> dict[str, Any]:
     """Take large tensors' bytes out, so that conversion does not copy them; what was taken, by name."""
     kept = {}
     for tensor in _large(graph):
-        kept[tensor.name] = onnx.TensorProto()
-        kept[tensor.name].CopyFrom(tensor)
+        kept[tensor.name] = _copied(tensor)
         tensor.ClearField("raw_data")
         tensor.data_location = onnx.TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value="taken-out")

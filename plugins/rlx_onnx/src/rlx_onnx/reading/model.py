@@ -18,6 +18,7 @@ from rlx_core.functions.model import Model, argument_names
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.inputs import Input, inputs_of
+from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.walking.table import INSTEAD, handler_for
@@ -64,6 +65,7 @@ def load(
     proto, folder, name = read_proto(model)
     try:
         check_structure(proto)
+        check_signatures(proto)
         proto, _ = prepared(proto)
         return _Reading(proto, folder, name, dict(inputs or {}), dict(known or {})).model()
     except RlxError as error:

@@ -43,15 +43,28 @@ def check_structure(model: Any) -> None:
     Raises:
         FormatError, CycleError: They are not; the name and the node are said.
     """
+    _check_texts(model)
     if not model.HasField("graph") or not model.opset_import:
         raise FormatError("it is no ONNX model: it has no graph, or no set of operations")
     for domain, version in ((each.domain, each.version) for each in model.opset_import):
-        if not 1 <= version <= 10_000:
+        if not 1 <= version < 2**31:
             raise FormatError(f"there is no version {version} of the operations of {domain or 'ai.onnx'}")
     _check_graph(model.graph, frozenset())
     for function in model.functions:
         _check_nodes(function.node, set(function.input), f"function {function.name}")
     _check_calls(model)
+
+
+def _check_texts(message: Any) -> None:
+    """Require that texts are UTF-8: protobuf hands out bytes where they are not."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            for each in value if not isinstance(value, str | bytes) else (value,):
+                if isinstance(each, bytes):
+                    raise FormatError(f"a {field.name} is no text: {each[:32]!r}")
+        elif field.type == field.TYPE_MESSAGE:
+            for each in value if field.is_repeated else (value,):
+                _check_texts(each)
 
 
 def _check_graph(graph: Any, around: frozenset[str]) -> None:

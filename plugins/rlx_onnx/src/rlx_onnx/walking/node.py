@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from onnx import AttributeProto
 
-from rlx_core.errors import FormatError, UnsupportedError
+from rlx_core.errors import Fact, FormatError, UnsupportedError
 from rlx_core.ir.dims import Dim, Expr
 from rlx_onnx.reading.structure import node_words
 from rlx_onnx.reading.tensors import array_of
@@ -17,7 +17,10 @@ from rlx_onnx.walking.values import is_array, is_sizes
 if TYPE_CHECKING:
     from rlx_onnx.walking.walk import Walk
 
-__all__ = ["Node"]
+__all__ = ["MOST", "Node"]
+
+MOST: Final = 1 << 24
+"""Elements of what a handler makes itself while it reads a model: places, weights, windows. A size that lies is beyond it."""
 
 
 class Node:
@@ -159,6 +162,16 @@ class Node:
         if found.size != 1:
             raise FormatError(f"{self}: {what} is one number, not {list(found.shape)}")
         return found.ravel()[0].item()
+
+    def counted(self, number: int, what: str) -> int:
+        """A count of elements or parts that are made while the model is read, from 0 to some millions.
+
+        Raises:
+            FormatError: It is another number.
+        """
+        if not 0 <= number <= MOST:
+            raise FormatError(f"{self}: {number} is no {what}", Fact("at most", MOST))
+        return int(number)
 
     def refuse(self, what: str, instead: str | None = None) -> NoReturn:
         """Say that this node asks for what is not there.
