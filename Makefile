@@ -108,6 +108,10 @@ $(VENV)/.models: $(VENV)/.oracle
 test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other systems against those systems (installs torch, jax, onnxruntime)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(patsubst %,%/tests,$(READERS))
 
+MODELS ?= 200000
+fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields changed: each is read or refused by name; SEED=N: others
+	cd plugins/rlx_onnx/tests && $(abspath $(BIN))/python onnx_mutations.py $(MODELS) $(SEED)
+
 oracle: $(VENV)/.oracle ## The tests against PyTorch and JAX: the same weights, the same kinks (installs both)
 	$(BIN)/python -m pytest tests/oracle
 

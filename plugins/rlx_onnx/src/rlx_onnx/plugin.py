@@ -1,12 +1,17 @@
 """The door: what this package offers and where it is, importing nothing heavy."""
 
-from rlx_core.contributions import CommandSpec, ImporterSpec
+from rlx_core.contributions import CommandSpec, ExporterSpec, ImporterSpec
 from rlx_core.hooks import hookimpl
 
 
 @hookimpl
 def rlx_importers() -> list[ImporterSpec]:
     return [ImporterSpec("onnx.model", "rlx_onnx.reading:import_file", suffixes=[".onnx"])]
+
+
+@hookimpl
+def rlx_exporters() -> list[ExporterSpec]:
+    return [ExporterSpec("onnx.model", "rlx_onnx.exporting:export_file", suffixes=[".onnx"])]
 
 
 @hookimpl
