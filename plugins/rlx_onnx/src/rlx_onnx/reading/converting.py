@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import inliner, version_converter
+from onnx import defs, inliner, version_converter
 from onnx.defs import onnx_opset_version
 
 from rlx_core.errors import Fact, FormatError, UnsupportedError, unsupported
@@ -21,6 +21,8 @@ __all__ = ["NEWEST", "converted", "version_of"]
 
 NEWEST: Final = min(28, onnx_opset_version())
 """The version of ai.onnx whose meaning the handlers have."""
+
+CONTRIBUTED: Final = "com.microsoft"
 
 FAULTS: Final = (
     *(version_converter.ConvertError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError),
@@ -49,6 +51,7 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
         FormatError: The converter cannot read it.
     """
     done: list[str] = []
+    _moved(model, is_handled)
     kept = _without_weights(model.graph)
     try:
         if model.functions:
@@ -69,6 +72,17 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
         raise FormatError("ONNX's converter cannot read it", Fact("it said", said[0] if said else error)) from error
     _with_weights(model.graph, kept)
     return model, done
+
+
+def _moved(model: Any, is_handled: Callable[[str, str], bool]) -> None:
+    """Contributed operations that were written into ONNX's own domain, in theirs: the converter refuses them else."""
+    found = False
+    for graph in each_graph(model.graph):
+        for node in graph.node:
+            if node.domain == "" and is_handled(CONTRIBUTED, node.op_type) and not defs.has(node.op_type):
+                node.domain, found = CONTRIBUTED, True
+    if found and version_of(model, CONTRIBUTED) is None:
+        model.opset_import.add(domain=CONTRIBUTED, version=1)
 
 
 def _with_new_versions(model: Any) -> Any:
