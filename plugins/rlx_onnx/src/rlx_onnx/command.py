@@ -1,0 +1,160 @@
+"""`rlx onnx FILE`: what a model is made of, and what of it rlx has; nothing of it is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from attrs import frozen
+
+from rlx_core.cli.session import Session
+from rlx_core.cli.tables import cell, facts, heading, listing
+from rlx_core.errors import RlxError
+from rlx_onnx.reading.converting import converted
+from rlx_onnx.reading.external import Neighbours
+from rlx_onnx.reading.model import read_proto
+from rlx_onnx.reading.signatures import check_signatures
+from rlx_onnx.reading.structure import check_structure, each_graph, node_words
+from rlx_onnx.reading.tensors import BITS, element_name, numpy_dtype
+from rlx_onnx.walking.table import INSTEAD, handler_for
+
+__all__ = ["Inventory", "command", "inventory"]
+
+
+@frozen
+class Inventory:
+    """What is in a model.
+
+    Attributes:
+        about: Label → words: its writer, versions, sizes.
+        inputs, results: Name and type of each.
+        done: What was done to it before it is walked, in words.
+        used: Operation → how many nodes use it, in the form that is walked.
+        missing: Operation → the nodes that use it, for those without a handler.
+    """
+
+    about: dict[str, str]
+    inputs: list[tuple[str, str]]
+    results: list[tuple[str, str]]
+    done: list[str]
+    used: dict[str, int]
+    missing: dict[str, list[str]]
+
+
+def command(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX model.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what an ONNX model is made of: inputs, sizes, operations, and those that rlx has nothing for."""
+    Session.of(ctx).answer(lambda: inventory(file), as_dictionary if as_json else None, layout)
+
+
+def inventory(file: Path) -> Inventory:
+    """What is in a model, without a tensor of it read.
+
+    Raises:
+        FileError, FormatError, CycleError: It cannot be read, or is broken.
+    """
+    proto, folder, name = read_proto(file)
+    try:
+        check_structure(proto)
+        check_signatures(proto)
+        about = _about(proto, folder)
+        graph = proto.graph
+        initial = {each.name for each in graph.initializer}
+        inputs = [(each.name, _type(each)) for each in graph.input if each.name not in initial]
+        results = [(each.name, _type(each)) for each in graph.output]
+        proto, done = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
+    except RlxError as error:
+        raise error.about(name) from error.__cause__
+    used: Counter[str] = Counter()
+    missing: dict[str, list[str]] = {}
+    for inner in each_graph(proto.graph):
+        for node in inner.node:
+            op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+            used[op] += 1
+            if handler_for(node.domain, node.op_type) is None:
+                missing.setdefault(op, []).append(node_words(node))
+    return Inventory(about, inputs, results, done, dict(used.most_common()), missing)
+
+
+def _about(proto: Any, folder: Path | None) -> dict[str, str]:
+    nodes = sum(len(each.node) for each in each_graph(proto.graph))
+    sizes = [_elements(each) for each in proto.graph.initializer]
+    outside = [each for each in proto.graph.initializer if each.external_data]
+    if folder is not None:
+        neighbours = Neighbours(folder)
+        for each in outside:
+            neighbours.bytes_of(each)  # mapped, so that what is missing is said here
+    return {
+        "written by": f"{proto.producer_name} {proto.producer_version}".strip(),
+        "versions": ", ".join(f"{each.domain or 'ai.onnx'} {each.version}" for each in proto.opset_import),
+        "nodes": f"{nodes:,}",
+        "tensors": f"{len(sizes):,} of {sum(sizes):,} elements, {sum(map(_nbytes, proto.graph.initializer)):,} bytes",
+        "outside": f"{len(outside):,} tensors in other files" if outside else "",
+        "functions": f"{len(proto.functions):,}" if proto.functions else "",
+    }
+
+
+def _elements(tensor: Any) -> int:
+    count = 1
+    for n in tensor.dims:
+        count *= n
+    return count
+
+
+def _nbytes(tensor: Any) -> int:
+    bits = BITS.get(tensor.data_type) or 8 * numpy_dtype(tensor.data_type).itemsize
+    return _elements(tensor) * bits // 8
+
+
+def _type(value: Any) -> str:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        return (kind or "unknown").removesuffix("_type")
+    tensor = value.type.tensor_type
+    dims = [str(each.dim_value) if each.HasField("dim_value") else each.dim_param or "?" for each in tensor.shape.dim]
+    shape = f"[{', '.join(dims)}]" if tensor.HasField("shape") else "[…]"
+    return f"{element_name(tensor.elem_type).lower()}{shape}"
+
+
+def layout(found: Inventory) -> Iterator[Any]:
+    """The tables of it."""
+    yield facts(found.about.items(), indent=0)
+    yield cell("")
+    rows = [("input", *each) for each in found.inputs] + [("result", *each) for each in found.results]
+    yield listing(("", "name", "type"), rows, whole=2)
+    if found.done:
+        yield cell("")
+        yield facts([("before it is walked", "; ".join(found.done))], indent=0)
+    yield cell("")
+    state = dict.fromkeys(found.missing, "missing")
+    yield listing(
+        ("operation", "nodes>", ""), [(op, f"{n:,}", cell(state.get(op, ""), "red")) for op, n in found.used.items()]
+    )
+    if found.missing:
+        yield cell("")
+        yield heading(f"{len(found.missing)} of {len(found.used)} operations are missing: rlx.load refuses this model")
+        yield listing(
+            ("operation", "used by", "instead"),
+            [(op, ", ".join(nodes), INSTEAD.get(op.rpartition(".")[2], "")) for op, nodes in found.missing.items()],
+        )
+    else:
+        yield cell("")
+        yield cell(f"all of its {len(found.used)} operations are there")
+
+
+def as_dictionary(found: Inventory) -> dict[str, Any]:
+    """The same as JSON."""
+    return {
+        "about": {label: words for label, words in found.about.items() if words},
+        "inputs": dict(found.inputs),
+        "results": dict(found.results),
+        "done": found.done,
+        "operations": found.used,
+        "missing": found.missing,
+    }

@@ -1,0 +1,127 @@
+"""The graph that is written: nodes, constants, and sizes as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from rlx_core.errors import UnsupportedError
+from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.dims.atoms import Symbol
+from rlx_core.ir.dtypes import DType
+from rlx_onnx.reading.tensors import DTYPES
+
+__all__ = ["ELEMENTS", "OPSET", "Emit", "Writer", "emits", "table"]
+
+OPSET: Final = 21
+"""The version of ai.onnx that is written: the newest that the runtimes of two years ago read."""
+
+ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
+"""rlx's dtypes → ONNX's element types."""
+
+Emit = Callable[..., Any]
+
+_TABLE: dict[str, Emit] = {}
+
+
+def emits(*names: str) -> Callable[[Emit], Emit]:
+    """Enter `function(writer, node, *names of operands)`, which returns the name of the result, for ops of rlx."""
+
+    def entered(function: Emit) -> Emit:
+        for name in names:
+            assert name not in _TABLE, f"{name} is written already"
+            _TABLE[name] = function
+        return function
+
+    return entered
+
+
+def table() -> dict[str, Emit]:
+    """What writes an op, by the op's full name."""
+    import rlx_onnx.exporting.operations  # noqa: F401  # fills it
+
+    return _TABLE
+
+
+class Writer:
+    """Collects the parts of an ONNX graph.
+
+    Attributes:
+        nodes, initializers: What was written so far.
+        symbols: A symbol → the input and the axis that have its size.
+    """
+
+    def __init__(self, symbols: dict[Symbol, tuple[str, int]], numbers: Iterator[int] | None = None) -> None:
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self.symbols = symbols
+        self.numbers = count(1) if numbers is None else numbers
+        self._sizes: dict[Symbol, str] = {}
+
+    def fresh(self, hint: str = "v") -> str:
+        """A name that nothing has yet."""
+        return f"{hint}_{next(self.numbers)}"
+
+    def __call__(self, op: str, *operands: str, results: int = 1, **attributes: Any) -> Any:
+        """Write a node; the name of its result, or a tuple of several names."""
+        names = [self.fresh(op.lower()) for _ in range(results)]
+        self.nodes.append(helper.make_node(op, list(operands), names, name=names[0], **attributes))
+        return names[0] if results == 1 else tuple(names)
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """A tensor of these numbers."""
+        name = self.fresh("c")
+        self.initializers.append(numpy_helper.from_array(np.array(value, dtype, order="C"), name))
+        return name
+
+    def ints(self, values: Iterable[int]) -> str:
+        """A list of integers, as axes and sizes are given."""
+        return self.constant(np.array(list(values), np.int64))
+
+    def cast(self, name: str, to: DType) -> str:
+        """A value in another dtype."""
+        found: str = self("Cast", name, to=ELEMENTS[to.name])
+        return found
+
+    def shape(self, dims: Sequence[Dim]) -> str:
+        """Sizes as a tensor: a constant, or made of those of the inputs.
+
+        Raises:
+            UnsupportedError: A size is more than a polynomial of sizes of inputs.
+        """
+        if all(isinstance(each, int) for each in dims):
+            return self.ints(each.__index__() for each in dims)
+        parts = [self.ints([each]) if isinstance(each, int) else self.size(each) for each in dims]
+        return parts[0] if len(parts) == 1 else str(self("Concat", *parts, axis=0))
+
+    def size(self, dim: Dim) -> str:
+        """A size as a tensor of one element."""
+        total = None
+        for monomial, coefficient in Expr.of(dim).terms:
+            term = self.ints([coefficient])
+            for atom, power in monomial:
+                if not isinstance(atom, Symbol) or atom not in self.symbols:
+                    raise UnsupportedError(
+                        f"the size {dim} is not made of sizes of inputs", hint="a size that is known"
+                    )
+                for _ in range(power):
+                    term = self("Mul", term, self._symbol(atom))
+            total = term if total is None else self("Add", total, term)
+        return total or self.ints([0])
+
+    def count(self, dim: Dim) -> str:
+        """A size as a scalar."""
+        if isinstance(dim, int):
+            return self.constant(dim, np.int64)
+        found: str = self("Squeeze", self.size(dim), self.ints([0]))
+        return found
+
+    def _symbol(self, symbol: Symbol) -> str:
+        if symbol not in self._sizes:
+            name, axis = self.symbols[symbol]
+            self._sizes[symbol] = self("Shape", name, start=axis, end=axis + 1)
+        return self._sizes[symbol]

@@ -1,0 +1,74 @@
+"""Operations that change how numbers are represented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.handlers.codes import coded
+from rlx_onnx.reading.tensors import DTYPES, HELD, element_name
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import Coded, is_sizes, traced
+
+
+@handles("Cast", takes_sizes=True, takes_coded=True)
+def cast(node: Node, x: Any) -> Any:
+    return converted(node, x, node.element("to"))
+
+
+@handles("CastLike", takes_sizes=True, takes_coded=True)
+def cast_like(node: Node, x: Any, like: Any) -> Any:
+    return converted(node, x, element_of(like))
+
+
+def element_of(value: Any) -> int:
+    """ONNX's element type of a value."""
+    if isinstance(value, Coded):
+        return value.element
+    name = "i64" if is_sizes(value) else dtype_of(value.dtype).name
+    return next(element for element, own in DTYPES.items() if own == name)
+
+
+def converted(node: Node, x: Any, element: int) -> Any:
+    """A value with elements of another type.
+
+    Raises:
+        UnsupportedError, FormatError: There is no such type, or it is text.
+    """
+    if element == TensorProto.STRING:
+        node.refuse("conversion to texts", "numbers as the result")
+    if element not in DTYPES and element not in HELD:
+        raise FormatError(f"{node}: there are no elements of {element_name(element)}")
+    if is_sizes(x):
+        if element in (TensorProto.INT64, TensorProto.INT32):
+            return x
+        x = traced(x)
+    if element in HELD:
+        return coded(node, x.value if isinstance(x, Coded) else x, element, saturate=bool(node.get("saturate", 1)))
+    x = x.value if isinstance(x, Coded) else x
+    to = dtype_of(DTYPES[element])
+    own = dtype_of(x.dtype)
+    if own.is_float and to.is_integer:
+        # Toward zero; narrow integers by way of a wide one, so that they wrap as they do elsewhere.
+        return rlx.astype(rlx.astype(rlx.trunc(x), rlx.i64), to) if to.itemsize < 4 else rlx.astype(rlx.trunc(x), to)
+    return rlx.astype(x, to)
+
+
+@handles("BitCast", takes_coded=True)
+def bit_cast(node: Node, x: Any) -> Any:
+    """The same bits as elements of another type."""
+    to = node.element("to")
+    if to not in DTYPES or isinstance(x, Coded):
+        return node.refuse(f"the bits of elements of {element_name(to)}", "elements of a dtype of rlx")
+    wanted = dtype_of(DTYPES[to])
+    if not isinstance(x, np.ndarray):
+        own = dtype_of(x.dtype)
+        if own is wanted or (own.is_integer and wanted.is_integer and own.itemsize == wanted.itemsize):
+            return rlx.astype(x, wanted)
+    return node.known(0, "data").view(wanted.numpy)

@@ -1,0 +1,321 @@
+"""Operations of one element of each operand."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError
+from rlx_core.ir.dims import Expr
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import is_sizes, settled, traced
+
+UNARY: dict[str, Any] = {
+    "Abs": rlx.abs,
+    "Acos": rlx.acos,
+    "Acosh": rlx.acosh,
+    "Asin": rlx.asin,
+    "Asinh": rlx.asinh,
+    "Atan": rlx.atan,
+    "Atanh": rlx.atanh,
+    "BitwiseNot": rlx.bitwise_invert,
+    "Cos": rlx.cos,
+    "Cosh": rlx.cosh,
+    "Erf": rlx.erf,
+    "Exp": rlx.exp,
+    "HardSwish": rlx.hard_swish,
+    "IsNaN": rlx.isnan,
+    "Log": rlx.log,
+    "Mish": rlx.mish,
+    "Not": rlx.logical_not,
+    "Reciprocal": rlx.reciprocal,
+    "Relu": rlx.relu,
+    "Round": rlx.round,
+    "Sigmoid": rlx.sigmoid,
+    "Sign": rlx.sign,
+    "Sin": rlx.sin,
+    "Sinh": rlx.sinh,
+    "Softplus": rlx.softplus,
+    "Sqrt": rlx.sqrt,
+    "Tan": rlx.tan,
+    "Tanh": rlx.tanh,
+}
+
+BINARY: dict[str, Any] = {
+    "And": rlx.logical_and,
+    "BitwiseAnd": rlx.bitwise_and,
+    "BitwiseOr": rlx.bitwise_or,
+    "BitwiseXor": rlx.bitwise_xor,
+    "Or": rlx.logical_or,
+    "Xor": rlx.logical_xor,
+}
+
+SIZED: dict[str, tuple[Any, Any]] = {
+    "Add": (rlx.add, lambda a, b: a + b),
+    "Sub": (rlx.subtract, lambda a, b: a - b),
+    "Mul": (rlx.multiply, lambda a, b: a * b),
+}
+"""Arithmetic on traced values, and on sizes."""
+
+COMPARISONS: dict[str, tuple[Any, str]] = {
+    "Equal": (rlx.equal, "=="),
+    "Greater": (rlx.greater, ">"),
+    "GreaterOrEqual": (rlx.greater_equal, ">="),
+    "Less": (rlx.less, "<"),
+    "LessOrEqual": (rlx.less_equal, "<="),
+}
+
+
+def _enter_unary(name: str, function: Any) -> None:
+    @handles(name)
+    def unary(node: Node, x: Any) -> Any:
+        return function(x)
+
+
+def _enter_binary(name: str, function: Any) -> None:
+    @handles(name)
+    def binary(node: Node, a: Any, b: Any) -> Any:
+        return function(a, b)
+
+
+def _enter_sized(name: str, function: Any, on_sizes: Any) -> None:
+    @handles(name, takes_sizes=True)
+    def arithmetic(node: Node, a: Any, b: Any) -> Any:
+        return on_dims(on_sizes, function, a, b)
+
+
+def _enter_comparison(name: str, function: Any, relation: str) -> None:
+    @handles(name, takes_sizes=True)
+    def compared(node: Node, a: Any, b: Any) -> Any:
+        return on_dims(lambda m, n: decided(relation, m, n), function, a, b, to=bool)
+
+
+for _name, _of_one in UNARY.items():
+    _enter_unary(_name, _of_one)
+for _name, _of_two in BINARY.items():
+    _enter_binary(_name, _of_two)
+for _name, (_of_arrays, _of_sizes) in SIZED.items():
+    _enter_sized(_name, _of_arrays, _of_sizes)
+for _name, (_comparison, _relation) in COMPARISONS.items():
+    _enter_comparison(_name, _comparison, _relation)
+
+
+def on_dims(on_sizes: Any, function: Any, a: Any, b: Any, to: Any = None) -> Any:
+    """One of two functions: that of sizes where both operands are sizes or integers that are known, else that of arrays."""
+    if any(map(is_sizes, (a, b))):
+        if all(is_sizes(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "iu") for x in (a, b)):
+            left, right = (x if is_sizes(x) else x.astype(object) for x in (a, b))
+            try:
+                found = np.frompyfunc(on_sizes, 2, 1)(left, right)
+            except Undecided:
+                return function(traced(a), traced(b))
+            found = np.asarray(found, object)
+            return found.astype(to) if to is not None else settled(found)
+        a, b = traced(a), traced(b)
+    return function(a, b)
+
+
+class Undecided(Exception):
+    """A relation between sizes that holds for some of them only."""
+
+
+def decided(relation: str, a: Any, b: Any) -> bool:
+    """Whether a relation holds between sizes, which are never negative."""
+    from rlx_core.ir.dims import guards
+
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
+    if relation in ("<", "<="):
+        return decided({"<": ">", "<=": ">="}[relation], b, a)
+    if relation == ">":
+        return decided(">=", a, b + 1)
+    found = guards.holds(relation, a, b)  # type: ignore[arg-type]
+    if found is None:
+        raise Undecided
+    return found
+
+
+# ------------------------------------------------------------------------------------------ arithmetic
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return a // b
+    return int(a / b) if abs(a) < 2**52 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+@handles("Div", takes_sizes=True)
+def div(node: Node, a: Any, b: Any) -> Any:
+    """The quotient; of integers, rounded toward zero."""
+    return on_dims(_quotient, _divided, a, b)
+
+
+def _divided(a: Any, b: Any) -> Any:
+    own = dtype_of(a.dtype)
+    if not own.is_integer:
+        return rlx.divide(a, b)
+    if own.kind == "uint":
+        return rlx.floor_divide(a, b)
+    return rlx.floor_divide(rlx.abs(a), rlx.abs(b)) * rlx.sign(a) * rlx.sign(b)
+
+
+@handles("Mod", takes_sizes=True)
+def mod(node: Node, a: Any, b: Any) -> Any:
+    """The remainder, with the sign of the divisor, or with that of the dividend where `fmod` is set."""
+    if node.get("fmod", 0):
+        a, b = traced(a), traced(b)
+        rest = rlx.remainder(rlx.abs(a), rlx.abs(b))
+        return rlx.where(a < 0, -rest, rest)
+    return on_dims(lambda m, n: m % n, rlx.remainder, a, b)
+
+
+@handles("Neg", takes_sizes=True)
+def neg(node: Node, x: Any) -> Any:
+    return np.frompyfunc(lambda n: -n, 1, 1)(x) if is_sizes(x) else rlx.negative(x)
+
+
+@handles("Floor", "Ceil")
+def rounded(node: Node, x: Any) -> Any:
+    return rlx.floor(x) if node.op == "Floor" else rlx.ceil(x)
+
+
+USUAL: dict[float, Any] = {
+    2.0: rlx.square,
+    0.5: rlx.sqrt,
+    1.0: lambda x: x,
+    -1.0: rlx.reciprocal,
+    3.0: lambda x: x * x * x,
+}
+"""Exponents that are written out as products and roots."""
+
+
+@handles("Pow")
+def power(node: Node, a: Any, b: Any) -> Any:
+    """a^b in the dtype of a; exponents that are known and usual are products."""
+    exponent = float(b.ravel()[0]) if isinstance(b, np.ndarray) and b.size == 1 and b.ndim <= a.ndim else 0.0
+    if exponent in USUAL and dtype_of(a.dtype).is_float:
+        return USUAL[exponent](a)
+    own, other = dtype_of(a.dtype), dtype_of(b.dtype)
+    if own.is_integer and other.is_float:
+        return rlx.astype(rlx.trunc(rlx.pow(rlx.astype(a, rlx.f64), rlx.astype(b, rlx.f64))), own)
+    return rlx.astype(rlx.pow(a, rlx.astype(b, own)), own)
+
+
+@handles("BitShift")
+def shift(node: Node, a: Any, b: Any) -> Any:
+    if node.get("direction") not in ("LEFT", "RIGHT"):
+        raise FormatError(f"{node}: direction is LEFT or RIGHT")
+    return rlx.bitwise_left_shift(a, b) if node.get("direction") == "LEFT" else rlx.bitwise_right_shift(a, b)
+
+
+@handles("Max", "Min", takes_sizes=True)
+def extreme(node: Node, *operands: Any) -> Any:
+    function = rlx.maximum if node.op == "Max" else rlx.minimum
+
+    def of_sizes(a: Any, b: Any) -> Any:
+        first = decided(">=", a, b)
+        return a if first == (node.op == "Max") else b
+
+    return reduce(lambda a, b: on_dims(of_sizes, function, a, b), operands)
+
+
+@handles("Sum")
+def total(node: Node, *operands: Any) -> Any:
+    return reduce(rlx.add, operands)
+
+
+@handles("Mean")
+def average(node: Node, *operands: Any) -> Any:
+    return reduce(rlx.add, operands) / len(operands)
+
+
+@handles("Where", takes_sizes=True)
+def where(node: Node, condition: Any, a: Any, b: Any) -> Any:
+    if is_sizes(a) or is_sizes(b):
+        if isinstance(condition, np.ndarray) and all(isinstance(x, np.ndarray) for x in (a, b)):
+            return settled(np.where(condition, a, b))
+        a, b = traced(a), traced(b)
+    return rlx.where(condition, a, b)
+
+
+@handles("Clip")
+def clip(node: Node, x: Any, low: Any = None, high: Any = None) -> Any:
+    x = x if low is None else rlx.maximum(x, low)
+    return x if high is None else rlx.minimum(x, high)
+
+
+@handles("IsInf")
+def is_inf(node: Node, x: Any) -> Any:
+    found = rlx.isinf(x)
+    if not node.get("detect_negative", 1):
+        found = rlx.logical_and(found, x > 0)
+    if not node.get("detect_positive", 1):
+        found = rlx.logical_and(found, x < 0)
+    return found
+
+
+# ------------------------------------------------------------------------------------------ activations
+
+
+@handles("Celu")
+def celu(node: Node, x: Any) -> Any:
+    return rlx.celu(x, node.get("alpha", 1.0))
+
+
+@handles("Elu")
+def elu(node: Node, x: Any) -> Any:
+    return rlx.elu(x, node.get("alpha", 1.0))
+
+
+@handles("Selu")
+def selu(node: Node, x: Any) -> Any:
+    alpha, gamma = node.get("alpha", 1.6732632423543772), node.get("gamma", 1.0507009873554805)
+    return gamma * rlx.where(x > 0, x, alpha * rlx.expm1(rlx.minimum(x, 0)))
+
+
+@handles("LeakyRelu")
+def leaky_relu(node: Node, x: Any) -> Any:
+    return rlx.leaky_relu(x, node.get("alpha", 0.01))
+
+
+@handles("PRelu")
+def parametric_relu(node: Node, x: Any, slope: Any) -> Any:
+    return rlx.where(x < 0, x * slope, x)
+
+
+@handles("ThresholdedRelu")
+def thresholded_relu(node: Node, x: Any) -> Any:
+    return rlx.where(x > node.get("alpha", 1.0), x, rlx.zeros_like(x))
+
+
+@handles("HardSigmoid")
+def hard_sigmoid(node: Node, x: Any) -> Any:
+    return rlx.clip(node.get("alpha", 0.2) * x + node.get("beta", 0.5), 0, 1)
+
+
+@handles("Softsign")
+def softsign(node: Node, x: Any) -> Any:
+    return x / (1 + rlx.abs(x))
+
+
+@handles("Gelu")
+def gelu(node: Node, x: Any) -> Any:
+    return rlx.gelu_approx(x) if node.choice("approximate", "none", "tanh") == "tanh" else rlx.gelu(x)
+
+
+@handles("Swish")
+def swish(node: Node, x: Any) -> Any:
+    return rlx.silu(x) if node.get("alpha", 1.0) == 1.0 else x * rlx.sigmoid(node.get("alpha", 1.0) * x)
+
+
+@handles("Shrink")
+def shrink(node: Node, x: Any) -> Any:
+    """x moved toward zero by `bias` beyond ±`lambd`, and 0 between."""
+    edge, bias = node.get("lambd", 0.5), node.get("bias", 0.0)
+    number = np.asarray(bias, x.dtype if dtype_of(x.dtype).is_integer else np.float32)
+    return rlx.astype(rlx.where(x < -edge, x + number, rlx.where(x > edge, x - number, rlx.zeros_like(x))), x.dtype)

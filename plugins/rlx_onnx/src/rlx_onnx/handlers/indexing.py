@@ -1,0 +1,151 @@
+"""Operations that read and write elements by their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError
+from rlx_core.ir.dims import Dim
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.handlers.shapes import on_value
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import is_sizes, settled, traced
+
+MODES = {"none": "set", "add": "add", "max": "max", "min": "min"}
+
+
+@handles("Gather", takes_sizes=True, takes_coded=True)
+def gather(node: Node, x: Any, indices: Any) -> Any:
+    axis = _axis(node, node.get("axis", 0), len(x.shape))
+    if is_sizes(x) and isinstance(indices, np.ndarray):
+        return settled(np.asarray(np.take(x, indices, axis=axis), object))
+    if isinstance(indices, np.ndarray) and indices.ndim == 0 and isinstance(x.shape[axis], int):
+        at = int(indices)
+        if not -x.shape[axis] <= at < x.shape[axis]:
+            raise FormatError(f"{node}: index {at} is outside of an axis of {x.shape[axis]}")
+        return on_value(x, lambda data: data[(slice(None),) * axis + (at,)])
+    return on_value(traced(x), lambda data: rlx.take(data, counted(indices, data.shape[axis]), axis=axis))
+
+
+def _axis(node: Node, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
+    return axis % rank
+
+
+def counted(indices: Any, size: Dim) -> Any:
+    """Indices counted from the front; those that are known and not negative stay as they are."""
+    if isinstance(indices, np.ndarray) and (indices.size == 0 or indices.min() >= 0):
+        return indices
+    return rlx.where(indices < 0, indices + size, indices)
+
+
+@handles("GatherElements")
+def gather_elements(node: Node, x: Any, indices: Any) -> Any:
+    axis = _axis(node, node.get("axis", 0), x.ndim)
+    return rlx.take_along_axis(_cropped(x, indices, axis), counted(indices, x.shape[axis]), axis=axis)
+
+
+def _cropped(x: Any, indices: Any, axis: int) -> Any:
+    """`x` as far as there are indices on the other axes."""
+    index = tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape))
+    same = all(i == axis or m == n for i, (m, n) in enumerate(zip(x.shape, indices.shape, strict=True)))
+    return x if same else x[index]
+
+
+@handles("GatherND")
+def gather_nd(node: Node, x: Any, indices: Any) -> Any:
+    batch = node.get("batch_dims", 0)
+    return rlx.gather_nd(x, _counted_tuples(indices, x.shape, batch), batch_dims=batch)
+
+
+def _counted_tuples(indices: Any, shape: Any, batch: int = 0) -> Any:
+    """Index tuples counted from the front."""
+    if isinstance(indices, np.ndarray) and (indices.size == 0 or indices.min() >= 0):
+        return indices
+    width = indices.shape[-1]
+    sizes = rlx.stack([rlx.asarray(n, dtype=rlx.i64) for n in shape[batch : batch + width]])
+    return rlx.where(indices < 0, rlx.astype(indices, rlx.i64) + sizes, rlx.astype(indices, rlx.i64))
+
+
+@handles("ScatterElements", "Scatter")
+def scatter_elements(node: Node, x: Any, indices: Any, updates: Any) -> Any:
+    """Elements written, added, multiplied or compared in at the places that indices of one axis name."""
+    axis = _axis(node, node.get("axis", 0), x.ndim)
+    at = rlx.astype(counted(indices, x.shape[axis]), rlx.i64)
+    places = []
+    for i, n in enumerate(indices.shape):
+        own = at if i == axis else rlx.reshape(rlx.arange(n), tuple(n if j == i else 1 for j in range(x.ndim)))
+        places.append(rlx.broadcast_to(rlx.astype(own, rlx.i64), indices.shape))
+    return scattered(node, x, rlx.stack(places, axis=-1), updates)
+
+
+@handles("ScatterND")
+def scatter_nd(node: Node, x: Any, indices: Any, updates: Any) -> Any:
+    return scattered(node, x, _counted_tuples(indices, x.shape), updates)
+
+
+def scattered(node: Node, x: Any, tuples: Any, updates: Any) -> Any:
+    """`x` with updates at index tuples, by the node's `reduction`."""
+    mode = node.choice("reduction", "none", "add", "max", "min", "mul")
+    if mode != "mul":
+        return rlx.scatter_nd(x, tuples, updates, mode=MODES[mode])  # type: ignore[arg-type]
+    own = dtype_of(x.dtype)
+    # Products one update at a time: a place that is named twice is multiplied twice.
+    width = tuples.shape[-1]
+    rows = rlx.reshape(tuples, (-1, 1, width))
+    parts = rlx.reshape(updates, (rows.shape[0], 1, *updates.shape[tuples.ndim - 1 :]))
+
+    def step(carry: Any, now: Any) -> Any:
+        at, update = now
+        return rlx.scatter_nd(carry, at, rlx.astype(rlx.gather_nd(carry, at) * update, own), mode="set"), None
+
+    return rlx.scan(step, x, (rows, parts))[0]
+
+
+@handles("OneHot", grows=True)
+def one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
+    """The second value at the places that are named, the first elsewhere, along a new axis."""
+    size = node.dims(1, "depth")[0]
+    axis = node.get("axis", -1)
+    axis = axis + indices.ndim + 1 if axis < 0 else axis
+    if dtype_of(indices.dtype).is_float:
+        indices = rlx.astype(indices, rlx.i64)
+    places = rlx.expand_dims(rlx.where(indices < 0, indices + size, indices), axis=axis)
+    steps = rlx.reshape(rlx.iota(0, (size,), rlx.i64), (size, *(1,) * (indices.ndim - axis)))
+    return rlx.where(places == steps, values[1], values[0])
+
+
+@handles("TensorScatter")
+def tensor_scatter(node: Node, past: Any, update: Any, starts: Any = None) -> Any:
+    """A cache with the update of each sequence written from its own start on, around the end where it is circular."""
+    axis = _axis(node, node.get("axis", -2), past.ndim)
+    mode = node.choice("mode", "linear", "circular")
+    batch = past.shape[0]
+    first = rlx.zeros((batch,), dtype=rlx.i64) if starts is None else rlx.astype(starts, rlx.i64)
+    steps = rlx.expand_dims(first, axis=1) + rlx.expand_dims(rlx.arange(update.shape[axis]), axis=0)
+    if mode == "circular":
+        steps = rlx.remainder(steps, past.shape[axis])
+    data, new = rlx.moveaxis(past, axis, 1), rlx.moveaxis(update, axis, 1)
+    rows = rlx.broadcast_to(rlx.expand_dims(rlx.arange(batch), axis=1), steps.shape)
+    found = rlx.scatter_nd(data, rlx.stack([rows, steps], axis=-1), new)
+    return rlx.moveaxis(found, 1, axis)
+
+
+@handles("Compress")
+def compress(node: Node, x: Any, condition: Any) -> Any:
+    """The elements of an axis where a condition holds; how many those are must be known."""
+    where = np.nonzero(node.known(1, "condition"))[0]
+    if "axis" not in node:
+        return rlx.take(rlx.reshape(x, (-1,)), where, axis=0)
+    return rlx.take(x, where, axis=_axis(node, node.get("axis"), x.ndim))
+
+
+@handles("NonZero")
+def nonzero(node: Node, x: Any) -> Any:
+    """Where elements are not 0, as index tuples in columns; how many those are must be known."""
+    return np.array(np.nonzero(np.atleast_1d(node.known(0, "data"))), np.int64)

@@ -1,0 +1,102 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_core.errors import FormatError
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.handlers.reductions import extremes
+from rlx_onnx.handlers.windows import Windows, cells, windows_of
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+
+
+def _windows(node: Node, x: Any) -> Windows:
+    if "kernel_shape" not in node:
+        raise FormatError(f"{node}: it has no kernel_shape")
+    return windows_of(node, x.shape[2:], node.get("kernel_shape"))
+
+
+@handles("MaxPool")
+def max_pool(node: Node, x: Any) -> Any:
+    """The largest cell of every window, and where it lies in the whole of x."""
+    at = _windows(node, x)
+    own = dtype_of(x.dtype)
+    if node.count == 1 and own.is_float and len(at.kernel) <= 3:
+        return nn.max_pool(x, at.kernel, at.stride, at.padding, dilation=at.dilation)
+    seen = cells(x, at, np.array(extremes(own.numpy)[0], own.numpy))
+    found = rlx.max(seen, axis=-1)
+    if node.count == 1:
+        return found
+    if not all(isinstance(n, int) for n in x.shape):
+        node.refuse("Indices of sizes that are not known", "sizes that are numbers")
+    numbers = np.arange(int(np.prod(x.shape))).reshape(x.shape)
+    if node.get("storage_order", 0):
+        spatial = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:], order="F")
+        numbers = numbers - numbers.reshape(*x.shape[:2], -1)[..., 0].reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
+        numbers = (
+            spatial + np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * (x.ndim - 2)) * spatial.size
+        )
+    where = (
+        cells(numbers, at, np.array(-1)) if isinstance(x, np.ndarray) else cells(rlx.asarray(numbers), at, np.array(-1))
+    )
+    first = rlx.expand_dims(rlx.argmax(seen, axis=-1), axis=-1)
+    return found, rlx.squeeze(rlx.take_along_axis(where, first, axis=-1), axis=-1)
+
+
+@handles("AveragePool")
+def average_pool(node: Node, x: Any) -> Any:
+    """The mean of every window; with `count_include_pad`, in which padding counts as zeros."""
+    at = _windows(node, x)
+    with_pads = bool(node.get("count_include_pad", 0))
+    if not any(at.extra) or not with_pads:
+        # Without padding counted, cells after the end are left out like any.
+        return nn.avg_pool(x, at.kernel, at.stride, at.padding, dilation=at.dilation, count_include_pad=with_pads)
+    ones = np.ones((1, 1, *(n + low + high for n, (low, high) in zip(x.shape[2:], at.pads, strict=True))), np.float32)
+    inside = Windows(at.kernel, at.stride, at.dilation, tuple((0, 0) for _ in at.pads), at.extra)
+    counts = rlx.sum(cells(ones, inside, np.float32(0)), axis=-1)
+    means = nn.avg_pool(x, at.kernel, at.stride, at.padding, dilation=at.dilation, count_include_pad=True)
+    return rlx.astype(means * (float(np.prod(at.kernel)) / counts), dtype_of(x.dtype))
+
+
+@handles("LpPool")
+def lp_pool(node: Node, x: Any) -> Any:
+    at = _windows(node, x)
+    return nn.lp_pool(x, float(node.get("p", 2)), at.kernel, at.stride, at.padding, dilation=at.dilation)
+
+
+@handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def global_pool(node: Node, x: Any) -> Any:
+    axes = tuple(range(2, x.ndim))
+    if node.op == "GlobalAveragePool":
+        return rlx.mean(x, axis=axes, keepdims=True)
+    if node.op == "GlobalMaxPool":
+        return rlx.max(x, axis=axes, keepdims=True)
+    p = float(node.get("p", 2))
+    return rlx.pow(rlx.sum(rlx.pow(rlx.abs(x), p), axis=axes, keepdims=True), 1 / p)
+
+
+@handles("MaxUnpool")
+def max_unpool(node: Node, x: Any, where: Any, sizes: Any = None) -> Any:
+    """Zeros with the cells of x at the places that MaxPool found them at."""
+    rank = x.ndim - 2
+    kernel = node.get("kernel_shape")
+    stride, flat = node.get("strides", [1] * rank), node.get("pads", [0] * 2 * rank)
+    own = [
+        (n - 1) * s + k - low - high
+        for n, s, k, low, high in zip(x.shape[2:], stride, kernel, flat[:rank], flat[rank:], strict=True)
+    ]
+    given = node.ints(2, "output_shape")
+    full = (*x.shape[:2], *own) if given is None else tuple(given)
+    # Places are counted in the array that was pooled; a larger result holds that array at its beginning.
+    flat_size = int(np.prod((*x.shape[:2], *own)))
+    zeros = rlx.zeros((flat_size,), dtype=dtype_of(x.dtype))
+    found = rlx.scatter(zeros, rlx.reshape(x, (-1,)), rlx.reshape(where, (-1,)))
+    found = rlx.reshape(found, (*x.shape[:2], *own))
+    widths = [(0, n - m) for n, m in zip(full, found.shape, strict=True)]
+    return rlx.pad(found, widths) if any(high for _, high in widths) else found

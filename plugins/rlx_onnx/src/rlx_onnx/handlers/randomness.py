@@ -1,0 +1,47 @@
+"""Random numbers: with a seed they are the same in every run, without one they would not be a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.handlers.conversions import element_of
+from rlx_onnx.reading.tensors import DTYPES
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+
+
+def _key(node: Node) -> Any:
+    if "seed" not in node:
+        node.refuse("random numbers without a seed", "a seed, or the numbers as an input")
+    return rlx.random.key(int(np.float32(node.get("seed")).view(np.uint32)))
+
+
+def _drawn(node: Node, shape: Any, element: int) -> Any:
+    to = dtype_of(DTYPES[element])
+    if node.op.startswith("RandomNormal"):
+        found = rlx.random.normal(_key(node), shape) * node.get("scale", 1.0) + node.get("mean", 0.0)
+    else:
+        low, high = node.get("low", 0.0), node.get("high", 1.0)
+        found = rlx.random.uniform(_key(node), shape) * (high - low) + low
+    return rlx.astype(found, to)
+
+
+@handles("RandomNormal", "RandomUniform", is_pure=False)
+def random(node: Node) -> Any:
+    return _drawn(node, tuple(node.get("shape", [])), node.element("dtype", 1))
+
+
+@handles("RandomNormalLike", "RandomUniformLike", is_pure=False)
+def random_like(node: Node, x: Any) -> Any:
+    return _drawn(node, tuple(x.shape), node.element("dtype", element_of(x)))
+
+
+@handles("Bernoulli", is_pure=False)
+def bernoulli(node: Node, p: Any) -> Any:
+    return rlx.astype(
+        rlx.random.uniform(_key(node), p.shape) < p, dtype_of(DTYPES[node.element("dtype", element_of(p))])
+    )

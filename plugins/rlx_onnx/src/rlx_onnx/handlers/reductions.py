@@ -1,0 +1,134 @@
+"""Operations that make one element of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.ir.dims import product
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import dims_array, is_sizes, settled, traced
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "ReduceL1": lambda x, **at: rlx.sum(rlx.abs(x), **at),
+    "ReduceL2": lambda x, **at: rlx.sqrt(rlx.sum(x * x, **at)),
+    "ReduceLogSum": lambda x, **at: rlx.log(rlx.sum(x, **at)),
+    "ReduceLogSumExp": lambda x, **at: rlx.logsumexp(x, **at),
+    "ReduceMean": lambda x, **at: rlx.mean(x, **at),
+    "ReduceProd": lambda x, **at: rlx.prod(x, **at),
+    "ReduceSum": lambda x, **at: rlx.sum(x, **at),
+    "ReduceSumSquare": lambda x, **at: rlx.sum(x * x, **at),
+    "ReduceMax": lambda x, **at: _extreme(x, rlx.max, **at),
+    "ReduceMin": lambda x, **at: _extreme(x, rlx.min, **at),
+}
+
+
+def _enter(name: str, function: Callable[..., Any]) -> None:
+    @handles(name, takes_sizes=True)
+    def reduced(node: Node, x: Any, axes: Any = None) -> Any:
+        if is_sizes(x) and name == "ReduceProd":
+            return settled(_product(x, keep=bool(node.get("keepdims", 1))))
+        return _reduced(node, function, traced(x))
+
+
+def _product(sizes: np.ndarray, *, keep: bool) -> np.ndarray:
+    return dims_array(product(tuple(sizes))).reshape((1,) if keep else ())
+
+
+for _name, _function in REDUCTIONS.items():
+    _enter(_name, _function)
+
+
+def _reduced(node: Node, function: Callable[..., Any], x: Any) -> Any:
+    own = dtype_of(x.dtype)
+    axes = node.ints(1, "axes")
+    if axes is None:
+        axes = node.get("axes")
+    if not axes:
+        if node.get("noop_with_empty_axes", 0):
+            return _of_one(node.op, x)
+        axes = list(range(x.ndim))
+    keep = bool(node.get("keepdims", 1))
+    given = rlx.astype(x, rlx.f64) if own.is_integer and node.op in IN_FLOATS else x
+    found = function(given, axis=tuple(axes), keepdims=keep)
+    if own.is_integer and node.op in IN_FLOATS:
+        found = rlx.trunc(found)
+    return rlx.astype(found, own)
+
+
+IN_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
+
+
+def _of_one(op: str, x: Any) -> Any:
+    """What the reduction of a single element is."""
+    if op in ("ReduceL1", "ReduceL2"):
+        return rlx.abs(x)
+    if op == "ReduceSumSquare":
+        return x * x
+    return rlx.log(x) if op == "ReduceLogSum" else x
+
+
+def _extreme(x: Any, function: Callable[..., Any], **at: Any) -> Any:
+    """The largest or smallest; of no element, the extreme of the dtype."""
+    own = dtype_of(x.dtype)
+    if not any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in at["axis"]):
+        if own.kind == "bool":
+            return rlx.astype(function(rlx.astype(x, rlx.u8), **at), own)
+        return function(x, **at)
+    extreme = extremes(own.numpy)[0 if function is rlx.max else 1]
+    axes = {a % x.ndim for a in at["axis"]}
+    dims = [1 if i in axes else n for i, n in enumerate(x.shape) if at["keepdims"] or i not in axes]
+    return rlx.full(tuple(dims), extreme, dtype=own)
+
+
+def extremes(dtype: np.dtype) -> tuple[Any, Any]:
+    """The smallest and the largest number of a dtype; of floats, the infinite ones."""
+    if dtype.kind == "b":
+        return False, True
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return -np.inf, np.inf
+
+
+@handles("ArgMax", "ArgMin")
+def arg_extreme(node: Node, x: Any) -> Any:
+    axis, keep = node.get("axis", 0), bool(node.get("keepdims", 1))
+    function = rlx.argmax if node.op == "ArgMax" else rlx.argmin
+    if not node.get("select_last_index", 0):
+        return rlx.astype(function(x, axis=axis, keepdims=keep), rlx.i64)
+    return rlx.astype(x.shape[axis] - 1 - function(rlx.flip(x, axis=axis), axis=axis, keepdims=keep), rlx.i64)
+
+
+@handles("CumSum", "CumProd")
+def cumulative(node: Node, x: Any, axis: Any) -> Any:
+    """Running sums or products; `exclusive` leaves each element itself out."""
+    at = int(node.scalar(1, "axis")) % x.ndim
+    data = rlx.flip(x, axis=at) if node.get("reverse", 0) else x
+    neutral = 0 if node.op == "CumSum" else 1
+    if node.get("exclusive", 0):
+        first = rlx.full((*x.shape[:at], 1, *x.shape[at + 1 :]), neutral, dtype=dtype_of(x.dtype))
+        kept = data[(slice(None),) * at + (slice(0, x.shape[at] - 1),)]
+        data = rlx.concat([first, kept], axis=at)
+    function = rlx.cumulative_sum if node.op == "CumSum" else rlx.cumulative_prod
+    found = rlx.astype(function(data, axis=at), dtype_of(x.dtype))
+    return rlx.flip(found, axis=at) if node.get("reverse", 0) else found
+
+
+@handles("Hardmax")
+def hardmax(node: Node, x: Any) -> Any:
+    """1 at the first largest element of an axis, 0 elsewhere."""
+    axis = node.get("axis", -1) % x.ndim
+    places = rlx.expand_dims(rlx.argmax(x, axis=axis), axis=axis)
+    steps = rlx.reshape(rlx.arange(x.shape[axis]), (-1, *(1,) * (x.ndim - axis - 1)))
+    return rlx.astype(steps == places, dtype_of(x.dtype))
+
+
+@handles("Softmax", "LogSoftmax")
+def softmax(node: Node, x: Any) -> Any:
+    function = rlx.softmax if node.op == "Softmax" else rlx.log_softmax
+    return function(x, axis=node.get("axis", -1))

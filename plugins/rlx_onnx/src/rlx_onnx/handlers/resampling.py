@@ -1,0 +1,222 @@
+"""Pictures of other sizes, and reading between cells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+
+ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+@handles("Resize", "Upsample")
+def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+    """Each axis read at other places, which the mode interpolates between; places and weights are computed here."""
+    sizes_given = None if node.op == "Upsample" else node.ints(3, "sizes")
+    number = 1 if node.op == "Upsample" else 2
+    scale_of = node.operands[number] if number < len(node.operands) else None
+    given: list[float] | None = None
+    if scale_of is not None and 0 not in scale_of.shape:
+        given = [float(s) for s in node.known(number, "scales")]
+    if (given is None) == (not sizes_given):
+        raise FormatError(f"{node}: it has neither scales nor sizes, or both")
+    axes = [a % x.ndim for a in node.get("axes", list(range(x.ndim)))]
+    own = [x.shape[a] for a in axes]
+    for n, to in zip(own, given or sizes_given or [], strict=True):
+        if not isinstance(n, int) and (given is None or to != 1.0):
+            node.refuse(f"an axis of {n}", "numbers as the sizes of pictures: rlx_onnx.load(file, inputs=…)")
+    if sizes_given:
+        given, wanted = _by_policy(node, own, sizes_given)
+    else:
+        wanted = [int(np.floor(n * s)) if s != 1.0 else n for n, s in zip(own, given or [], strict=True)]
+    for n in wanted:
+        if isinstance(n, int):
+            node.counted(n, "size of a result")
+    regions = (
+        np.zeros(2 * len(axes))
+        if roi is None or 0 in roi.shape or not _crops(node)
+        else node.known(1, "roi").astype(float)
+    )
+    found = x
+    for i, axis in enumerate(axes):
+        if given is not None and (given[i] != 1.0 or own[i] != wanted[i] or _crops(node)):
+            region = (regions[i], regions[i + len(axes)])
+            found = _along(node, found, axis, own[i], wanted[i], given[i], region)
+    return rlx.astype(found, dtype_of(x.dtype))
+
+
+def _crops(node: Node) -> bool:
+    return node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+
+
+def _by_policy(node: Node, own: list[Any], wanted: list[int]) -> tuple[list[float], list[int]]:
+    """Scales for sizes, which may be the same for all axes."""
+    policy = node.choice("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
+    scales = [m / n for m, n in zip(wanted, own, strict=True)]
+    if policy == "stretch":
+        return scales, wanted
+    scale = min(scales) if policy == "not_larger" else max(scales)
+    return [scale] * len(own), [int(np.floor(scale * n + 0.5)) for n in own]
+
+
+def _places(node: Node, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray:
+    """Where the cells of the result lie among those of an axis."""
+    mode = node.choice(
+        "coordinate_transformation_mode",
+        "half_pixel" if node.op == "Resize" else "asymmetric",
+        *("half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"),
+        *("tf_crop_and_resize", "half_pixel"),
+    )
+    at, long = np.arange(count, dtype=np.float64), scale * size
+    if mode == "asymmetric":
+        return at / scale
+    if mode == "tf_half_pixel_for_nn":
+        return (at + 0.5) / scale
+    if mode == "align_corners":
+        return at * (size - 1) / (long - 1) if long != 1 else np.zeros(count)
+    if mode == "tf_crop_and_resize":
+        start, end = region
+        if count == 1:
+            return np.full(1, (end + start) * (size - 1) / 2)
+        return start * (size - 1) + at * (end - start) * (size - 1) / (count - 1)
+    half = (at + 0.5) / scale - 0.5
+    if mode == "pytorch_half_pixel":
+        return half if long > 1 else np.full(count, 0.0)
+    return half + (size / 2) * (1 - count / long) if mode == "half_pixel_symmetric" else half
+
+
+def _along(node: Node, x: Any, axis: int, size: int, count: int, scale: float, region: tuple[float, float]) -> Any:
+    places = _places(node, size, count, scale, region)
+    mode = node.choice("mode", "nearest", "linear", "cubic", "bilinear")
+    if mode == "nearest":
+        how = ROUNDINGS[
+            node.choice("nearest_mode", "round_prefer_floor" if node.op == "Resize" else "floor", *ROUNDINGS)
+        ]
+        found = rlx.take(x, np.clip(how(places), 0, size - 1).astype(np.int64), axis=axis)
+    else:
+        found = _weighted(x, axis, *_taps(node, places, size, scale, is_cubic=mode == "cubic"))
+    if not _crops(node):
+        return found
+    inside = ((places >= 0) & (places <= size - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
+    return rlx.where(inside, found, np.asarray(node.get("extrapolation_value", 0.0), dtype_of(x.dtype).numpy))
+
+
+def _taps(node: Node, places: np.ndarray, size: int, scale: float, *, is_cubic: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The cells that each place is read from `[places, cells]`, and their weights."""
+    first = np.floor(places)
+    narrow = min(scale, 1.0) if node.get("antialias", 0) else 1.0
+    reach = 2 if is_cubic else 1
+    start = int(np.floor(-reach / narrow)) + 1
+    node.counted(len(places) * (2 - 2 * start), "number of cells that are read")
+    steps = np.arange(start, 2 - start)
+    away = narrow * np.abs(steps - (places - first)[:, None])
+    weights = _cubic(away, node.get("cubic_coeff_a", -0.75)) if is_cubic else np.clip(1 - away, 0, 1)
+    cells = first[:, None] + steps
+    if node.get("exclude_outside", 0):
+        weights = np.where((cells >= 0) & (cells < size), weights, 0)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    return np.clip(cells, 0, size - 1).astype(np.int64), weights
+
+
+def _cubic(t: np.ndarray, a: float) -> np.ndarray:
+    """Keys 1981: the cubic convolution kernel at distances t."""
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+
+
+def _weighted(x: Any, axis: int, cells: np.ndarray, weights: np.ndarray) -> Any:
+    own = dtype_of(x.dtype)
+    wide = x if own.is_float else rlx.astype(x, rlx.f32)
+    column = weights.astype(dtype_of(wide.dtype).numpy).reshape(*weights.shape, *(1,) * (x.ndim - axis - 1))
+    used = [i for i in range(cells.shape[1]) if np.any(weights[:, i])]
+    return sum(rlx.take(wide, cells[:, i], axis=axis) * column[:, i] for i in used)
+
+
+# --------------------------------------------------------------------------------------------- grid sample
+
+
+@handles("GridSample")
+def grid_sample(node: Node, x: Any, grid: Any) -> Any:
+    """x `[n, c, ..]` read at places in -1 .. 1 that a grid `[n, .., axes]` says, the last axis of x first."""
+    own = dtype_of(x.dtype)
+    wide = rlx.astype(x, rlx.f32) if not own.is_float or own.is_narrow else x
+    sizes = x.shape[2:]
+    corners = bool(node.get("align_corners", 0))
+    border = node.choice("padding_mode", "zeros", "border", "reflection")
+    mode = node.choice("mode", "linear", "nearest", "cubic", "bilinear", "bicubic")
+    rank = len(sizes)
+    data = rlx.moveaxis(rlx.reshape(wide, (*x.shape[:2], -1)), 1, 2)
+    at = [_cell(grid[..., rank - 1 - i], n, corners) for i, n in enumerate(sizes)]
+    if mode == "nearest":
+        taps = [[(rlx.round(each), None)] for each in at]
+    elif mode in ("cubic", "bicubic"):
+        taps = [_cubic_taps(each) for each in at]
+    else:
+        at = [_inside(each, n, border, corners) for each, n in zip(at, sizes, strict=True)]
+        taps = [[(low := rlx.floor(each), 1 - (each - low)), (low + 1, each - low)] for each in at]
+    total = sum(_read(data, sizes, combination, border, corners) for combination in itertools.product(*taps))
+    return rlx.astype(rlx.moveaxis(total, -1, 1), own)
+
+
+def _cell(at: Any, size: Any, corners: bool) -> Any:
+    """A place in -1 .. 1 as one among the cells."""
+    return (at + 1) * (size - 1) / 2 if corners else ((at + 1) * size - 1) / 2
+
+
+def _inside(at: Any, size: Any, border: str, corners: bool) -> Any:
+    """Places outside brought to the edge, or reflected at it; those that read zeros stay."""
+    if border == "border":
+        return rlx.clip(at, 0, size - 1)
+    if border == "zeros":
+        return at
+    low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
+    span = high - low
+    if span == 0:
+        return rlx.zeros_like(at)
+    turned = rlx.remainder(rlx.abs(at - low), 2 * span)
+    return rlx.clip(low + rlx.where(turned > span, 2 * span - turned, turned), 0, size - 1)
+
+
+def _cubic_taps(at: Any) -> list[tuple[Any, Any]]:
+    low = rlx.floor(at)
+    t, a = at - low, -0.75
+
+    def near(d: Any) -> Any:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Any) -> Any:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [(low - 1, far(t + 1)), (low, near(t)), (low + 1, near(1 - t)), (low + 2, far(2 - t))]
+
+
+def _read(data: Any, sizes: Any, taps: tuple[tuple[Any, Any], ...], border: str, corners: bool) -> Any:
+    """One cell for each place, `[n, .., c]`, times its weight; 0 outside where the border says so."""
+    place: Any = None
+    share: Any = None
+    for (cell, weight), n in zip(taps, sizes, strict=True):
+        known = cell if border == "zeros" else _inside(cell, n, border, corners)
+        within = rlx.clip(rlx.round(known), 0, n - 1)
+        place = within if place is None else place * n + within
+        if border == "zeros":
+            is_in = rlx.astype(rlx.logical_and(cell >= 0, cell <= n - 1), data.dtype)
+            weight = is_in if weight is None else weight * is_in
+        if weight is not None:
+            share = weight if share is None else share * weight
+    flat = rlx.reshape(rlx.astype(place, rlx.i64), (place.shape[0], -1))
+    found = rlx.reshape(rlx.gather(data, flat, axis=1, batch_dims=1), (*place.shape, data.shape[-1]))
+    return found if share is None else found * rlx.expand_dims(share, axis=-1)

@@ -1,0 +1,91 @@
+"""Sequences, which are lists while a model is walked, and optionals, of which an empty one is `None`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError
+from rlx_onnx.handlers.shapes import pieces
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import traced
+
+
+@handles("SequenceEmpty")
+def empty(node: Node) -> Any:
+    return []
+
+
+@handles("SequenceConstruct")
+def construct(node: Node, *parts: Any) -> Any:
+    return list(parts)
+
+
+@handles("SequenceLength", takes_sizes=True)
+def length(node: Node, sequence: Any) -> Any:
+    return np.array(len(_sequence(node, sequence)), np.int64)
+
+
+@handles("SequenceAt", takes_sizes=True)
+def at(node: Node, sequence: Any, place: Any) -> Any:
+    return _sequence(node, sequence)[_place(node, sequence, 1)]
+
+
+@handles("SequenceInsert", takes_sizes=True)
+def insert(node: Node, sequence: Any, value: Any, place: Any = None) -> Any:
+    found = list(_sequence(node, sequence))
+    found.insert(len(found) if place is None else _place(node, [*sequence, None], 2), value)
+    return found
+
+
+@handles("SequenceErase", takes_sizes=True)
+def erase(node: Node, sequence: Any, place: Any = None) -> Any:
+    found = list(_sequence(node, sequence))
+    del found[-1 if place is None else _place(node, sequence, 1)]
+    return found
+
+
+def _sequence(node: Node, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise FormatError(f"{node}: its operand is no sequence")
+    return value
+
+
+def _place(node: Node, sequence: list[Any], number: int) -> int:
+    found = int(node.scalar(number, "position"))
+    if not -len(sequence) <= found < len(sequence):
+        raise FormatError(f"{node}: there is no place {found} in a sequence of {len(sequence)}")
+    return found % len(sequence)
+
+
+@handles("SplitToSequence", takes_sizes=True)
+def split(node: Node, x: Any, sizes: Any = None) -> Any:
+    """Parts of an axis: of size 1, of one size, or of given ones."""
+    axis = node.get("axis", 0) % len(x.shape)
+    total = x.shape[axis]
+    if not isinstance(total, int):
+        node.refuse(f"an axis of {total}", "a size that is known")
+    if sizes is None:
+        node.counted(total * 1000, "number of parts, a thousand times")
+        found = pieces(x, [1] * total, axis)
+        return found if node.get("keepdims", 1) else [rlx.squeeze(each, axis=axis) for each in found]
+    given = node.ints(1, "split") or []
+    if np.ndim(sizes) == 0:
+        each = given[0]
+        given = [each] * (total // each) + ([total % each] if total % each else [])
+    return pieces(x, given, axis)
+
+
+@handles("ConcatFromSequence")
+def concat(node: Node, sequence: Any) -> Any:
+    parts = [traced(each) for each in _sequence(node, sequence)]
+    join = rlx.stack if node.get("new_axis", 0) else rlx.concat
+    return join(parts, axis=node.get("axis"))
+
+
+@handles("OptionalHasElement", takes_sizes=True, takes_coded=True)
+def has_element(node: Node, value: Any = None) -> Any:
+    return np.array(value is not None)

@@ -1,0 +1,221 @@
+"""Operations on shapes: they compute sizes, or give the same elements other sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError
+from rlx_core.ir.dims import Expr, product
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import Coded, dims_array, is_sizes, settled
+
+
+@handles("Shape", takes_sizes=True, takes_coded=True)
+def shape(node: Node, x: Any) -> Any:
+    start, end = node.get("start", 0), node.get("end")
+    return dims_array(tuple(x.shape)[slice(start, end)])
+
+
+@handles("Size", takes_sizes=True, takes_coded=True)
+def size(node: Node, x: Any) -> Any:
+    return dims_array(product(tuple(x.shape)))
+
+
+@handles("Identity", "Dropout", "OptionalGetElement", "Optional", takes_sizes=True, takes_coded=True)
+def identity(node: Node, x: Any = None, ratio: Any = None, training: Any = None) -> Any:
+    if node.op == "Dropout":
+        return _dropout(node, x, training)
+    return x
+
+
+def _dropout(node: Node, x: Any, training: Any) -> Any:
+    if node.scalar(2, "training_mode", False) and node.scalar(1, "ratio", 0.5) != 0:
+        node.refuse("a dropout that drops", "training_mode off")
+    return (x, rlx.full(x.shape, True, dtype=rlx.bool_)) if node.count > 1 else x
+
+
+def on_value(x: Any, function: Any) -> Any:
+    """A function of arrays on a value: on the numbers of one that is held in another dtype."""
+    return Coded(function(x.value), x.element) if isinstance(x, Coded) else function(x)
+
+
+def reshaped(x: Any, dims: Any) -> Any:
+    """The same elements with other sizes; of sizes, too."""
+    if is_sizes(x):
+        return settled(x.reshape(tuple(int(n) for n in dims)))
+    return on_value(x, lambda data: rlx.reshape(data, tuple(dims)))
+
+
+@handles("Reshape", takes_sizes=True, takes_coded=True)
+def reshape(node: Node, x: Any, dims: Any) -> Any:
+    """0 keeps the size of that axis, -1 is whatever is left."""
+    wanted = node.dims(1, "shape")
+    own = tuple(x.shape)
+    if not node.get("allowzero", 0):
+        if any(not isinstance(n, Expr) and n == 0 and i >= len(own) for i, n in enumerate(wanted)):
+            raise FormatError(f"{node}: {wanted} keeps an axis that {list(own)} does not have")
+        wanted = [own[i] if not isinstance(n, Expr) and n == 0 else n for i, n in enumerate(wanted)]
+    if any(not isinstance(n, Expr) and n < -1 for n in wanted):
+        raise FormatError(f"{node}: {wanted} are no sizes")
+    return reshaped(x, wanted)
+
+
+@handles("Flatten", takes_coded=True)
+def flatten(node: Node, x: Any) -> Any:
+    axis = node.get("axis", 1)
+    axis = axis + len(x.shape) if axis < 0 else axis
+    return reshaped(x, (product(tuple(x.shape[:axis])), product(tuple(x.shape[axis:]))))
+
+
+@handles("Squeeze", takes_sizes=True, takes_coded=True)
+def squeeze(node: Node, x: Any, axes: Any = None) -> Any:
+    given = node.ints(1, "axes")
+    rank = len(x.shape)
+    dropped = (
+        {i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1}
+        if given is None
+        else {_axis(node, a, rank) for a in given}
+    )
+    if is_sizes(x):
+        return settled(np.squeeze(x, axis=tuple(dropped)))
+    return on_value(x, lambda data: rlx.squeeze(data, axis=tuple(sorted(dropped))) if dropped else data)
+
+
+@handles("Unsqueeze", takes_sizes=True, takes_coded=True)
+def unsqueeze(node: Node, x: Any, axes: Any) -> Any:
+    given = node.ints(1, "axes") or []
+    rank = len(x.shape) + len(given)
+    added = {_axis(node, a, rank) for a in given}
+    if len(added) != len(given):
+        raise FormatError(f"{node}: axes {given} name one axis twice")
+    rest = iter(x.shape)
+    return reshaped(x, [1 if i in added else next(rest) for i in range(rank)])
+
+
+def _axis(node: Node, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise FormatError(f"{node}: axis {axis} is outside of {rank} axes")
+    return axis % rank
+
+
+@handles("Expand", takes_coded=True, grows=True)
+def expand(node: Node, x: Any, dims: Any) -> Any:
+    wanted = node.dims(1, "shape")
+    own = tuple(x.shape)
+    rank = max(len(wanted), len(own))
+    left, right = [1] * (rank - len(own)) + list(own), [1] * (rank - len(wanted)) + wanted
+    result = [b if not isinstance(a, Expr) and a == 1 else a for a, b in zip(left, right, strict=True)]
+    for a, b in zip(left, right, strict=True):
+        if isinstance(a, int) and isinstance(b, int) and 1 not in (a, b) and a != b:
+            raise FormatError(f"{node}: {list(own)} does not expand to {wanted}")
+    return on_value(x, lambda data: rlx.broadcast_to(data, tuple(result)))
+
+
+@handles("Concat", takes_sizes=True, takes_coded=True)
+def concat(node: Node, *parts: Any) -> Any:
+    if "axis" not in node:
+        raise FormatError(f"{node}: it has no axis")
+    if any(map(is_sizes, parts)) and all(isinstance(each, np.ndarray) for each in parts):
+        return settled(np.concatenate([each.astype(object) for each in parts], axis=node.get("axis")))
+    if isinstance(parts[0], Coded):
+        return Coded(rlx.concat([each.value for each in parts], axis=node.get("axis")), parts[0].element)
+    from rlx_onnx.walking.values import traced
+
+    return rlx.concat([traced(each) for each in parts], axis=node.get("axis"))
+
+
+@handles("Split", takes_sizes=True)
+def split(node: Node, x: Any, sizes: Any = None) -> Any:
+    """Parts of given sizes, or as equal ones as there are results; of those the last may be smaller."""
+    axis = _axis(node, node.get("axis", 0), len(x.shape))
+    given = node.dims(1, "split") if sizes is not None else None
+    if given is None:
+        count = int(node.get("num_outputs", node.count))
+        if count < 1 or count > max(node.count, 1):
+            raise FormatError(f"{node}: it has {count} parts and {node.count} results")
+        given = equal_parts(x.shape[axis], count)
+    return tuple(pieces(x, given, axis))
+
+
+def equal_parts(total: Any, count: int) -> list[Any]:
+    """Sizes of so many parts, all equal but the last."""
+    each = -(-total // count) if isinstance(total, int) else total // count
+    return [each] * (count - 1) + [total - each * (count - 1)]
+
+
+def pieces(x: Any, sizes: list[Any], axis: int) -> list[Any]:
+    """The parts of an axis, of sizes that add up to its own."""
+    if is_sizes(x):
+        return [settled(each) for each in np.split(x, np.cumsum(sizes)[:-1], axis=axis)]
+    if isinstance(x.shape[axis], int) and all(isinstance(n, int) for n in sizes) and sum(sizes) != x.shape[axis]:
+        raise FormatError(f"parts of {sizes} are not an axis of {x.shape[axis]}")
+    found, start = [], 0
+    for n in sizes:
+        found.append(x[(slice(None),) * axis + (slice(start, start + n),)])
+        start = start + n
+    return found
+
+
+@handles("Transpose", takes_coded=True)
+def transpose(node: Node, x: Any) -> Any:
+    order = node.get("perm", list(reversed(range(len(x.shape)))))
+    return on_value(x, lambda data: rlx.permute_dims(data, tuple(order)))
+
+
+@handles("DepthToSpace", "SpaceToDepth")
+def blocks(node: Node, x: Any) -> Any:
+    """Channels as blocks of cells, and back; `CRD` has the channel outermost, `DCR` the block."""
+    side = node.get("blocksize")
+    n, c, *sizes = x.shape
+    rank = len(sizes)
+    if node.op == "SpaceToDepth":
+        apart = rlx.reshape(x, (n, c, *(part for s in sizes for part in (s // side, side))))
+        order = (0, *(3 + 2 * i for i in range(rank)), 1, *(2 + 2 * i for i in range(rank)))
+        if node.choice("mode", "DCR", "CRD") == "CRD":
+            order = (0, 1, *(3 + 2 * i for i in range(rank)), *(2 + 2 * i for i in range(rank)))
+        return rlx.reshape(rlx.permute_dims(apart, order), (n, c * side**rank, *(s // side for s in sizes)))
+    depth = c // side**rank
+    if node.choice("mode", "DCR", "CRD") == "CRD":
+        return rlx.nn.pixel_shuffle(x, side) if hasattr(rlx, "nn") else _shuffled(x, side, depth, crd=True)
+    return _shuffled(x, side, depth, crd=False)
+
+
+def _shuffled(x: Any, side: int, depth: Any, *, crd: bool) -> Any:
+    n, _, *sizes = x.shape
+    rank = len(sizes)
+    if crd:
+        apart = rlx.reshape(x, (n, depth, *(side,) * rank, *sizes))
+        between = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
+        order = (0, 1, *between)
+    else:
+        apart = rlx.reshape(x, (n, *(side,) * rank, depth, *sizes))
+        between = (axis for i in range(rank) for axis in (2 + rank + i, 1 + i))
+        order = (0, 1 + rank, *between)
+    return rlx.reshape(rlx.permute_dims(apart, order), (n, depth, *(s * side for s in sizes)))
+
+
+@handles("CenterCropPad", grows=True)
+def center_crop_pad(node: Node, x: Any, dims: Any) -> Any:
+    """Each axis cut or padded with zeros to a size, around its middle."""
+    wanted = node.ints(1, "shape") or []
+    axes = [a % x.ndim for a in node.get("axes", list(range(x.ndim)))]
+    widths = [(0, 0)] * x.ndim
+    for axis, n in zip(axes, wanted, strict=True):
+        own = x.shape[axis]
+        if n < own:
+            start = (own - n) // 2
+            x = x[(slice(None),) * axis + (slice(start, start + n),)]
+        else:
+            low = (n - own) // 2
+            widths[axis] = (low, n - own - low)
+    return rlx.pad(x, widths)
+
+
+def count(dims: Any) -> int:
+    """How many elements sizes that are known have."""
+    return math.prod(int(n) for n in dims)

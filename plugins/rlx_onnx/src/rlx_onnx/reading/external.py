@@ -1,0 +1,99 @@
+"""Tensors whose bytes lie beside the model: mapped, and from nowhere but the model's own folder.
+
+A model names such a file, so a model that somebody sends could name any file. The name must lead down from the folder without
+`..`, no part of the way may be a link, and the file must be a regular one with one name: a hard link could be another's secret.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import Fact, FormatError
+
+__all__ = ["Neighbours"]
+
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class Neighbours:
+    """The files of a model's folder that tensors may lie in, each mapped once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mapped: dict[str, np.ndarray] = {}
+
+    def bytes_of(self, tensor: Any) -> np.ndarray:
+        """The bytes of a tensor that says where they lie.
+
+        Raises:
+            FormatError: It names no file of the folder, or bytes that the file does not have.
+        """
+        said = {each.key: each.value for each in tensor.external_data}
+        where = f"tensor {tensor.name}"
+        whole = self._file(said.get("location", ""), where)
+        try:
+            offset = int(said.get("offset", "0"))
+            length = int(said["length"]) if "length" in said else len(whole) - offset
+        except ValueError as error:
+            raise FormatError(f"{where}: offset and length are numbers ({error})") from None
+        if offset < 0 or length < 0 or offset + length > len(whole):
+            raise FormatError(
+                f"{where}: bytes {offset} to {offset + length} are not in {said['location']}, which has {len(whole)}"
+            )
+        return whole[offset : offset + length]
+
+    def _file(self, location: str, where: str) -> np.ndarray:
+        if location not in self._mapped:
+            self._mapped[location] = self._map(location, where)
+        return self._mapped[location]
+
+    def _map(self, location: str, where: str) -> np.ndarray:
+        parts = PurePosixPath(location).parts
+        is_rooted = PurePosixPath(location).is_absolute() or bool(PureWindowsPath(location).anchor)
+        if not parts or is_rooted or ".." in parts or "\\" in location or "\0" in location:
+            raise _outside(where, location)
+        try:
+            descriptor = self._opened(parts)
+        except OSError as error:
+            raise FormatError(
+                f"{where}: {location} cannot be read from the model's folder ({error.strerror or error})",
+                Fact("folder", self.folder),
+                hint="links are not followed" if self._is_link(parts) else None,
+            ) from None
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                kind = "has several names" if stat.S_ISREG(found.st_mode) else "is no regular file"
+                raise FormatError(f"{where}: {location} {kind}", Fact("folder", self.folder))
+            if found.st_size == 0:
+                return np.zeros(0, np.uint8)
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+    def _opened(self, parts: tuple[str, ...]) -> int:
+        """The file, each folder on the way opened from the one before it, so that none can be exchanged meanwhile."""
+        at = os.open(self.folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        for step, part in enumerate(parts):
+            try:
+                below = os.open(part, _FILE if step == len(parts) - 1 else _DIRECTORY, dir_fd=at)
+            finally:
+                os.close(at)
+            at = below
+        return at
+
+    def _is_link(self, parts: tuple[str, ...]) -> bool:
+        ways = (self.folder.joinpath(*parts[:n]) for n in range(1, len(parts) + 1))
+        return any(way.is_symlink() for way in ways)
+
+
+def _outside(where: str, location: str) -> FormatError:
+    return FormatError(
+        f"{where}: its bytes may lie in a file under the model's folder, not in {location!r}",
+        hint="onnx.save_model(model, path, save_as_external_data=True) writes one",
+    )

@@ -1,0 +1,92 @@
+"""What a model says of its inputs, as types of rlx: names of sizes become symbols."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import frozen
+from onnx import TensorProto
+
+import rlx_core as rlx
+from rlx_core.errors import FormatError, ShapeError, UnsupportedError
+from rlx_core.ir.dtypes import dtype as dtype_of
+from rlx_onnx.reading.tensors import HELD, element_type
+from rlx_onnx.walking.values import Coded
+
+__all__ = ["Input", "inputs_of"]
+
+
+@frozen
+class Input:
+    """An input of a model.
+
+    Attributes:
+        name: As the file says it.
+        spec: Its type, or a list of types for a sequence.
+        element: ONNX's element type where rlx has none like it, else 0.
+    """
+
+    name: str
+    spec: Any
+    element: int = 0
+
+    def entered(self, value: Any) -> Any:
+        """What the walk has for a traced value."""
+        return Coded(value, self.element) if self.element else list(value) if isinstance(value, tuple) else value
+
+
+def inputs_of(declared: Iterable[Any], types: Mapping[str, Any]) -> list[Input]:
+    """The inputs that a graph declares.
+
+    Args:
+        declared: `ValueInfoProto`s.
+        types: Input → its type, where somebody says it.
+
+    Raises:
+        FormatError, UnsupportedError: One has no type that rlx has, or none at all.
+    """
+    symbols: dict[str, str] = {}
+    return [_input(each, types.get(each.name), symbols) for each in declared]
+
+
+def _input(declared: Any, said: Any, symbols: dict[str, str]) -> Input:
+    name, kind = declared.name, declared.type
+    tensor = kind.tensor_type
+    element = tensor.elem_type if kind.HasField("tensor_type") and tensor.elem_type in HELD else 0
+    if said is not None:
+        is_list = isinstance(said, list | tuple)
+        return Input(name, [rlx.spec(each) for each in said] if is_list else rlx.spec(said), element)
+    hint = f'rlx_onnx.load(file, inputs={{"{name}": "f32[n, 3]"}}) says it'
+    if not kind.HasField("tensor_type"):
+        what = kind.WhichOneof("value") or "nothing"
+        raise UnsupportedError(
+            f"input {name}: it is a {what.removesuffix('_type')}, whose length is not known", hint=hint
+        )
+    if not tensor.HasField("shape"):
+        raise UnsupportedError(f"input {name}: the model does not say how many axes it has", hint=hint)
+    dtype = dtype_of(HELD[element].replace("float", "f").replace("uint", "u").replace("int", "i")) if element else None
+    if tensor.elem_type == TensorProto.STRING:
+        raise UnsupportedError(f"input {name}: texts are not supported", hint="texts outside of the model")
+    dtype = element_type(tensor.elem_type, f"input {name}") if dtype is None else dtype
+    dims = [_dim(name, axis, each, symbols) for axis, each in enumerate(tensor.shape.dim)]
+    return Input(name, rlx.TensorType(dtype, tuple(dims)), element)
+
+
+def _dim(name: str, axis: int, dim: Any, symbols: dict[str, str]) -> Any:
+    if dim.HasField("dim_value"):
+        if dim.dim_value < 0:
+            raise FormatError(f"input {name}: a size is at least 0, not {dim.dim_value}")
+        return int(dim.dim_value)
+    said = dim.dim_param or f"{name}_{axis}"
+    if said not in symbols:
+        plain = re.sub(r"\W", "_", said, flags=re.ASCII)
+        plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"n_{plain}"
+        while plain in symbols.values():
+            plain += "_"
+        symbols[said] = plain
+    try:
+        return rlx.symbol(symbols[said])
+    except ShapeError as error:
+        raise FormatError(f"input {name}: {said!r} is no name of a size ({error.message})") from error

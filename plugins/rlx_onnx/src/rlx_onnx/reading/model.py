@@ -1,0 +1,219 @@
+"""A file, or a model in memory, as an `rlx.Model`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+import rlx_core as rlx
+from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnknownNameError, UnsupportedError, nearest
+from rlx_core.errors import unsupported as unsupported_error
+from rlx_core.functions.model import Model, argument_names
+from rlx_onnx.reading.converting import converted
+from rlx_onnx.reading.external import Neighbours
+from rlx_onnx.reading.inputs import Input, inputs_of
+from rlx_onnx.reading.signatures import check_signatures
+from rlx_onnx.reading.structure import check_structure, each_graph, node_words
+from rlx_onnx.reading.tensors import DTYPES, array_of
+from rlx_onnx.walking.table import INSTEAD, handler_for
+from rlx_onnx.walking.values import Coded, traced
+from rlx_onnx.walking.walk import NeedsKnown, Walk, entered
+
+__all__ = ["import_file", "load", "prepared", "read_proto"]
+
+FLOATS: Final = frozenset({"f16", "bf16", "f32", "f64"})
+"""Dtypes of tensors that are parameters, where they have an axis."""
+
+
+def import_file(path: Path, host: Any = None) -> Model:
+    """The importer of `.onnx` files: what `rlx.load` calls."""
+    return load(path)
+
+
+def load(
+    model: str | os.PathLike[str] | Any,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
+) -> Model:
+    """A model of ONNX as a model of rlx.
+
+    Tensors of floats with an axis are parameters, by their names in the file; other tensors are constants, and so are those whose
+    numbers decide a shape. Tensors in files beside the model are mapped and not copied.
+
+    Args:
+        model: A file, or an `onnx.ModelProto`, which may be changed.
+        inputs: Input → its type (`"f32[batch, 64]"`; a list of them for a sequence), where the model does not say it or the one
+            it says is to be narrowed.
+        known: Input → its value. It is then no input of the result: for sizes that the model takes as an input.
+
+    Returns:
+        A function of the inputs. One result is returned as it is, several in a dictionary by their names.
+
+    Raises:
+        FormatError, CycleError: The model is broken; the node is said.
+        FileError: The file cannot be read.
+        UnsupportedError: It uses operations that are not there, all of which are named, or a value in a place where it must be
+            known when the program is compiled.
+    """
+    proto, folder, name = read_proto(model)
+    try:
+        check_structure(proto)
+        check_signatures(proto)
+        proto, _ = prepared(proto)
+        return _Reading(proto, folder, name, dict(inputs or {}), dict(known or {})).model()
+    except RlxError as error:
+        raise error.about(name) from error.__cause__
+
+
+def read_proto(model: Any) -> tuple[Any, Path | None, str]:
+    """The `ModelProto`, the folder that it lies in, and what errors call it.
+
+    Raises:
+        FileError, FormatError: The file cannot be read, or is no model.
+    """
+    if isinstance(model, onnx.ModelProto):
+        return model, None, model.graph.name or "model"
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"load: {path} cannot be read ({error.strerror or error})") from error
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise FormatError(f"{path.name}: it is no ONNX model ({error})") from None
+    return proto, path.parent, path.name
+
+
+def prepared(proto: Any) -> tuple[Any, list[str]]:
+    """A checked model in the form that is walked, and what was done to it.
+
+    Raises:
+        UnsupportedError: Operations are left for which there is no handler.
+    """
+    proto, done = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
+    uses: dict[str, list[str]] = {}
+    for graph in each_graph(proto.graph):
+        for node in graph.node:
+            if handler_for(node.domain, node.op_type) is None:
+                domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
+                uses.setdefault(domain + node.op_type, []).append(node_words(node))
+    if uses:
+        raise unsupported_error(
+            "it", uses, {op: INSTEAD[op.rpartition(".")[2]] for op in uses if op.rpartition(".")[2] in INSTEAD}
+        )
+    return proto, done
+
+
+class _Reading:
+    """A model while it is made: which tensors are parameters is found by walking once."""
+
+    def __init__(
+        self, proto: Any, folder: Path | None, name: str, types: dict[str, Any], known: dict[str, Any]
+    ) -> None:
+        self.proto, self.name, self.given = proto, name, known
+        self.outside = Neighbours(folder).bytes_of if folder is not None else None
+        graph = proto.graph
+        self.tensors = {each.name: self._tensor(each) for each in graph.initializer}
+        for each in graph.sparse_initializer:
+            raise UnsupportedError(f"tensor {each.values.name}: sparse tensors are not supported", hint="a dense one")
+        declared = [each for each in graph.input if each.name not in self.tensors]
+        for each in (*types, *known):
+            if each not in {one.name for one in graph.input}:
+                names = [one.name for one in graph.input]
+                raise UnknownNameError(f"there is no input {each!r}", Fact("inputs", names), hint=nearest(each, names))
+        self.inputs: list[Input] = inputs_of([each for each in declared if each.name not in known], types)
+        self.constants = {name for name, value in self.tensors.items() if not _is_parameter(value)}
+
+    def _tensor(self, tensor: Any) -> Any:
+        return entered(array_of(tensor, f"tensor {tensor.name}", self.outside), tensor.data_type)
+
+    def model(self) -> Model:
+        self._settle()
+        names = argument_names(each.name for each in self.inputs)
+        parameters = {name: value for name, value in self.tensors.items() if name not in self.constants}
+        specs = {name: each.spec for name, each in zip(names, self.inputs, strict=True)}
+        return Model(
+            name=self.name.removesuffix(".onnx"), function=self._function(), parameters=parameters, inputs=specs
+        )
+
+    def _settle(self) -> None:
+        """Walk until every tensor that must be known is a constant; this is also where faults of the model are found."""
+        while True:
+            parameters = {name: _type_of(each) for name, each in self.tensors.items() if name not in self.constants}
+            try:
+                rlx.eval_shape(self._function(), parameters, *(each.spec for each in self.inputs))
+                return
+            except NeedsKnown as error:
+                inputs = error.names - self.tensors.keys()
+                if inputs:
+                    source = ", ".join(sorted(inputs))
+                    raise UnsupportedError(
+                        f"{error.said}; it comes from {source}",
+                        hint=f'rlx_onnx.load(file, known={{"{min(inputs)}": …}}) compiles it for one value',
+                    ).with_fact(Fact("inputs", InputsNeeded(inputs))) from None
+                self.constants |= error.names
+
+    def _function(self) -> Callable[..., Any]:
+        graph, constants = self.proto.graph, {name: self.tensors[name] for name in self.constants}
+        inputs, given, outside = tuple(self.inputs), self.given, self.outside
+        elements = {each.name: each.type.tensor_type.elem_type for each in graph.input}
+
+        def function(parameters: Mapping[str, Any], *values: Any) -> Any:
+            walk = Walk(outside)
+            scope: dict[str, Any] = dict(constants)
+            scope |= {name: walk.named(name, value) for name, value in parameters.items()}
+            for each, value in zip(inputs, values, strict=True):
+                scope[each.name] = walk.named(each.name, each.entered(value))
+            scope |= {name: _given(value, elements.get(name, 0)) for name, value in given.items()}
+            walk.nodes(graph.node, scope)
+            results = {each.name: _result(scope[each.name]) for each in graph.output}
+            return results if len(results) != 1 else next(iter(results.values()))
+
+        return function
+
+
+class InputsNeeded(tuple[str, ...]):
+    """Names of inputs that must be known, as a fact of an error: `known=` is given for them."""
+
+    __slots__ = ()
+
+    def __new__(cls, names: Any) -> InputsNeeded:
+        return super().__new__(cls, sorted(names))
+
+    def __str__(self) -> str:
+        return ", ".join(self)
+
+
+def _is_parameter(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0 and value.dtype != object and rlx_name(value) in FLOATS
+
+
+def rlx_name(array: np.ndarray) -> str:
+    from rlx_core.ir.dtypes import dtype
+
+    return dtype(array.dtype).name if array.dtype.kind in "biufcV" else ""
+
+
+def _type_of(array: np.ndarray) -> rlx.TensorType:
+    return rlx.spec(f"{rlx_name(array)}[{', '.join(map(str, array.shape))}]")
+
+
+def _given(value: Any, element: int) -> Any:
+    if isinstance(value, list | tuple) or value is None:
+        return list(value) if value is not None else None
+    return entered(np.asarray(value), element) if element and element not in DTYPES else np.asarray(value)
+
+
+def _result(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_result(each) for each in value]
+    return traced(value.value if isinstance(value, Coded) else value)

@@ -1,0 +1,142 @@
+"""Whether a model is put together as models are, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from onnx import AttributeProto
+
+from rlx_core.errors import CycleError, Fact, FormatError
+from rlx_onnx.reading.tensors import check_tensor
+
+__all__ = ["check_structure", "each_graph", "nested_graphs", "node_words"]
+
+MOST_NODES: Final = 2_000_000
+"""Nodes that a model may come to once its functions are put in place; real ones have some thousands."""
+
+
+def node_words(node: Any) -> str:
+    """A node as errors call it: by its name, or by its first result."""
+    return f"node {node.name or next(iter(node.output), '')}".rstrip()
+
+
+def nested_graphs(node: Any) -> Iterator[Any]:
+    """The graphs among a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def each_graph(graph: Any) -> Iterator[Any]:
+    """A graph and all that are nested in it."""
+    yield graph
+    for node in graph.node:
+        for nested in nested_graphs(node):
+            yield from each_graph(nested)
+
+
+def check_structure(model: Any) -> None:
+    """Require that names are made once and before they are used, and that functions do not call themselves.
+
+    Raises:
+        FormatError, CycleError: They are not; the name and the node are said.
+    """
+    _check_texts(model)
+    if not model.HasField("graph") or not model.opset_import:
+        raise FormatError("it is no ONNX model: it has no graph, or no set of operations")
+    for domain, version in ((each.domain, each.version) for each in model.opset_import):
+        if not 1 <= version < 2**31:
+            raise FormatError(f"there is no version {version} of the operations of {domain or 'ai.onnx'}")
+    _check_graph(model.graph, frozenset())
+    for function in model.functions:
+        _check_nodes(function.node, set(function.input), f"function {function.name}")
+    _check_calls(model)
+
+
+def _check_texts(message: Any) -> None:
+    """Require that texts are UTF-8: protobuf hands out bytes where they are not."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            for each in value if not isinstance(value, str | bytes) else (value,):
+                if isinstance(each, bytes):
+                    raise FormatError(f"a {field.name} is no text: {each[:32]!r}")
+        elif field.type == field.TYPE_MESSAGE:
+            for each in value if field.is_repeated else (value,):
+                _check_texts(each)
+
+
+def _check_graph(graph: Any, around: frozenset[str]) -> None:
+    where = f"graph {graph.name}"
+    made: set[str] = set()
+    for tensor in graph.initializer:
+        check_tensor(tensor, f"tensor {tensor.name}")
+    for each in graph.input:
+        _make(each.name, made, where)
+    initial = [each.name for each in graph.initializer] + [each.values.name for each in graph.sparse_initializer]
+    tensors: set[str] = set()
+    for name in initial:
+        _make(name, tensors, where)
+    made |= tensors  # a tensor may have the name of an input, whose default it is
+    known = _check_nodes(graph.node, made, where, around)
+    for each in graph.output:
+        if each.name not in known and each.name not in around:
+            raise FormatError(f"{where}: nothing makes its result {each.name!r}")
+
+
+def _check_nodes(
+    nodes: Iterable[Any], made: set[str], where: str, around: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    later = {name for node in nodes for name in node.output}
+    for node in nodes:
+        for name in node.input:
+            if name and name not in made and name not in around:
+                fault = "only made later: nodes must be in order, without a cycle" if name in later else "made nowhere"
+                raise FormatError(
+                    f"{where}: {name!r} is {fault}", Fact("used by", f"{node_words(node)} ({node.op_type})")
+                )
+        for attribute in node.attribute:
+            for tensor in (attribute.t, *attribute.tensors):
+                if attribute.type in (AttributeProto.TENSOR, AttributeProto.TENSORS):
+                    check_tensor(tensor, f"{node_words(node)}: {attribute.name}")
+        for nested in nested_graphs(node):
+            _check_graph(nested, around | frozenset(made))
+        for name in node.output:
+            if name:
+                _make(name, made, where)
+    return frozenset(made)
+
+
+def _make(name: str, made: set[str], where: str) -> None:
+    if not name or name in made:
+        raise FormatError(f"{where}: {name!r} is made twice" if name else f"{where}: a value has no name")
+    made.add(name)
+
+
+def _check_calls(model: Any) -> None:
+    """Require that functions call no circle, and come to a number of nodes that a memory holds."""
+    bodies = {(each.domain, each.name): list(_all_nodes(each.node)) for each in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(key: tuple[str, str], way: tuple[tuple[str, str], ...]) -> int:
+        if key in way:
+            raise CycleError(f"functions call one another in a circle: {' → '.join(name for _, name in (*way, key))}")
+        if key not in sizes:
+            calls = [(n.domain, n.op_type) for n in bodies[key]]
+            sizes[key] = sum(size(call, (*way, key)) if call in bodies else 1 for call in calls)
+        return sizes[key]
+
+    calls = [(n.domain, n.op_type) for n in _all_nodes(model.graph.node)]
+    if len(bodies) > 500:  # the way through them would be deeper than Python goes
+        raise FormatError(f"a model of {len(bodies)} functions")
+    total = sum(size(call, ()) if call in bodies else 1 for call in calls)
+    if total > MOST_NODES:
+        raise FormatError(f"its functions come to {total} nodes, more than {MOST_NODES}")
+
+
+def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
+        yield node
+        for nested in nested_graphs(node):
+            yield from _all_nodes(nested.node)

@@ -1,0 +1,140 @@
+"""Tensors of a file as arrays, and element types as dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from rlx_core.errors import Fact, FormatError
+from rlx_core.ir.dtypes import DType
+from rlx_core.ir.dtypes import dtype as dtype_of
+
+__all__ = ["DTYPES", "HELD", "array_of", "check_tensor", "element_name", "element_type", "numpy_dtype"]
+
+DTYPES: Final[dict[int, str]] = {
+    TensorProto.FLOAT: "f32",
+    TensorProto.UINT8: "u8",
+    TensorProto.INT8: "i8",
+    TensorProto.UINT16: "u16",
+    TensorProto.INT16: "i16",
+    TensorProto.INT32: "i32",
+    TensorProto.INT64: "i64",
+    TensorProto.BOOL: "bool",
+    TensorProto.FLOAT16: "f16",
+    TensorProto.DOUBLE: "f64",
+    TensorProto.UINT32: "u32",
+    TensorProto.UINT64: "u64",
+    TensorProto.COMPLEX64: "c64",
+    TensorProto.COMPLEX128: "c128",
+    TensorProto.BFLOAT16: "bf16",
+}
+"""ONNX's element types that are dtypes of rlx."""
+
+BITS: Final[dict[int, int]] = {
+    TensorProto.UINT4: 4,
+    TensorProto.INT4: 4,
+    TensorProto.FLOAT4E2M1: 4,
+    TensorProto.UINT2: 2,
+    TensorProto.INT2: 2,
+}
+"""Element types of which several lie in a byte."""
+
+HELD: Final[dict[int, str]] = {
+    TensorProto.UINT4: "uint8",
+    TensorProto.INT4: "int8",
+    TensorProto.UINT2: "uint8",
+    TensorProto.INT2: "int8",
+    TensorProto.FLOAT4E2M1: "float32",
+    TensorProto.FLOAT8E4M3FN: "float32",
+    TensorProto.FLOAT8E4M3FNUZ: "float32",
+    TensorProto.FLOAT8E5M2: "float32",
+    TensorProto.FLOAT8E5M2FNUZ: "float32",
+    TensorProto.FLOAT8E8M0: "float32",
+}
+"""Element types that rlx has no dtype for → the dtype that all of their numbers are held in."""
+
+_LARGEST: Final = 2**40
+"""Elements: more than any memory holds, so that a size beyond it is a lie."""
+
+
+def element_name(element: int) -> str:
+    """What ONNX calls an element type: `FLOAT16`."""
+    known: dict[int, str] = {number: name for name, number in TensorProto.DataType.items()}
+    return known.get(element, f"type {element}")
+
+
+def element_type(element: int, where: str) -> DType:
+    """The dtype of rlx for an element type.
+
+    Raises:
+        FormatError: There is none; the message begins with `where`.
+    """
+    if element not in DTYPES:
+        raise FormatError(f"{where}: rlx has no dtype for elements of {element_name(element)}")
+    return dtype_of(DTYPES[element])
+
+
+def numpy_dtype(element: int) -> np.dtype:
+    """The NumPy dtype of an element type, those of ml_dtypes among them."""
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
+
+
+def check_tensor(tensor: Any, where: str) -> None:
+    """Require that a tensor's type and sizes are such, before anything is made of its bytes.
+
+    Raises:
+        FormatError: They are not.
+    """
+    element, dims = tensor.data_type, tuple(tensor.dims)
+    if element != TensorProto.STRING and element not in DTYPES and element not in HELD:
+        raise FormatError(f"{where}: it has elements of {element_name(element)}")
+    if any(n < 0 for n in dims) or math.prod(dims) > _LARGEST:
+        raise FormatError(f"{where}: {list(dims)} are no sizes", Fact("sizes", "each at least 0"))
+    if tensor.HasField("segment"):
+        raise FormatError(f"{where}: it is one segment of a tensor, which no writer makes")
+
+
+def array_of(tensor: Any, where: str, outside: Callable[[Any], np.ndarray] | None = None) -> np.ndarray:
+    """A tensor's elements, read-only where they lie in the file.
+
+    Args:
+        tensor: A `TensorProto`.
+        where: What it is, for errors.
+        outside: Reads the bytes of a tensor that lie in another file.
+
+    Raises:
+        FormatError: Its sizes and its bytes do not agree, or it has elements that nothing here stands for.
+    """
+    check_tensor(tensor, where)
+    dims = tuple(tensor.dims)
+    is_outside = tensor.data_location == TensorProto.EXTERNAL
+    if is_outside or tensor.HasField("raw_data"):
+        if is_outside and outside is None:
+            raise FormatError(f"{where}: its bytes lie in another file, of which there is none for a model in memory")
+        raw = outside(tensor) if is_outside and outside is not None else np.frombuffer(tensor.raw_data, np.uint8)
+        return _of_bytes(tensor, raw, where)
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, OverflowError, UnicodeDecodeError) as error:
+        raise FormatError(f"{where}: {list(dims)} and its elements do not agree ({error})") from error
+
+
+def _of_bytes(tensor: Any, raw: np.ndarray, where: str) -> np.ndarray:
+    element, dims = tensor.data_type, tuple(tensor.dims)
+    if element == TensorProto.STRING:
+        raise FormatError(f"{where}: texts are not written as bytes")
+    wanted = (math.prod(dims) * BITS.get(element, 8 * numpy_dtype(element).itemsize) + 7) // 8
+    if len(raw) != wanted:
+        raise FormatError(f"{where}: {list(dims)} of {element_name(element)} are {wanted} bytes, not {len(raw)}")
+    if element in BITS:
+        whole = TensorProto(data_type=element, dims=dims, raw_data=raw.tobytes())
+        return np.asarray(numpy_helper.to_array(whole))
+    little = numpy_dtype(element)
+    if little.byteorder == "=":
+        little = little.newbyteorder("<")
+    return raw.view(little).reshape(dims)

@@ -1,0 +1,182 @@
+"""A node as its handler sees it: attributes, and operands that must be known now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+from onnx import AttributeProto
+
+from rlx_core.errors import Fact, FormatError, UnsupportedError
+from rlx_core.ir.dims import Dim, Expr
+from rlx_onnx.reading.structure import node_words
+from rlx_onnx.reading.tensors import array_of
+from rlx_onnx.walking.values import is_array, is_sizes
+
+if TYPE_CHECKING:
+    from rlx_onnx.walking.walk import Walk
+
+__all__ = ["MOST", "Node"]
+
+MOST: Final = 1 << 24
+"""Elements of what a handler makes itself while it reads a model: places, weights, windows. A size that lies is beyond it."""
+
+
+class Node:
+    """One node of a graph that is walked.
+
+    Attributes:
+        op: The operation.
+        operands: Its operands: see `values`; `None` for one that is left out.
+        count: How many results it is asked for.
+    """
+
+    def __init__(self, walk: Walk, proto: Any, operands: Sequence[Any], scope: Mapping[str, Any]) -> None:
+        self.walk, self.proto, self.operands, self.scope = walk, proto, operands, scope
+        self.op: str = proto.op_type
+        self.count = len(proto.output)
+        self._attributes = {each.name: each for each in proto.attribute}
+
+    def __str__(self) -> str:
+        return f"{node_words(self.proto)} ({self.op})"
+
+    def wants(self, result: int) -> bool:
+        """Whether a result of this number is used."""
+        return result < self.count and bool(self.proto.output[result])
+
+    # ------------------------------------------------------------------------------------------ attributes
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute: a number, a text, a list of them, an array; `default` where it is not given."""
+        if name not in self._attributes:
+            return default
+        return self._value(self._attributes[name])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._attributes
+
+    def _value(self, attribute: Any) -> Any:
+        kind = attribute.type
+        if kind == AttributeProto.INT:
+            return int(attribute.i)
+        if kind == AttributeProto.FLOAT:
+            return float(attribute.f)
+        if kind == AttributeProto.STRING:
+            return attribute.s.decode("utf-8", "replace")
+        if kind == AttributeProto.INTS:
+            return [int(each) for each in attribute.ints]
+        if kind == AttributeProto.FLOATS:
+            return [float(each) for each in attribute.floats]
+        if kind == AttributeProto.STRINGS:
+            return [each.decode("utf-8", "replace") for each in attribute.strings]
+        if kind == AttributeProto.TENSOR:
+            return array_of(attribute.t, f"{self}: {attribute.name}", self.walk.outside)
+        raise FormatError(f"{self}: its attribute {attribute.name} is of a kind that no operation has")
+
+    def tensor(self, name: str) -> Any:
+        """An attribute that is a tensor, as the file has it."""
+        return self._attributes[name].t
+
+    def element(self, name: str, default: int = 0) -> int:
+        """An attribute that is an element type."""
+        return int(self.get(name, default) or default)
+
+    def choice(self, name: str, default: str, *known: str) -> str:
+        """An attribute that is one of some words.
+
+        Raises:
+            UnsupportedError: It is another.
+        """
+        found = str(self.get(name, default))
+        if found not in (default, *known):
+            self.refuse(f"{name}={found!r}", f"{name} as one of {', '.join((default, *known))}")
+        return found
+
+    def body(self, name: str) -> Callable[..., list[Any]]:
+        """A graph among the attributes, as a function of its inputs; what it uses from around it is there.
+
+        Raises:
+            FormatError: There is none.
+        """
+        attribute = self._attributes.get(name)
+        if attribute is None or attribute.type != AttributeProto.GRAPH:
+            raise FormatError(f"{self}: it has no graph {name}")
+        graph = attribute.g
+        return lambda *given: self.walk.run(graph, given, self.scope)
+
+    def graph(self, name: str) -> Any:
+        """The `GraphProto` itself."""
+        return self._attributes[name].g
+
+    # ------------------------------------------------------------------------------------------ operands
+
+    def known(self, number: int, what: str) -> np.ndarray:
+        """An operand that must be known now.
+
+        Args:
+            number: Which.
+            what: What it is, for the error.
+
+        Raises:
+            UnsupportedError: It depends on what the program is given.
+        """
+        value = self.operands[number] if number < len(self.operands) else None
+        if is_array(value):
+            return np.asarray(value)
+        if value is None:
+            raise FormatError(f"{self}: its operand {number}, {what}, is missing")
+        return self.walk.known(value, self, number, what)
+
+    def dims(self, number: int, what: str) -> list[Dim]:
+        """An operand that is a list of sizes, each a number or an expression of symbols.
+
+        Raises:
+            UnsupportedError: It depends on what the program is given.
+        """
+        value = self.operands[number] if number < len(self.operands) else None
+        found = value if is_sizes(value) else self.known(number, what)
+        return [each if isinstance(each, Expr) else int(each) for each in np.asarray(found).ravel()]
+
+    def ints(self, number: int, what: str) -> list[int] | None:
+        """An operand that is a list of integers, or none where it is left out.
+
+        Raises:
+            UnsupportedError: It depends on what the program is given, or on sizes that are not known yet.
+        """
+        if number >= len(self.operands) or self.operands[number] is None:
+            return None
+        found = self.dims(number, what)
+        if any(isinstance(each, Expr) for each in found):
+            self.refuse(f"{what} {found}", f"numbers for {what}")
+        return [int(each) for each in found]
+
+    def scalar(self, number: int, what: str, default: Any = None) -> Any:
+        """An operand of one element as a Python number, or the default where it is left out."""
+        if number >= len(self.operands) or self.operands[number] is None:
+            return default
+        value = self.operands[number]
+        if is_sizes(value) and value.size == 1:
+            return value.ravel()[0]
+        found = self.known(number, what)
+        if found.size != 1:
+            raise FormatError(f"{self}: {what} is one number, not {list(found.shape)}")
+        return found.ravel()[0].item()
+
+    def counted(self, number: int, what: str) -> int:
+        """A count of elements or parts that are made while the model is read, from 0 to some millions.
+
+        Raises:
+            FormatError: It is another number.
+        """
+        if not 0 <= number <= MOST:
+            raise FormatError(f"{self}: {number} is no {what}", Fact("at most", MOST))
+        return int(number)
+
+    def refuse(self, what: str, instead: str | None = None) -> NoReturn:
+        """Say that this node asks for what is not there.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(f"{self}: {what} is not supported", hint=instead)

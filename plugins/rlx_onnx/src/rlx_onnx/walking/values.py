@@ -1,0 +1,105 @@
+"""What a value of a graph is while the graph is walked.
+
+* an *array*: known now, so that nothing of it becomes part of the program;
+* *sizes*: an array of objects, some of which are expressions of symbols: what `Shape` gives, and arithmetic on it;
+* a traced value of rlx;
+* a list, for a sequence, and `None`, for an optional that is empty and an operand that is left out;
+* `Coded`, for element types that rlx has no dtype for.
+
+Half of the nodes of an exported graph compute sizes. They are done here, with NumPy.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from attrs import frozen
+
+import rlx_core as rlx
+from rlx_core.ir.dims import Dim, Expr
+
+__all__ = ["Coded", "at_once", "dims_array", "is_array", "is_known", "is_sizes", "rank_of", "shape_of", "traced"]
+
+T = TypeVar("T")
+
+
+@frozen(eq=False)
+class Coded:
+    """Numbers of an element type that rlx has no dtype for, held in one that has all of them.
+
+    Attributes:
+        value: f32 for floats of eight bits and fewer, i8 and u8 for integers.
+        element: ONNX's element type.
+    """
+
+    value: Any
+    element: int
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return tuple(self.value.shape)
+
+
+def is_array(value: object) -> bool:
+    """Whether it is known now, as numbers."""
+    return isinstance(value, np.ndarray | np.generic) and value.dtype != object
+
+
+def is_sizes(value: object) -> bool:
+    """Whether it is sizes, some of them symbols."""
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
+def is_known(value: object) -> bool:
+    """Whether nothing of it depends on what the program is given."""
+    if isinstance(value, list):
+        return all(map(is_known, value))
+    if isinstance(value, Coded):
+        return is_array(value.value)
+    return value is None or is_array(value)
+
+
+def dims_array(dims: Sequence[Dim] | Dim) -> np.ndarray:
+    """Sizes as an array: of i64 where all are numbers, of objects otherwise."""
+    scalar = isinstance(dims, int | Expr | np.integer)
+    listed: list[Any] = [dims] if scalar else list(dims)  # type: ignore[arg-type]
+    if not any(isinstance(each, Expr) for each in listed):
+        found = np.array(listed, np.int64)
+    else:
+        found = np.empty(len(listed), object)
+        found[:] = listed
+    return found.reshape(()) if scalar else found
+
+
+def settled(sizes: np.ndarray) -> np.ndarray:
+    """Sizes as numbers where all of them have become numbers."""
+    if any(isinstance(each, Expr) for each in sizes.ravel()):
+        return sizes
+    return sizes.astype(np.int64)
+
+
+def traced(value: Any) -> Any:
+    """What rlx's functions take: sizes become values of the program."""
+    if not is_sizes(value):
+        return value
+    parts = [rlx.asarray(each, dtype=rlx.i64) for each in value.ravel()]
+    return rlx.reshape(rlx.stack(parts), value.shape)
+
+
+def shape_of(value: Any) -> tuple[Dim, ...]:
+    """The dims of an array, sizes or a traced value."""
+    return tuple(value.shape)
+
+
+def rank_of(value: Any) -> int:
+    """How many axes a value has."""
+    return len(value.shape)
+
+
+def at_once(function: Callable[..., T], *args: Any) -> T:
+    """What a function of arrays gives now, though a program may be traced around this call."""
+    return contextvars.Context().run(functools.partial(function, *args))

@@ -1,0 +1,166 @@
+"""The walk itself: nodes in order, each by its handler, at once where everything it takes is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import rlx_core as rlx
+from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError
+from rlx_core.ir.graph import Value
+from rlx_onnx.reading.tensors import DTYPES, HELD, array_of, numpy_dtype
+from rlx_onnx.walking.node import Node
+from rlx_onnx.walking.table import Handler, handler_for
+from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
+
+__all__ = ["NeedsKnown", "Walk", "entered"]
+
+SMALL: Final = 1 << 20
+"""Elements: up to so many are made at once by operations whose results grow beyond their operands."""
+
+
+class NeedsKnown(Exception):
+    """A value must be known now and comes from parameters or inputs alone: the walk begins again with those known."""
+
+    def __init__(self, names: frozenset[str], said: str, what: str) -> None:
+        super().__init__(said)
+        self.names, self.said, self.what = names, said, what
+
+
+class Walk:
+    """One walk through a model, in a trace or outside of one.
+
+    Attributes:
+        outside: Reads the bytes of tensors that lie in other files.
+        sources: A value → the names of the parameters and inputs that it is made of.
+    """
+
+    def __init__(self, outside: Callable[[Any], np.ndarray] | None = None) -> None:
+        self.outside = outside
+        self.sources: dict[int, frozenset[str]] = {}
+        self._alive: list[Any] = []
+
+    def named(self, name: str, value: Any) -> Any:
+        """Note that a value is a parameter or an input."""
+        for leaf in leaves(value):
+            self._note(leaf, frozenset({name}))
+        return value
+
+    def run(self, graph: Any, given: Sequence[Any], around: Mapping[str, Any]) -> list[Any]:
+        """The results of a graph.
+
+        Args:
+            graph: A `GraphProto`, checked.
+            given: Its inputs, in order.
+            around: What it may use beside them: names and their values.
+        """
+        if len(given) != len(graph.input):
+            raise FormatError(f"graph {graph.name}: it takes {len(graph.input)} inputs, not {len(given)}")
+        scope = dict(around)
+        for tensor in graph.initializer:
+            scope[tensor.name] = entered(array_of(tensor, f"tensor {tensor.name}", self.outside), tensor.data_type)
+        scope |= {each.name: value for each, value in zip(graph.input, given, strict=True)}
+        self.nodes(graph.node, scope)
+        return [scope[each.name] for each in graph.output]
+
+    def nodes(self, nodes: Sequence[Any], scope: dict[str, Any]) -> None:
+        """Walk nodes, entering their results into the scope."""
+        for proto in nodes:
+            operands = [scope[name] if name else None for name in proto.input]
+            results = self._results(proto, operands, scope)
+            scope.update((name, value) for name, value in zip(proto.output, results, strict=False) if name)
+
+    def known(self, value: Any, node: Node, number: int, what: str) -> np.ndarray:
+        """Refuse, or begin again: a value is not known that must be."""
+        said = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
+        names = frozenset().union(*(self.sources.get(id(leaf), frozenset()) for leaf in leaves(value)))
+        if not names or is_sizes(value):
+            raise UnsupportedError(said, hint=f"a constant, or a size of an input, as {what}")
+        raise NeedsKnown(names, said, what)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _results(self, proto: Any, operands: list[Any], scope: Mapping[str, Any]) -> Sequence[Any]:
+        handler = handler_for(proto.domain, proto.op_type)
+        assert handler is not None, f"{proto.op_type}: operations without a handler are refused before a walk"
+        node = Node(self, proto, operands, scope)
+        try:
+            found = self._handled(handler, node)
+        except RlxError as error:
+            if not _names_node(error, node):
+                error.with_fact(Fact("node", node))
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError) as error:
+            raise FormatError(f"{node}: its operands and attributes do not fit ({error})") from error
+        results = found if isinstance(found, tuple) else (found,)
+        if sum(map(bool, proto.output)) > len(results):
+            raise UnsupportedError(f"{node}: it has {len(results)} results here, not {len(proto.output)}")
+        sources = [self.sources.get(id(leaf)) for each in operands for leaf in leaves(each)]
+        names = frozenset[str]().union(*(each for each in sources if each))
+        if names:
+            for leaf in (leaf for each in results for leaf in leaves(each)):
+                self._note(leaf, names)
+        return results
+
+    def _handled(self, handler: Handler, node: Node) -> Any:
+        operands = list(node.operands)
+        if handler.most is not None and len(operands) > handler.most:
+            raise FormatError(f"{node}: it takes {handler.most} operands, not {len(operands)}")
+        if not handler.takes_sizes:
+            operands = [traced(each) for each in operands]
+        if not handler.takes_coded:
+            operands = [_plain(each, node) for each in operands]
+        if (
+            handler.is_pure
+            and all(map(is_known, operands))
+            and not (handler.grows and _is_large(handler, node, operands))
+        ):
+            return at_once(handler.function, node, *operands)
+        return handler.function(node, *operands)
+
+    def _note(self, leaf: Any, names: frozenset[str]) -> None:
+        self.sources[id(leaf)] = names
+        self._alive.append(leaf)  # so that its id stays its own
+
+
+def entered(array: np.ndarray, element: int) -> Any:
+    """An array as a value of the walk."""
+    if element in DTYPES or array.dtype == object:
+        return array
+    return Coded(array.astype(HELD[element]), element)
+
+
+def leaves(value: Any) -> list[Any]:
+    """The traced values of a value."""
+    if isinstance(value, list | tuple):
+        return [leaf for each in value for leaf in leaves(each)]
+    if isinstance(value, Coded):
+        return leaves(value.value)
+    return [value] if isinstance(value, Value) else []
+
+
+def _plain(value: Any, node: Node) -> Any:
+    if isinstance(value, Coded):
+        node.refuse(f"operands of {numpy_dtype(value.element)}", "Cast to a dtype of rlx before it")
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OSU" and not is_sizes_of_dims(value):
+        node.refuse("texts", "texts outside of the model")
+    return value
+
+
+def is_sizes_of_dims(value: np.ndarray) -> bool:
+    """Whether an array of objects is of sizes, not of texts."""
+    return value.dtype == object and not any(isinstance(each, str | bytes) for each in value.ravel()[:1])
+
+
+def _is_large(handler: Handler, node: Node, operands: list[Any]) -> bool:
+    """Whether results are too large to be made before the program runs."""
+    import optree
+
+    found = at_once(lambda: rlx.eval_shape(lambda: handler.function(node, *operands)))
+    return any(isinstance(each.size, int) and each.size > SMALL for each in optree.tree_leaves(found))
+
+
+def _names_node(error: RlxError, node: Node) -> bool:
+    return str(node) in error.message or any(fact.label == "node" for fact in error.facts)

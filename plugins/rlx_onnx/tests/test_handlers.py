@@ -1,0 +1,164 @@
+"""Handlers on models written by hand: what ONNX's own tests leave out, or what is worth seeing in every run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_graphs import model, node
+
+import rlx_core as rlx
+from rlx_core.errors import UnsupportedError
+from rlx_onnx import load
+
+
+def test_weights_are_parameters_by_their_names_and_numbers_are_constants() -> None:
+    """Tensors of floats with an axis are parameters; scalars, and what is read for its numbers, are not."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["h"]),
+        node("Mul", ["h", "half"], ["g"]),
+        node("Reshape", ["g", "shape"], ["y"]),
+    ]
+    tensors = {"w": np.eye(3, dtype="f"), "half": np.float32(0.5), "shape": np.array([-1, 1])}
+
+    found = load(model(nodes, ["x: f32[n, 3]"], ["y: f32[m, 1]"], tensors))
+
+    assert list(found.parameters) == ["w"]
+    assert found(np.ones((2, 3), "f")).tolist() == [[0.5]] * 6
+
+
+def test_an_imported_model_trains() -> None:
+    """The loss of a step in the gradient's direction is lower."""
+    found = load(model([node("Gemm", ["x", "w", "b"], ["y"], transB=1)], ["x: f32[n, 4]"], ["y: f32[n, 2]"], _layer()))
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype("f")
+
+    def loss(parameters: Any) -> Any:
+        return rlx.mean((found.function(parameters, x) - 1.0) ** 2)
+
+    before, gradient = rlx.value_and_grad(loss)(found.parameters)
+    after = loss({name: value - 0.1 * gradient[name] for name, value in found.parameters.items()})
+    assert after < before
+
+
+def _layer() -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(1)
+    return {"w": draw.normal(size=(2, 4)).astype("f"), "b": np.zeros(2, "f")}
+
+
+def test_arithmetic_on_sizes_makes_no_nodes() -> None:
+    """Half of an exported graph computes shapes: of it, one reshape is left."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"]),
+        node("Unsqueeze", ["n", "axes"], ["n1"]),
+        node("Mul", ["n1", "two"], ["m"]),
+        node("Concat", ["m", "rest"], ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    tensors = {"zero": np.array(0), "axes": np.array([0]), "two": np.array([2]), "rest": np.array([-1])}
+
+    found = load(model(nodes, ["x: f32[batch, 6]"], ["y: f32[m, k]"], tensors))
+
+    assert [each.op.name for each in found.trace().nodes if each.op.name != "core.input"] == ["rlx.reshape"]
+    assert str(found.trace().outputs[0].type) == "f32[2*batch, 3]"
+    assert found(np.arange(12.0, dtype="f").reshape(2, 6)).shape == (4, 3)
+
+
+def test_one_size_serves_every_batch() -> None:
+    """A name of a size is a symbol: the program is for all of its sizes."""
+    found = load(model([node("Softmax", ["x"], ["y"])], ["x: f32[batch, 5]"], ["y: f32[batch, 5]"]))
+
+    for batch in (1, 3):
+        np.testing.assert_allclose(found(np.zeros((batch, 5), "f")), np.full((batch, 5), 0.2), rtol=1e-6)
+
+
+def test_every_missing_operation_is_named_at_once() -> None:
+    """One reading says whether a model can be imported."""
+    nodes = [node("Foo", ["x"], ["a"], domain="acme"), node("StringNormalizer", ["a"], ["y"], name="words")]
+
+    with pytest.raises(UnsupportedError) as caught:
+        load(model(nodes, ["x: f32[2]"], ["y: f32[2]"], domains={"acme": 1}))
+
+    assert [fact.label for fact in caught.value.facts] == ["acme.Foo", "StringNormalizer"]
+    assert "node words; instead: texts in lower case" in str(caught.value)
+
+
+def test_an_input_that_must_be_known_is_said_and_may_be_given() -> None:
+    """Sizes that a model takes as an input are part of the program."""
+    proto = model([node("Reshape", ["x", "shape"], ["y"])], ["x: f32[6]", "shape: i64[2]"], ["y: f32[a, b]"])
+
+    with pytest.raises(UnsupportedError, match=r"shape, must be known .* comes from shape") as caught:
+        load(proto)
+    assert "known=" in (caught.value.hint or "")
+
+    assert load(proto, known={"shape": np.array([2, 3])})(np.ones(6, "f")).shape == (2, 3)
+
+
+def test_only_the_branch_that_is_chosen_runs() -> None:
+    """An `If` on an input is a conditional of rlx, nested ones too."""
+    inner = helper.make_graph([node("Neg", ["x"], ["n"])], "inner", [], [helper.make_tensor_value_info("n", 1, [2])])
+    outer = helper.make_graph([node("Exp", ["x"], ["e"])], "outer", [], [helper.make_tensor_value_info("e", 1, [2])])
+    proto = model(
+        [node("If", ["c"], ["y"], then_branch=inner, else_branch=outer)], ["c: bool[]", "x: f32[2]"], ["y: f32[2]"]
+    )
+
+    found = load(proto)
+
+    assert "rlx.if" in [each.op.name for each in found.trace().nodes]
+    x = np.array([0.0, 1.0], "f")
+    np.testing.assert_allclose(found(np.array(True), x), -x)
+    np.testing.assert_allclose(found(np.array(False), x), np.exp(x), rtol=1e-6)
+
+
+def test_results_come_by_name_and_sequences_as_lists() -> None:
+    """One result is itself; several are in a dictionary."""
+    nodes = [node("Split", ["x"], ["a", "b"], num_outputs=2), node("Neg", ["x"], ["c"])]
+
+    found = load(model(nodes, ["x: f32[4]"], ["a: f32[2]", "b: f32[2]", "c: f32[4]"]))(np.arange(4.0, dtype="f"))
+
+    assert {name: value.tolist() for name, value in found.items()} == {"a": [0, 1], "b": [2, 3], "c": [0, -1, -2, -3]}
+
+
+def test_old_versions_and_functions_of_the_model_are_brought_to_one_form() -> None:
+    """Version 7's Upsample with its attribute, and a function that the model defines."""
+    old = model(
+        [node("Upsample", ["x"], ["y"], scales=[1.0, 1.0, 2.0, 2.0])],
+        ["x: f32[1, 1, 1, 2]"],
+        ["y: f32[a, b, c, d]"],
+        opset=7,
+    )
+    assert load(old)(np.array([[[[1, 2]]]], "f")).tolist() == [[[[1, 1, 2, 2], [1, 1, 2, 2]]]]
+
+    twice = helper.make_function(
+        "acme", "Twice", ["v"], ["w"], [node("Add", ["v", "v"], ["w"])], [helper.make_opsetid("", 21)]
+    )
+    proto = model(
+        [node("Twice", ["x"], ["y"], domain="acme")],
+        ["x: f32[2]"],
+        ["y: f32[2]"],
+        domains={"acme": 1},
+        functions=[twice],
+    )
+    assert load(proto)(np.ones(2, "f")).tolist() == [2, 2]
+
+
+def test_a_recurrent_layer_is_differentiable() -> None:
+    """An LSTM's gradient through its scan agrees with finite differences."""
+    draw = np.random.default_rng(3)
+    tensors = {name: draw.normal(size=size).astype("f") for name, size in (("w", (1, 8, 3)), ("r", (1, 8, 2)))}
+    found = load(
+        model(
+            [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=2)], ["x: f32[4, 1, 3]"], ["y: f32[4, 1, 1, 2]"], tensors
+        )
+    )
+    x = draw.normal(size=(4, 1, 3)).astype("f")
+
+    def total(x: Any) -> Any:
+        return rlx.sum(found.function(found.parameters, x))
+
+    step = np.zeros_like(x)
+    step[1, 0, 2] = 1e-2
+    slope = (total(x + step) - total(x - step)) / 2e-2
+    np.testing.assert_allclose(rlx.grad(total)(x)[1, 0, 2], slope, rtol=2e-2)  # f32: a difference of sums near 1
