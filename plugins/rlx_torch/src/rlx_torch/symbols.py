@@ -9,11 +9,11 @@ import torch
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, ShapeError
-from rlx_core.ir.dims import Dim, product
+from rlx_core.ir.dims import Dim, Symbol, product
 from rlx_core.ir.types import TensorType
 from rlx_torch.arrays import dtype_of
 
-__all__ = ["size_of", "type_of"]
+__all__ = ["size_of", "torch_size", "type_of"]
 
 
 def size_of(size: Any, names: Mapping[str, str]) -> Dim:
@@ -48,3 +48,23 @@ def _dim(expr: Any, names: Mapping[str, str]) -> Dim:
 def type_of(tensor: torch.Tensor, names: Mapping[str, str]) -> TensorType:
     """The type of a tensor, whose sizes may be symbols."""
     return TensorType(dtype_of(tensor.dtype), tuple(size_of(n, names) for n in tensor.shape))
+
+
+def torch_size(size: Dim, known: Mapping[str, Any]) -> Any:
+    """A dim as torch's size, from torch's sizes for its symbols."""
+    if isinstance(size, int):
+        return size
+    whole: Any = 0
+    for monomial, factor in size.terms:
+        part: Any = factor
+        for atom, power in monomial:
+            part = part * _atom(atom, known) ** power
+        whole = whole + part
+    return whole
+
+
+def _atom(atom: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(atom, Symbol):
+        return known[atom.name]
+    left, right = torch_size(atom.left, known), torch_size(atom.right, known)
+    return torch.sym_min(left, right) if atom.kind == "min" else left // right

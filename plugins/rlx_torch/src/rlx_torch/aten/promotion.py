@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 import rlx_core as rlx
 from rlx_core.ir.dtypes import DType, promote
 
@@ -38,11 +40,10 @@ def floating(x: Any) -> Any:
 
 def as_value(x: Any, dtype: DType | None = None) -> Any:
     """A value of a value, a number or a size, in a dtype if one is given."""
-    if dtype is None:
-        return x if isinstance(x, rlx.Value) else rlx.asarray(x, dtype=_of_number(x))
-    return (
-        rlx.asarray(x, dtype=dtype) if isinstance(x, bool | int | float | complex) else rlx.astype(as_value(x), dtype)
-    )
+    if isinstance(x, bool | int | float | complex):
+        return rlx.asarray(np.asarray(x).astype((dtype or _of_number(x)).numpy))
+    x = x if isinstance(x, rlx.Value) else rlx.asarray(x)
+    return x if dtype is None else rlx.astype(x, dtype)
 
 
 def meeting(*operands: Any) -> DType:
