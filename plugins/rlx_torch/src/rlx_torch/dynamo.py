@@ -22,7 +22,7 @@ from rlx_core.ir.dims import Dim, free_symbols
 from rlx_torch.arrays import array_of, tensor_of
 from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
-from rlx_torch.walk import Walk
+from rlx_torch.walk import EFFECT, Walk, name_of
 
 __all__ = ["compiled_graph", "rlx_backend"]
 
@@ -75,12 +75,14 @@ class _Compiled:
 
     def __init__(self, graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        given = [node.meta.get("val") for node in placeholders]
+        tokens = _tokens(graph)
+        given = [None if node in tokens else node.meta.get("val") for node in placeholders]
         self._tensors = [i for i, value in enumerate(given) if isinstance(value, torch.Tensor)]
         _expect_on_cpu([given[i] for i in self._tensors])
         outputs = next(node for node in graph.graph.nodes if node.op == "output").args[0]
         # What is an input already is not computed, nor copied: weights that are kept for the way back.
         at = {node: i for i, node in enumerate(placeholders)}
+        at |= {node: at[first] for node, first in tokens.items()}
         self._same = [at.get(each) if isinstance(each, torch.fx.Node) else None for each in outputs]
         self._computed = [
             i for i, each in enumerate(outputs) if isinstance(each, torch.fx.Node) and self._same[i] is None
@@ -145,6 +147,16 @@ class _Compiled:
         if not types:
             return rlx.jit(lambda: run(()))
         return rlx.compile(lambda *values: run(values), *types, **self._options)
+
+
+def _tokens(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
+    """The nodes that only keep effects in order → the placeholder that their chain begins with."""
+    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and name_of(node.target) == EFFECT:
+            first = found.setdefault(node.args[0], node.args[0])
+            found |= {user: first for user in node.users if user.args[1] == 0}
+    return found
 
 
 def _as_value(found: Any) -> Any:

@@ -18,10 +18,13 @@ from rlx_torch.aten.context import Here, Refused, here
 from rlx_torch.aten.sizes import PYTHON
 from rlx_torch.symbols import type_of
 
-__all__ = ["Walk", "name_of"]
+__all__ = ["EFFECT", "Walk", "name_of"]
 
 # What only says where and how torch holds a result, or which of its generators draws.
 STORAGE: Final = frozenset({"device", "layout", "memory_format", "pin_memory", "non_blocking", "generator"})
+
+EFFECT: Final = "higher_order::with_effects.default"
+"""An op that torch keeps in order with others by a token: here, the op."""
 
 INSTEAD: Final[dict[str, str]] = {
     "nonzero.default": "torch.where(condition, a, b), whose size is known before it runs",
@@ -61,6 +64,7 @@ class Walk:
         uses: dict[str, list[str]] = {}
         for node in _calls(self.module):
             name = name_of(node.target)
+            name = name_of(node.args[1]) if name == EFFECT else name
             if name not in TABLE and name not in PYTHON:
                 uses.setdefault(name, []).append(place_of(node))
         return uses
@@ -116,6 +120,8 @@ class Walk:
         args = [self._argument(each, known) for each in node.args]
         named = {n: self._argument(each, known) for n, each in node.kwargs.items() if n not in STORAGE}
         try:
+            if name == EFFECT:
+                return [args[0], TABLE[name_of(node.args[1])](*args[2:], **named)]
             return (TABLE.get(name) or PYTHON[name])(*args, **named)
         except Refused as problem:
             refused.uses.setdefault(name, []).append(place_of(node))

@@ -68,10 +68,6 @@ CASES: dict[str, list[Case]] = {
         *(lambda how=how: (f(9), p(9), {"rounding_mode": how}) for how in ("floor", "trunc")),
         *(lambda how=how: (i(9) - 3, i(9) + 1, {"rounding_mode": how}) for how in ("floor", "trunc")),
     ],
-        lambda: (f(9), p(9), {"rounding_mode": "floor"}),
-        lambda: (f(9), p(9), {"rounding_mode": "trunc"}),
-        lambda: (i(9) - 3, i(9) + 1, {"rounding_mode": "trunc"}),
-    ],
     "div.Scalar_mode": [
         lambda: (f(9), 0.7, {"rounding_mode": "floor"}),
         lambda: (i(9) - 3, 2, {"rounding_mode": "trunc"}),

@@ -7,10 +7,12 @@ What walks a graph and what reads an exported program is `rlx_torch.walk` and `r
 from rlx_torch.aten import (  # each fills the table
     activations,
     algebra,
+    bags,
     comparison,
     control,
     convolution,
     creation,
+    distances,
     elementwise,
     indexing,
     normalization,
@@ -24,6 +26,7 @@ from rlx_torch.aten import (  # each fills the table
     shapes,
     sizes,
     sorting,
+    spectra,
 )
 from rlx_torch.aten.table import DRAWS, TABLE
 
@@ -32,10 +35,12 @@ __all__ = [
     "TABLE",
     "activations",
     "algebra",
+    "bags",
     "comparison",
     "control",
     "convolution",
     "creation",
+    "distances",
     "elementwise",
     "indexing",
     "normalization",
@@ -49,4 +54,5 @@ __all__ = [
     "shapes",
     "sizes",
     "sorting",
+    "spectra",
 ]

@@ -9,7 +9,7 @@ import rlx_core as rlx
 from rlx_core import nn, random
 from rlx_torch.aten.context import fresh_key
 from rlx_torch.aten.elementwise import convert, is_exact, multiply
-from rlx_torch.aten.promotion import as_value, floating
+from rlx_torch.aten.promotion import as_value, floating, is_complex
 from rlx_torch.aten.table import aten, rows
 
 
@@ -85,7 +85,7 @@ rows(
         "relu": lambda x: rlx.maximum(x, as_value(0, x.dtype)) if is_exact(x) else rlx.relu(x),
         "relu6": lambda x: hardtanh(x, 0, 6),
         "leaky_relu": lambda x, slope=0.01: rlx.leaky_relu(x, slope=float(slope)),
-        "silu": rlx.silu,
+        "silu": lambda x: x / (1 + rlx.exp(-x)) if is_complex(x) else rlx.silu(x),
         "mish": rlx.mish,
         "selu": rlx.selu,
         "celu": lambda x, alpha=1.0: rlx.celu(x, alpha=float(alpha)),

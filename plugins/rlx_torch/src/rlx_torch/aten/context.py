@@ -10,7 +10,7 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim, Relation, collecting_guards, require
 from rlx_core.ir.graph import ambient_builder
 
-__all__ = ["Here", "Refused", "expect", "fresh_key", "here", "refuse"]
+__all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "refuse"]
 
 
 class Refused(Exception):
@@ -65,3 +65,10 @@ def expect(relation: Relation, left: Dim, right: Dim) -> None:
     builder = ambient_builder()
     assert builder is not None, "sizes are required of a program, while it is traced"
     builder.add_guards(guards)
+
+
+def expect_unread(*places: int, instead: str) -> None:
+    """Refuse where somebody reads a result that is not computed."""
+    read = {user.args[1] for user in here.get().node.users if "getitem" in str(user.target)}
+    if read & set(places):
+        refuse(instead)

@@ -40,7 +40,7 @@ def _new(value: float) -> Any:
 rows(
     {
         # Nothing that is uninitialised is shown.
-        "zeros empty.memory_format empty_permuted": lambda size, *order, dtype=None: full(
+        "zeros empty.memory_format empty_permuted _efficientzerotensor": lambda size, *order, dtype=None: full(
             size, 0, dtype=dtype or rlx.f32
         ),
         "empty_strided": lambda size, stride, dtype=None: full(size, 0, dtype=dtype or rlx.f32),

@@ -228,6 +228,21 @@ def minimum(a: Any, b: Any) -> Any:
     return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.minimum(a, b)
 
 
+def _but_nan(function: Any) -> Any:
+    """The other operand where one is NaN."""
+
+    def chosen(a: Any, b: Any) -> Any:
+        a, b = meet(a, b)
+        if is_exact(a):
+            return function(a, b)
+        return rlx.where(rlx.isnan(a), b, rlx.where(rlx.isnan(b), a, function(a, b)))
+
+    return chosen
+
+
+rows({"fmax prims::fmax": _but_nan(maximum), "fmin prims::fmin": _but_nan(minimum)})
+
+
 @aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
 def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     dtype = meeting(x, *(bound for bound in (min, max) if bound is not None))

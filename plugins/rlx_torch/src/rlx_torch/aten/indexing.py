@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import rlx_core as rlx
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, product
 from rlx_torch.aten.context import refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value, is_complex, is_float
@@ -42,7 +42,7 @@ def embedding_dense_backward(g: Any, indices: Any, count: Dim, padding_idx: int,
 @aten("index_select")
 def index_select(x: Any, dim: int, index: Any) -> Any:
     if not x.ndim:
-        return rlx.reshape(x, index.shape)
+        return x
     return rlx.take(x, rlx.reshape(index, (-1,)), axis=dim)
 
 
@@ -238,6 +238,14 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     places = rlx.maximum(rlx.cumulative_sum(flat, axis=0) - 1, as_value(0, rlx.i64))
     taken = rlx.take(rlx.reshape(convert(source, x.dtype), (-1,)), places, axis=0, oob="clip")
     return rlx.where(mask, rlx.reshape(taken, x.shape), x)
+
+
+@aten("masked_scatter_backward")
+def masked_scatter_backward(g: Any, mask: Any, sizes: Sequence[Dim]) -> Any:
+    mask = rlx.reshape(rlx.broadcast_to(mask, g.shape), (-1,))
+    places = rlx.maximum(rlx.cumulative_sum(convert(mask, rlx.i64), axis=0) - 1, as_value(0, rlx.i64))
+    taken = rlx.where(mask, rlx.reshape(g, (-1,)), as_value(0, g.dtype))
+    return rlx.reshape(rlx.scatter_add(taken, places, product(sizes), oob="fill"), tuple(sizes))
 
 
 @aten("take")

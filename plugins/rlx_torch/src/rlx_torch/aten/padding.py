@@ -7,6 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core.ir.dims import Dim
+from rlx_torch.aten.normalization import pulled
 from rlx_torch.aten.promotion import as_value
 from rlx_torch.aten.table import aten, rows
 
@@ -27,6 +28,15 @@ rows(
         "replication_pad1d replication_pad2d replication_pad3d": lambda x, pad: pad_ends(x, pad, "edge"),
     }
 )
+
+
+def _pad_backward(mode: str) -> Any:
+    return lambda g, x, pad: pulled(lambda x: pad_ends(x, pad, mode), g, (x,))[0]
+
+
+for _axes in (1, 2, 3):
+    aten(f"reflection_pad{_axes}d_backward")(_pad_backward("reflect"))
+    aten(f"replication_pad{_axes}d_backward")(_pad_backward("edge"))
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 

@@ -69,7 +69,8 @@ def attention(
     queries, keys = query.shape[-2], key.shape[-2]
     if is_causal and not holds("==", queries, keys):
         # Torch aligns the triangle with the first key, rlx with the last.
-        mask, is_causal = rlx.tril(rlx.ones((queries, keys), dtype=rlx.bool_)), False
+        mask = rlx.tril(rlx.ones((1, 1, queries, keys), dtype=rlx.bool_))
+        is_causal = False
     if dropout_p:
         return rlx.reshape(_dropped(q, k, v, mask, dropout_p, is_causal, scale), (*lead, queries, value.shape[-1]))
     shown = {} if mask is None else {"mask" if mask.dtype == rlx.bool_ else "bias": mask}
@@ -85,13 +86,9 @@ def _four_axes(x: Any) -> Any:
 
 
 def _lifted(mask: Any, lead: int) -> Any:
-    """A mask for the four axes of the operands."""
-    if mask.ndim <= 2 or lead == 2:
-        return mask
-    if lead == 1:
-        return rlx.expand_dims(mask, axis=0) if mask.ndim == 3 else mask
-    wide = rlx.reshape(mask, (*[1] * (lead + 2 - mask.ndim), *mask.shape))
-    return rlx.reshape(wide, (product(wide.shape[: lead - 1]), *wide.shape[lead - 1 :]))
+    """A mask for the four axes of the operands: rlx reads one of two axes as [batch, keys], torch as [queries, keys]."""
+    wide = rlx.reshape(mask, (*[1] * (max(lead, 2) + 2 - mask.ndim), *mask.shape))
+    return wide if lead <= 2 else rlx.reshape(wide, (product(wide.shape[: lead - 1]), *wide.shape[lead - 1 :]))
 
 
 def _dropped(q: Any, k: Any, v: Any, mask: Any, rate: float, causal: bool, scale: float | None) -> Any:

@@ -10,6 +10,7 @@ from rlx_core import nn
 from rlx_core.ir.dims import Dim
 from rlx_torch.aten.context import refuse
 from rlx_torch.aten.elementwise import convert
+from rlx_torch.aten.normalization import pulled
 from rlx_torch.aten.promotion import as_value
 from rlx_torch.aten.table import aten
 
@@ -88,6 +89,13 @@ def grid_sampler_2d(x: Any, grid: Any, interpolation: int, padding: int, align_c
             part = _picked_cells(x, row, column) * rlx.expand_dims(share, axis=1)
             found = part if found is None else found + part
     return found
+
+
+@aten("grid_sampler_2d_backward")
+def grid_sampler_2d_backward(
+    g: Any, x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool, mask: Sequence[bool]
+) -> Any:
+    return pulled(lambda x, grid: grid_sampler_2d(x, grid, interpolation, padding, align_corners), g, (x, grid), mask)
 
 
 def _unnormalised(at: Any, size: Dim, align_corners: bool, clamped: bool) -> Any:

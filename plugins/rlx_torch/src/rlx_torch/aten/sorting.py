@@ -67,6 +67,11 @@ def median(x: Any, dim: int, keepdim: bool = False) -> Any:
     return (values, places) if keepdim else (rlx.squeeze(values, axis=axis), rlx.squeeze(places, axis=axis))
 
 
+@aten("median")
+def median_of_all(x: Any) -> Any:
+    return median(rlx.reshape(x, (-1,)), 0)[0]
+
+
 @aten("searchsorted.Tensor")
 def searchsorted(
     sequence: Any,
