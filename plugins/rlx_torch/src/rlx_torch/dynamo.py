@@ -24,7 +24,7 @@ from rlx_torch.decompositions import for_autograd
 from rlx_torch.symbols import size_of, type_of
 from rlx_torch.walk import EFFECT, Walk, name_of
 
-__all__ = ["compiled_graph", "rlx_backend"]
+__all__ = ["Compiled", "compiled_graph", "rlx_backend"]
 
 LOG: Final = logging.getLogger("rlx_torch")
 
@@ -64,13 +64,13 @@ def rlx_backend(
 def compiled_graph(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
     """A functional graph of ATen ops compiled by rlx, or the graph itself where rlx cannot, which is logged."""
     try:
-        return make_boxed_func(_Compiled(graph, options))
+        return make_boxed_func(Compiled(graph, options))
     except RlxError as problem:
         LOG.warning("left to torch: %s", str(problem).splitlines()[0])
         return make_boxed_func(graph.forward)
 
 
-class _Compiled:
+class Compiled:
     """A compiled graph: tensors in and out, in the same memory; sizes are read off the tensors that have them."""
 
     def __init__(self, graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:

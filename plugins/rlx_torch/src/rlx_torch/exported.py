@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,17 +14,20 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, Output
 import rlx_core as rlx
 from rlx_core import random
 from rlx_core.errors import ConfigError, Fact
-from rlx_core.functions.model import argument_names
+from rlx_core.functions.model import PARAMETERS, argument_names
 from rlx_torch.arrays import array_of
 from rlx_torch.aten.context import expect
 from rlx_torch.symbols import type_of
 from rlx_torch.trees import leaves, plain
 from rlx_torch.walk import Walk
 
-__all__ = ["KEY", "STATE", "TorchModel", "model_of"]
+__all__ = ["KEY", "STATE", "TorchModel", "arguments_of", "model_of"]
 
 STATE = "state"
 """The input that holds the buffers that a program writes."""
+
+UNBOUNDED = 2**31
+"""From here on a bound of torch's says nothing."""
 
 KEY = "key"
 """The input from which a program that draws takes its random numbers."""
@@ -70,6 +74,9 @@ def model_of(program: torch.export.ExportedProgram, name: str, symbols: Mapping[
     if walk.draws:
         specs = {**specs, KEY: random.Key(rlx.spec("u32[2]"))}
     function = _function(program, walk, buffers, bool(state), walk.draws)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    named = [inspect.Parameter(each, kind) for each in (PARAMETERS, *specs)]
+    vars(function)["__signature__"] = inspect.Signature(named)
     model = TorchModel(name=name, function=function, parameters=parameters, inputs=specs, state=state)
     rlx.eval_shape(function, parameters, *specs.values())  # what a handler refuses is said now
     return model
@@ -92,17 +99,19 @@ def _function(
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     fixed = [node.meta["val"] for node in nodes if _is_given(node, signature)]
-    ranges = _ranges(program, walk.symbols)
+    ranges = _ranges(program)
     positions = _positions(program)
 
     def run(parameters: Any, *inputs: Any) -> Any:
         rest = list(inputs)
         state = rest.pop(0) if is_stateful else {}
         key = rest.pop() if draws else None
-        for relation, left, right in ranges:
-            expect(relation, left, right)
-        arguments = _whole(in_spec, positions, rest, fixed)
-        user = iter(leaves(in_spec, arguments))
+        user_values = leaves(in_spec, _whole(in_spec, positions, rest, fixed))
+        for place, axis, lower, upper in ranges:
+            expect(">=", user_values[place].shape[axis], lower)
+            if upper < UNBOUNDED:
+                expect(">=", upper, user_values[place].shape[axis])
+        user = iter(user_values)
         values = []
         for each in signature.input_specs:
             if each.kind == InputKind.USER_INPUT:
@@ -147,7 +156,7 @@ def _user_values(program: torch.export.ExportedProgram) -> list[Any]:
     return [node.meta["val"] for spec, node in pairs if spec.kind == InputKind.USER_INPUT]
 
 
-def _arguments(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
+def arguments_of(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
     """The arguments of the module by name, positional ones first, with what stands for their leaves."""
     positional = program.call_spec.in_spec.children()[0]
     given = plain(program.call_spec.in_spec, _user_values(program))
@@ -161,13 +170,13 @@ def _arguments(program: torch.export.ExportedProgram) -> list[tuple[str, Any]]:
 
 def _inputs(program: torch.export.ExportedProgram, symbols: Mapping[str, str]) -> list[tuple[str, Any]]:
     """The inputs that are arrays: name → pytree of types. What is a number or nothing was fixed when the program was exported."""
-    listed = [(name, value) for name, value in _arguments(program) if _has_tensor(value)]
+    listed = [(name, value) for name, value in arguments_of(program) if _has_tensor(value)]
     names = argument_names([name for name, _ in listed])
     return [(name, _types(value, symbols, name)) for name, (_, value) in zip(names, listed, strict=True)]
 
 
 def _positions(program: torch.export.ExportedProgram) -> list[int]:
-    return [i for i, (_, value) in enumerate(_arguments(program)) if _has_tensor(value)]
+    return [i for i, (_, value) in enumerate(arguments_of(program)) if _has_tensor(value)]
 
 
 def _has_tensor(value: Any) -> bool:
@@ -201,22 +210,20 @@ def _whole(in_spec: Any, positions: Sequence[int], given: Sequence[Any], fixed: 
     return tuple(every[: len(args)]), dict(zip(named, every[len(args) :], strict=True))
 
 
-def _ranges(program: torch.export.ExportedProgram, symbols: Mapping[str, str]) -> list[tuple[Any, Any, Any]]:
-    """What torch requires of sizes, as relations; that a size is at least 2 is torch's way of not asking about 1."""
-    used = {str(s) for node in program.graph.nodes for s in _symbols_of(node.meta.get("val"))}
-    found: list[tuple[Any, Any, Any]] = []
+def _ranges(program: torch.export.ExportedProgram) -> list[tuple[int, int, int, int]]:
+    """What torch requires of sizes: which leaf of the inputs, which axis, and the bounds of it.
+
+    That a size is at least 2 is torch's way of not asking about 1, and no bound.
+    """
+    sizes: dict[str, tuple[int, int]] = {}
+    for place, value in enumerate(_user_values(program)):
+        for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                sizes.setdefault(str(size.node.expr), (place, axis))
+    found = []
     for symbol, bounds in program.range_constraints.items():
-        if not symbol.is_Symbol or str(symbol) not in used:
-            continue
-        size = rlx.symbol(symbols.get(str(symbol), str(symbol)))
-        if bounds.lower.is_Integer and bounds.lower > 2:
-            found.append((">=", size, int(bounds.lower)))
-        if bounds.upper.is_Integer and bounds.upper < 2**31:
-            found.append((">=", int(bounds.upper), size))
+        if str(symbol) in sizes:
+            lower = int(bounds.lower) if bounds.lower.is_Integer and bounds.lower > 2 else 0
+            upper = int(bounds.upper) if bounds.upper.is_Integer else UNBOUNDED
+            found.append((*sizes[str(symbol)], lower, upper))
     return found
-
-
-def _symbols_of(value: Any) -> set[Any]:
-    if not isinstance(value, torch.Tensor):
-        return set()
-    return {s for n in value.shape if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols}

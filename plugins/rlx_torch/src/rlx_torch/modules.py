@@ -9,7 +9,7 @@ import torch
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_torch.decompositions import for_export
-from rlx_torch.exported import TorchModel, model_of
+from rlx_torch.exported import TorchModel, arguments_of, model_of
 
 __all__ = ["from_torch"]
 
@@ -72,9 +72,7 @@ def _names_of_sizes(program: torch.export.ExportedProgram, dynamic_shapes: Any) 
     """Torch's name of a symbolic size → the name of the `Dim` that the user gave it."""
     if dynamic_shapes is None:
         return {}
-    from rlx_torch.exported import _arguments
-
-    arguments = _arguments(program)
+    arguments = arguments_of(program)
     listed = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else list(dynamic_shapes)
     if isinstance(dynamic_shapes, Mapping):
         given = dict(arguments)
