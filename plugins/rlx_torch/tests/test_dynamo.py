@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="pip install 'rlx-torch[torch]'")
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402  # torch first: without it there is nothing to test
 
 from rlx_core.errors import ConfigError  # noqa: E402
-from rlx_torch.dynamo import rlx_backend  # noqa: E402
+from rlx_torch.dynamo import Compiled, rlx_backend  # noqa: E402
 
 
 def net() -> Any:
@@ -116,3 +116,15 @@ def test_attention_trains() -> None:
     wanted = torch.autograd.grad(layer(x).square().sum(), parameters)
     for got, want in zip(found, wanted, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_are_not_copied_on_the_way_back() -> None:
+    """What the backward graph reads of the forward one is the tensor itself where it was an input."""
+    graph = torch.fx.Graph()
+    x, w = graph.placeholder("x"), graph.placeholder("w")
+    x.meta["val"], w.meta["val"] = torch.ones(2, 3), torch.ones(3, 4)
+    graph.output((graph.call_function(torch.ops.aten.mm.default, (x, w)), w))
+    given = [torch.ones(2, 3), torch.ones(3, 4)]
+    product, kept = Compiled(torch.fx.GraphModule({}, graph), {})(*given)
+    assert product.tolist() == [[3.0] * 4] * 2
+    assert kept is given[1]

@@ -194,3 +194,31 @@ def test_control_flow_is_a_node() -> None:
     model = from_torch(Branch(), (torch.ones(3),))
     for x in (np.float32([1, 2, 3]), np.float32([-1, -2, -3])):
         np.testing.assert_allclose(model(x), np.sin(x) if x.sum() > 0 else x - 1, rtol=1e-6)
+
+
+def test_training_writes_into_the_modules_own_memory() -> None:
+    """`rlx.train_step` donates the parameters that it is given, and they are torch's tensors."""
+    module, other = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
+    other.load_state_dict(module.state_dict())
+    model = from_torch(module, (torch.ones(4, 3),))
+    step = rlx.train_step(lambda p, x: rlx.mean(rlx.square(model.function(p, x) - 1)), rlx.optim.sgd(0.1))
+    parameters, state = dict(model.parameters), rlx.optim.sgd(0.1).init(model.parameters)
+    optimiser = torch.optim.SGD(other.parameters(), lr=0.1)
+    for _ in range(3):
+        x = torch.randn(4, 3)
+        parameters, state, loss = step(parameters, state, x.numpy())
+        optimiser.zero_grad()
+        wanted = (other(x) - 1).square().mean()
+        wanted.backward()
+        optimiser.step()
+        np.testing.assert_allclose(loss, wanted.detach(), rtol=1e-5)
+    torch.testing.assert_close(module.weight, other.weight)
+    torch.testing.assert_close(module.bias, other.bias)
+
+
+def test_the_examples_in_the_docstrings_are_right() -> None:
+    import doctest
+
+    from rlx_torch import modules, operators
+
+    assert [doctest.testmod(each).failed for each in (modules, operators)] == [0, 0]
