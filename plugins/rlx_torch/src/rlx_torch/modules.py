@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as problem:
+    raise ModuleNotFoundError("from_torch needs PyTorch: pip install 'rlx-torch[torch]'") from problem
 
 from rlx_core.errors import ConfigError, Fact
 from rlx_torch.decompositions import for_export

@@ -10,7 +10,7 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim, Relation, collecting_guards, require
 from rlx_core.ir.graph import ambient_builder
 
-__all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "refuse"]
+__all__ = ["Here", "Refused", "expect", "expect_unread", "fresh_key", "here", "is_read", "refuse"]
 
 
 class Refused(Exception):
@@ -69,6 +69,10 @@ def expect(relation: Relation, left: Dim, right: Dim) -> None:
 
 def expect_unread(*places: int, instead: str) -> None:
     """Refuse where somebody reads a result that is not computed."""
-    read = {user.args[1] for user in here.get().node.users if "getitem" in str(user.target)}
-    if read & set(places):
+    if any(map(is_read, places)):
         refuse(instead)
+
+
+def is_read(place: int) -> bool:
+    """Whether anything reads a result of the node, of which there are several."""
+    return any(user.args[1:] == (place,) or "getitem" not in str(user.target) for user in here.get().node.users)

@@ -27,7 +27,8 @@ def batched(function: Any, axes: int) -> Any:
         if x.ndim == axes + 2:
             return function(x, *args, **named)
         found = function(rlx.expand_dims(x, axis=0), *args, **named)
-        single = (rlx.squeeze(each, axis=0) for each in (found if isinstance(found, tuple) else (found,)))
+        parts = found if isinstance(found, tuple) else (found,)
+        single = (None if each is None else rlx.squeeze(each, axis=0) for each in parts)
         return tuple(single) if isinstance(found, tuple) else next(single)
 
     return lifted

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.ir.dims import Dim
-from rlx_torch.aten.context import refuse
+from rlx_torch.aten.context import is_read, refuse
 from rlx_torch.aten.convolution import Steps, batched, steps
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.normalization import pulled
-from rlx_torch.aten.promotion import as_value
+from rlx_torch.aten.promotion import as_value, is_float
 from rlx_torch.aten.table import aten
 
 
@@ -192,6 +195,44 @@ for _axes in (1, 2, 3):
     aten(f"adaptive_avg_pool{_axes}d")(_adaptive(nn.adaptive_avg_pool, _axes))
 aten("_adaptive_avg_pool2d")(_adaptive(nn.adaptive_avg_pool, 2))
 aten("_adaptive_avg_pool3d")(_adaptive(nn.adaptive_avg_pool, 3))
+
+
+def _adaptive_max(axes: int) -> Any:
+    """The largest of each window and, if somebody reads it, where it is in its channel."""
+
+    def pool(x: Any, sizes: Sequence[int]) -> Any:
+        wanted = steps(sizes, axes)
+        values = nn.adaptive_max_pool(x, wanted)
+        if not is_read(1):
+            return values, None
+        cells = x.shape[-axes:]
+        if not all(isinstance(n, int) for n in cells):
+            refuse("sizes that are known where the places of the largest are needed")
+        inside = _windows_of(cells, wanted)
+        flat = rlx.reshape(x, (*x.shape[:-axes], 1, inside.shape[1]))
+        hidden = as_value(-math.inf if is_float(x) else rlx.iinfo(x.dtype).min, x.dtype)
+        places = rlx.argmax(rlx.where(inside, flat, hidden), axis=-1)
+        return values, rlx.reshape(convert(places, rlx.i64), values.shape)
+
+    return batched(pool, axes)
+
+
+def _windows_of(cells: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
+    """Whether a cell is in a window: [windows, cells], both in row-major order."""
+    whole = np.ones((1, 1), bool)
+    for n, m in zip(cells, sizes, strict=True):
+        i, at = np.arange(m)[:, None], np.arange(n)
+        whole = np.kron(whole, (at >= i * n // m) & (at < -(-(i + 1) * n // m)))
+    return whole
+
+
+def _adaptive_max_backward(axes: int) -> Any:
+    return lambda g, x, indices: _max_pool_backward(axes)(g, x, (), (), (), (), False, indices)
+
+
+for _axes in (2, 3):
+    aten(f"adaptive_max_pool{_axes}d")(_adaptive_max(_axes))
+    aten(f"adaptive_max_pool{_axes}d_backward")(_adaptive_max_backward(_axes))
 
 
 def _adaptive_backward(axes: int) -> Any:

@@ -108,7 +108,8 @@ def _weights_sum(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -
     if causal:
         seen = rlx.tril(rlx.ones(scores.shape[-2:], dtype=rlx.bool_))
         scores = rlx.where(seen, scores, as_value(-math.inf, scores.dtype))
-    return rlx.logsumexp(convert(scores if mask is None else scores + mask, rlx.f32), axis=-1)
+    scores = scores if mask is None else scores + mask
+    return rlx.logsumexp(scores if q.dtype == rlx.f64 else convert(scores, rlx.f32), axis=-1)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
