@@ -6,9 +6,4 @@ from rlx_core.hooks import hookimpl
 
 @hookimpl
 def rlx_functions() -> list[FunctionSpec]:
-    return [
-        FunctionSpec("from_torch", "rlx_torch.modules:from_torch", summary="An rlx.Model of a torch module."),
-        FunctionSpec(
-            "from_pretrained", "rlx_torch.pretrained:from_pretrained", summary="An rlx.Model of a checkpoint."
-        ),
-    ]
+    return [FunctionSpec("from_torch", "rlx_torch.modules:from_torch", summary="An rlx.Model of a torch module.")]

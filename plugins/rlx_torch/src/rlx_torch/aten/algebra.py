@@ -1,0 +1,129 @@
+"""Decompositions of matrices and systems of equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core import linalg
+from rlx_core.ir.dims import holds
+from rlx_torch.aten.context import expect_unread
+from rlx_torch.aten.table import aten, rows
+
+
+def _failed(x: Any) -> Any:
+    """The word in which LAPACK says what failed: 0, because here that is an error when it runs."""
+    return rlx.zeros(x.shape[:-2], dtype=rlx.i32)
+
+
+def _solve(a: Any, b: Any, left: bool = True) -> Any:
+    if not left:
+        return rlx.matrix_transpose(_solve(rlx.matrix_transpose(a), rlx.matrix_transpose(b)))
+    return linalg.solve(a, b)
+
+
+@aten("_linalg_check_errors")
+def check_errors(info: Any, name: str, *, is_matrix: bool) -> None:
+    """Nothing: what fails is an error when it runs."""
+
+
+@aten("cholesky_solve")
+def cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
+    """x of `a·x = b` from the Cholesky factor of `a`: two triangular systems."""
+    part = rlx.triu(factor) if upper else rlx.tril(factor)
+    turned = rlx.conj(rlx.matrix_transpose(part))
+    first, second = (turned, part) if upper else (part, turned)
+    return _solve(second, _solve(first, b))
+
+
+@aten("cholesky_inverse")
+def cholesky_inverse(factor: Any, upper: bool = False) -> Any:
+    return cholesky_solve(rlx.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+
+
+@aten("linalg_svd")
+def svd(x: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    return tuple(linalg.svd(x, full_matrices=full_matrices))
+
+
+@aten("_linalg_svd")
+def svd_parts(x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    if not compute_uv:
+        empty = rlx.zeros((0,), dtype=x.dtype)
+        return empty, linalg.svdvals(x), empty
+    return svd(x, full_matrices)
+
+
+@aten("linalg_eigh", "_linalg_eigh")
+def eigh(x: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
+    """Of the matrix that a triangle of `x` says."""
+    part = rlx.tril(x) if UPLO == "L" else rlx.triu(x)
+    strict = rlx.tril(x, k=-1) if UPLO == "L" else rlx.triu(x, k=1)
+    whole = part + rlx.conj(rlx.matrix_transpose(strict))
+    if not compute_v:
+        return linalg.eigvalsh(whole), rlx.zeros((0,), dtype=x.dtype)
+    return tuple(linalg.eigh(whole))
+
+
+@aten("linalg_cholesky_ex")
+def cholesky_ex(x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    return linalg.cholesky(x, upper=upper), _failed(x)
+
+
+@aten("linalg_inv_ex")
+def inv_ex(x: Any, *, check_errors: bool = False) -> Any:
+    return linalg.inv(x), _failed(x)
+
+
+@aten("linalg_qr")
+def qr(x: Any, mode: str = "reduced") -> Any:
+    if mode == "r":
+        return rlx.zeros((0,), dtype=x.dtype), linalg.qr(x).R
+    return tuple(linalg.qr(x, mode=mode))  # type: ignore[arg-type]
+
+
+@aten("linalg_solve_triangular")
+def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    part = rlx.triu(a) if upper else rlx.tril(a)
+    if unitriangular:
+        eye = rlx.eye(a.shape[-1], dtype=a.dtype)
+        part = (rlx.triu(a, k=1) if upper else rlx.tril(a, k=-1)) + eye
+    return _solve(part, b, left)
+
+
+@aten("triangular_solve")
+def triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    part = rlx.triu(a) if upper else rlx.tril(a)
+    if unitriangular:
+        part = (rlx.triu(a, k=1) if upper else rlx.tril(a, k=-1)) + rlx.eye(a.shape[-1], dtype=a.dtype)
+    return _solve(rlx.matrix_transpose(part) if transpose else part, b), a
+
+
+@aten("_linalg_det")
+def det(x: Any) -> Any:
+    """The determinant alone, without the factors that torch keeps beside it for the way back."""
+    expect_unread(1, 2, instead="torch.linalg.det without a gradient, or rlx.grad of the module by from_torch")
+    return linalg.det(x), rlx.zeros_like(x), rlx.zeros(x.shape[:-1], dtype=rlx.i32)
+
+
+rows(
+    {
+        "linalg_det det": linalg.det,
+        "linalg_inv inverse": linalg.inv,
+        "linalg_cholesky": lambda x, upper=False: linalg.cholesky(x, upper=upper),
+        "cholesky": lambda x, upper=False: linalg.cholesky(x, upper=upper),
+        "linalg_svdvals": linalg.svdvals,
+        "linalg_eigvalsh": lambda x, UPLO="L": eigh(x, UPLO)[0],
+        "linalg_slogdet slogdet": lambda x: tuple(linalg.slogdet(x)),
+        "linalg_matrix_power matrix_power": linalg.matrix_power,
+        "trace": lambda x: linalg.trace(x, dtype=rlx.i64 if x.dtype.kind in ("int", "uint", "bool") else x.dtype),
+        "linalg_cross": lambda a, b, dim=-1: linalg.cross(a, b, axis=dim),
+    }
+)
+
+
+@aten("linalg_solve")
+def solve(a: Any, b: Any, *, left: bool = True) -> Any:
+    if b.ndim == 1 or (a.ndim - 1 == b.ndim and all(holds("==", m, n) for m, n in zip(a.shape, b.shape, strict=False))):
+        return rlx.squeeze(_solve(a, rlx.expand_dims(b, axis=-1), left), axis=-1)
+    return _solve(a, b, left)

@@ -1,0 +1,292 @@
+"""Arithmetic and functions of single elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import rlx_core as rlx
+from rlx_torch.aten.context import refuse
+from rlx_torch.aten.promotion import as_value, floating, is_complex, is_float, is_integer, meet, meeting, met_floating
+from rlx_torch.aten.table import aten, rows
+
+Unary = Callable[[Any], Any]
+
+
+def _floats(function: Unary) -> Unary:
+    """A function of floats; integers become f32 first, as in torch."""
+    return lambda x: function(floating(x))
+
+
+def _unless_whole(function: Unary) -> Unary:
+    """A function that leaves integers and bools as they are."""
+    return lambda x: function(x) if is_float(x) else x
+
+
+_FLOATS = (
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"),
+    *("sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma"),
+)
+rows({name: _floats(getattr(rlx, name)) for name in _FLOATS})
+rows({name: _unless_whole(getattr(rlx, name)) for name in ("floor", "ceil", "trunc", "round")})
+rows(
+    {
+        "abs": lambda x: x if x.dtype == rlx.bool_ else rlx.abs(x),
+        "neg": rlx.negative,
+        "sign": lambda x: x if x.dtype == rlx.bool_ else rlx.sign(x),
+        "sgn": lambda x: x if x.dtype == rlx.bool_ else rlx.sign(x),
+        "square": lambda x: rlx.logical_and(x, x) if x.dtype == rlx.bool_ else rlx.multiply(x, x),
+        "positive alias clone detach lift_fresh_copy alias_copy detach_copy contiguous": lambda x: x,
+        "resolve_conj resolve_neg": lambda x: x,
+        "conj _conj _conj_physical conj_physical": rlx.conj,
+        "real": rlx.real,
+        "imag": rlx.imag,
+        "angle": lambda x: rlx.angle(x) if is_complex(x) else rlx.where(rlx.isnan(floating(x)), math.nan, _turn(x)),
+        "view_as_real view_as_real_copy": rlx.view_as_real,
+        "view_as_complex view_as_complex_copy": rlx.view_as_complex,
+        "complex": rlx.make_complex,
+        "bitwise_not": lambda x: rlx.logical_not(x) if x.dtype == rlx.bool_ else rlx.bitwise_invert(x),
+        "logical_not": lambda x: rlx.logical_not(truth(x)),
+        "isnan": lambda x: _never(x) if is_exact(x) else rlx.isnan(x),
+        "isinf": lambda x: _never(x) if is_exact(x) else rlx.isinf(x),
+        "isfinite": lambda x: rlx.logical_not(_never(x)) if is_exact(x) else rlx.isfinite(x),
+        "signbit": lambda x: rlx.signbit(x) if is_float(x) else rlx.less(x, as_value(0, x.dtype)),
+        "rad2deg": lambda x: floating(x) * (180 / math.pi),
+        "deg2rad": lambda x: floating(x) * (math.pi / 180),
+        "frac": lambda x: x - rlx.trunc(x),
+    }
+)
+
+
+def is_exact(x: Any) -> bool:
+    """Whether elements are integers or bools, which are never infinite nor NaN."""
+    return is_integer(x) or x.dtype == rlx.bool_
+
+
+def _never(x: Any) -> Any:
+    return rlx.zeros(x.shape, dtype=rlx.bool_)
+
+
+def _turn(x: Any) -> Any:
+    zero = as_value(0, x.dtype)
+    return rlx.where(rlx.less(x, zero), as_value(math.pi, floating(x).dtype), as_value(0.0, floating(x).dtype))
+
+
+def truth(x: Any) -> Any:
+    x = as_value(x)
+    return x if x.dtype == rlx.bool_ else rlx.not_equal(x, as_value(0, x.dtype))
+
+
+@aten("round.decimals")
+def round_decimals(x: Any, *, decimals: int) -> Any:
+    if is_exact(x):
+        return x
+    factor = 10.0 ** abs(decimals)
+    return rlx.round(x * factor) / factor if decimals >= 0 else rlx.round(x / factor) * factor
+
+
+@aten("polygamma")
+def polygamma(n: int, x: Any) -> Any:
+    return rlx.digamma(floating(x)) if n == 0 else rlx.polygamma(floating(x), order=n)
+
+
+@aten("nan_to_num")
+def nan_to_num(x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
+    if is_exact(x):
+        return x
+    if is_complex(x):
+        refuse("nan_to_num of the real and the imaginary part")
+    limits = rlx.finfo(x.dtype)
+    x = rlx.where(rlx.isnan(x), as_value(nan or 0.0, x.dtype), x)
+    x = rlx.where(
+        rlx.equal(x, as_value(math.inf, x.dtype)), as_value(limits.max if posinf is None else posinf, x.dtype), x
+    )
+    return rlx.where(
+        rlx.equal(x, as_value(-math.inf, x.dtype)), as_value(limits.min if neginf is None else neginf, x.dtype), x
+    )
+
+
+# ---------------------------------------------------------------------------------------------- two operands
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    a, b = meet(a, b)
+    b = b if _is_one(alpha) else multiply(b, as_value(alpha, b.dtype))
+    return rlx.logical_or(a, b) if a.dtype == rlx.bool_ else rlx.add(a, b)
+
+
+@aten("sub.Tensor", "sub.Scalar", "subtract.Tensor")
+def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    a, b = meet(a, b)
+    return rlx.subtract(a, b if _is_one(alpha) else b * as_value(alpha, b.dtype))
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
+    return sub(b, a, alpha=alpha)
+
+
+def _is_one(alpha: Any) -> bool:
+    return not isinstance(alpha, rlx.Value) and alpha == 1
+
+
+@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+def multiply(a: Any, b: Any) -> Any:
+    a, b = meet(a, b)
+    return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.multiply(a, b)
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def div(a: Any, b: Any) -> Any:
+    return rlx.divide(*met_floating(a, b))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return div(a, b)
+    a, b = meet(a, b)
+    if rounding_mode == "floor":
+        return rlx.floor_divide(a, b)
+    if is_float(a):
+        return rlx.trunc(rlx.divide(a, b))
+    if a.dtype.kind == "uint":
+        return rlx.floor_divide(a, b)
+    size = rlx.floor_divide(rlx.abs(a), rlx.abs(b))
+    return rlx.multiply(size, rlx.multiply(rlx.sign(a), rlx.sign(b)))
+
+
+@aten("floor_divide", "floor_divide.Scalar")
+def floor_divide(a: Any, b: Any) -> Any:
+    return rlx.floor_divide(*meet(a, b))
+
+
+@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(a: Any, b: Any) -> Any:
+    return rlx.remainder(*meet(a, b))
+
+
+@aten("fmod.Tensor", "fmod.Scalar")
+def fmod(a: Any, b: Any) -> Any:
+    """The remainder with the sign of `a`; its derivative in `b` is that of `a - b·trunc(a / b)`."""
+    a, b = meet(a, b)
+    if a.dtype.kind == "uint":
+        return rlx.remainder(a, b)
+    part = rlx.remainder(rlx.abs(a), rlx.abs(b))
+    return rlx.where(rlx.less(a, as_value(0, a.dtype)), -part, part)
+
+
+@aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def pow(a: Any, b: Any) -> Any:
+    if isinstance(b, int | float) and isinstance(a, rlx.Value) and is_float(a):
+        if b == 2:
+            return rlx.multiply(a, a)
+        if b == 1:
+            return a
+    return rlx.pow(*meet(a, b))
+
+
+_BOTH_FLOAT = {"atan2": rlx.atan2, "hypot": rlx.hypot, "logaddexp": rlx.logaddexp, "nextafter": rlx.nextafter}
+rows({name: lambda a, b, f=function: f(*met_floating(a, b)) for name, function in _BOTH_FLOAT.items()})
+rows({"copysign.Tensor copysign.Scalar": lambda a, b: rlx.copysign(*met_floating(a, b))})
+
+
+@aten("atan2.out")
+def atan2_out(a: Any, b: Any, *, out: Any) -> Any:
+    """The result alone: where it is written is torch's affair."""
+    return as_value(rlx.atan2(*met_floating(a, b)), out.dtype)
+
+
+@aten("logaddexp2")
+def logaddexp2(a: Any, b: Any) -> Any:
+    a, b = met_floating(a, b)
+    factor = math.log(2.0)
+    return rlx.logaddexp(a * factor, b * factor) * (1 / factor)
+
+
+@aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
+def xlogy(a: Any, b: Any) -> Any:
+    a, b = met_floating(a, b)
+    zero = as_value(0.0, a.dtype)
+    known = rlx.where(rlx.equal(a, zero), as_value(1.0, b.dtype), b)
+    product = rlx.where(rlx.equal(a, zero), rlx.multiply(a, zero), rlx.multiply(a, rlx.log(known)))
+    return rlx.where(rlx.isnan(b), b, product)
+
+
+@aten("maximum", "max.other")
+def maximum(a: Any, b: Any) -> Any:
+    a, b = meet(a, b)
+    return rlx.logical_or(a, b) if a.dtype == rlx.bool_ else rlx.maximum(a, b)
+
+
+@aten("minimum", "min.other")
+def minimum(a: Any, b: Any) -> Any:
+    a, b = meet(a, b)
+    return rlx.logical_and(a, b) if a.dtype == rlx.bool_ else rlx.minimum(a, b)
+
+
+def _but_nan(function: Any) -> Any:
+    """The other operand where one is NaN."""
+
+    def chosen(a: Any, b: Any) -> Any:
+        a, b = meet(a, b)
+        if is_exact(a):
+            return function(a, b)
+        return rlx.where(rlx.isnan(a), b, rlx.where(rlx.isnan(b), a, function(a, b)))
+
+    return chosen
+
+
+rows({"fmax prims::fmax": _but_nan(maximum), "fmin prims::fmin": _but_nan(minimum)})
+
+
+@aten("clamp", "clamp.Tensor", "clip", "clip.Tensor")
+def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
+    dtype = meeting(x, *(bound for bound in (min, max) if bound is not None))
+    x = as_value(x, dtype)
+    if any(isinstance(bound, rlx.Value) for bound in (min, max)):
+        low, high = (bound if bound is None else as_value(bound, dtype) for bound in (min, max))
+        x = x if low is None else rlx.where(rlx.less(x, low), low, x)
+        return x if high is None else rlx.where(rlx.less(high, x), high, x)
+    return rlx.clip(x, *(bound if bound is None else as_value(bound, dtype) for bound in (min, max)))
+
+
+rows(
+    {
+        "clamp_min clamp_min.Tensor": lambda x, min: clamp(x, min),
+        "clamp_max clamp_max.Tensor": lambda x, max: clamp(x, None, max),
+    }
+)
+
+
+@aten("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other")
+def to_copy(x: Any, *args: Any, dtype: Any = None, **where: Any) -> Any:
+    """`x` in another dtype, wherever torch would hold it. A complex value becomes real by its real part."""
+    wanted = [each for each in args if isinstance(each, type(rlx.f32))]
+    wanted += [each.dtype for each in args if isinstance(each, rlx.Value)]
+    dtype = wanted[0] if wanted else dtype
+    return x if dtype is None else convert(x, dtype)
+
+
+@aten("type_as")
+def type_as(x: Any, other: Any) -> Any:
+    return convert(x, other.dtype)
+
+
+@aten("prims::convert_element_type")
+def convert(x: Any, dtype: Any) -> Any:
+    if x.dtype == dtype:
+        return x
+    if dtype == rlx.bool_:
+        return truth(x)
+    if is_complex(x) and dtype.kind != "complex":
+        x = rlx.real(x)
+    return rlx.astype(x, dtype)
+
+
+@aten("copy")
+def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+    return rlx.broadcast_to(convert(source, x.dtype), x.shape)

@@ -1,0 +1,260 @@
+"""Normalisation over channels, groups and trailing axes, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_core.ir.dims import Dim, product
+from rlx_torch.aten.elementwise import convert
+from rlx_torch.aten.promotion import as_value
+from rlx_torch.aten.table import aten
+
+__all__ = ["pulled"]
+
+
+def pulled(forward: Any, g: Any, operands: Sequence[Any], mask: Sequence[bool] | None = None) -> tuple[Any, ...]:
+    """The cotangents of operands that are there and wanted; nothing for the others."""
+    wanted = [i for i, x in enumerate(operands) if x is not None and (mask is None or mask[i])]
+
+    def of_wanted(*values: Any) -> Any:
+        given = dict(zip(wanted, values, strict=True))
+        return forward(*(given.get(i, x) for i, x in enumerate(operands)))
+
+    found = dict(zip(wanted, rlx.vjp(of_wanted, *(operands[i] for i in wanted))[1](g), strict=True)) if wanted else {}
+    return tuple(found.get(i) for i in range(len(operands)))
+
+
+def _wide(x: Any) -> Any:
+    """In at least f32, in which statistics are kept."""
+    return convert(x, rlx.f32) if x.dtype in (rlx.f16, rlx.bf16) else x
+
+
+@aten("layer_norm")
+def layer_norm(
+    x: Any, shape: Sequence[Dim], weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True
+) -> Any:
+    return nn.layer_norm(x, weight, bias, axes=tuple(range(-len(shape), 0)), eps=eps)
+
+
+@aten("native_layer_norm")
+def native_layer_norm(x: Any, shape: Sequence[Dim], weight: Any, bias: Any, eps: float) -> Any:
+    """The result, and the mean and 1/deviation of each row."""
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    wide = _wide(x)
+    mean = rlx.mean(wide, axis=axes, keepdims=True)
+    rstd = rlx.rsqrt(rlx.var(wide, axis=axes, keepdims=True) + eps)
+    return layer_norm(x, shape, weight, bias, eps), mean, rstd
+
+
+@aten("native_layer_norm_backward")
+def native_layer_norm_backward(
+    g: Any, x: Any, shape: Sequence[Dim], mean: Any, rstd: Any, weight: Any, bias: Any, mask: Sequence[bool]
+) -> Any:
+    """From the statistics that were kept: x̂ = (x - mean)·rstd and its derivative."""
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    rows_ = tuple(range(x.ndim - len(shape)))
+    wide, wide_g = _wide(x), _wide(g)
+    x_hat = (wide - mean) * rstd
+    g_hat = wide_g if weight is None else wide_g * _wide(weight)
+    centred = g_hat - rlx.mean(g_hat, axis=axes, keepdims=True)
+    of_x = rstd * (centred - x_hat * rlx.mean(g_hat * x_hat, axis=axes, keepdims=True))
+    of_weight = convert(rlx.sum(wide_g * x_hat, axis=rows_) if rows_ else wide_g * x_hat, x.dtype)
+    of_bias = rlx.sum(g, axis=rows_) if rows_ else g
+    found = (convert(of_x, x.dtype), of_weight if weight is not None else None, of_bias if bias is not None else None)
+    return tuple(each if wanted else None for each, wanted in zip(found, mask, strict=True))
+
+
+@aten("rms_norm")
+def rms_norm(x: Any, shape: Sequence[Dim], weight: Any = None, eps: float | None = None) -> Any:
+    eps = rlx.finfo(x.dtype).eps if eps is None else eps
+    return nn.rms_norm(x, weight, axes=tuple(range(-len(shape), 0)), eps=eps)
+
+
+@aten("_fused_rms_norm")
+def fused_rms_norm(x: Any, shape: Sequence[Dim], weight: Any, eps: float | None) -> Any:
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    wide = _wide(x)
+    eps_ = rlx.finfo(x.dtype).eps if eps is None else eps
+    return rms_norm(x, shape, weight, eps), rlx.rsqrt(rlx.mean(wide * wide, axis=axes, keepdims=True) + eps_)
+
+
+@aten("group_norm")
+def group_norm(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Any:
+    return nn.group_norm(x, weight, bias, groups=groups, eps=eps)
+
+
+@aten("native_group_norm")
+def native_group_norm(
+    x: Any, weight: Any, bias: Any, n: Dim, channels: Dim, cells: Dim, groups: int, eps: float
+) -> Any:
+    """The result, and the mean and 1/deviation of each group, `[n, groups]`."""
+    apart = rlx.reshape(_wide(x), (n, groups, (channels // groups) * cells))
+    mean = rlx.mean(apart, axis=-1)
+    rstd = rlx.rsqrt(rlx.var(apart, axis=-1) + eps)
+    return group_norm(x, groups, weight, bias, eps), convert(mean, x.dtype), convert(rstd, x.dtype)
+
+
+@aten("native_group_norm_backward")
+def native_group_norm_backward(
+    g: Any,
+    x: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    n: Dim,
+    channels: Dim,
+    cells: Dim,
+    groups: int,
+    mask: Sequence[bool],
+) -> Any:
+    def apart(each: Any) -> Any:
+        return rlx.reshape(_wide(each), (n, groups, channels // groups, cells))
+
+    def of_groups(each: Any) -> Any:
+        return rlx.reshape(_wide(each), (n, groups, 1, 1))
+
+    x_hat = (apart(x) - of_groups(mean)) * of_groups(rstd)
+    wide_g = apart(g)
+    g_hat = wide_g if weight is None else wide_g * rlx.reshape(_wide(weight), (groups, channels // groups, 1))
+    centred = g_hat - rlx.mean(g_hat, axis=(2, 3), keepdims=True)
+    of_x = of_groups(rstd) * (centred - x_hat * rlx.mean(g_hat * x_hat, axis=(2, 3), keepdims=True))
+    found = (rlx.reshape(of_x, x.shape), _of_channels(wide_g * x_hat, channels), _of_channels(wide_g, channels))
+    return tuple(convert(each, x.dtype) if wanted else None for each, wanted in zip(found, mask, strict=True))
+
+
+def _of_channels(x: Any, channels: Dim) -> Any:
+    return rlx.reshape(rlx.sum(x, axis=(0, 3)), (channels,))
+
+
+# ---------------------------------------------------------------------------------------------------- batch norm
+
+
+def _channels(x: Any, like: Any) -> Any:
+    """Something of each channel beside `like`, whose channels are axis 1."""
+    return rlx.reshape(x, (x.shape[0], *[1] * (like.ndim - 2)))
+
+
+def _others(x: Any) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+def _normalised(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    wide = _wide(x)
+    filled = (
+        rlx.ones(mean.shape, dtype=wide.dtype) if weight is None else _wide(weight),
+        rlx.zeros(mean.shape, dtype=wide.dtype) if bias is None else _wide(bias),
+    )
+    return convert(nn.batch_norm_inference(wide, *filled, _wide(mean), _wide(var), eps=eps), x.dtype)
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_eval(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+    empty = rlx.zeros((0,), dtype=x.dtype)
+    return _normalised(x, weight, bias, mean, var, eps), empty, empty
+
+
+def _trained(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    """The result with the statistics of the batch, and these: mean and biased variance."""
+    wide = _wide(x)
+    mean, var = rlx.mean(wide, axis=_others(x)), rlx.var(wide, axis=_others(x))
+    return _normalised(x, weight, bias, mean, var, eps), mean, var
+
+
+def _moved(x: Any, running: Any, found: Any, momentum: float) -> Any:
+    return convert(running * (1 - momentum) + convert(found, running.dtype) * momentum, running.dtype)
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_functional(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The result, the statistics that were used, and the running ones to go on with."""
+    if not training:
+        return *batch_norm_eval(x, weight, bias, mean, var, momentum, eps), mean, var
+    y, found, biased = _trained(x, weight, bias, eps)
+    cells = product([x.shape[axis] for axis in _others(x)])
+    unbiased = biased * (as_value(cells, biased.dtype) / as_value(cells - 1, biased.dtype))
+    rstd = rlx.rsqrt(biased + eps)
+    return y, found, rstd, _moved(x, mean, found, momentum), _moved(x, var, unbiased, momentum)
+
+
+@aten("_native_batch_norm_legit", "native_batch_norm")
+def batch_norm_legit(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    if not training:
+        return batch_norm_eval(x, weight, bias, mean, var, momentum, eps)
+    return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+    y, mean, var = _trained(x, weight, bias, eps)
+    return y, mean, rlx.rsqrt(var + eps)
+
+
+@aten("batch_norm")
+def batch_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    return _trained(x, weight, bias, eps)[0] if training else _normalised(x, weight, bias, mean, var, eps)
+
+
+@aten("instance_norm")
+def instance_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if not use_input_stats:
+        return _normalised(x, weight, bias, mean, var, eps)
+    return nn.group_norm(x, weight, bias, groups=x.shape[1], eps=eps)
+
+
+@aten("native_batch_norm_backward")
+def native_batch_norm_backward(
+    g: Any,
+    x: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_rstd: Any,
+    train: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> Any:
+    wide, wide_g = _wide(x), _wide(g)
+    mean = save_mean if train else running_mean
+    rstd = save_rstd if train else rlx.rsqrt(_wide(running_var) + eps)
+    x_hat = (wide - _channels(_wide(mean), x)) * _channels(_wide(rstd), x)
+    g_hat = wide_g if weight is None else wide_g * _channels(_wide(weight), x)
+    if train:
+        over: dict[str, Any] = {"axis": _others(x), "keepdims": True}
+        g_hat = g_hat - rlx.mean(g_hat, **over) - x_hat * rlx.mean(g_hat * x_hat, **over)
+    found = (
+        g_hat * _channels(_wide(rstd), x),
+        rlx.sum(wide_g * x_hat, axis=_others(x)),
+        rlx.sum(wide_g, axis=_others(x)),
+    )
+    dtypes = (x.dtype, *[x.dtype if weight is None else weight.dtype] * 2)
+    return tuple(convert(each, d) if wanted else None for each, d, wanted in zip(found, dtypes, mask, strict=True))

@@ -1,0 +1,147 @@
+"""Products of matrices and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_core.ir.dims import holds, product
+from rlx_torch.aten.context import fresh_key
+from rlx_torch.aten.elementwise import convert
+from rlx_torch.aten.promotion import as_value
+from rlx_torch.aten.table import aten, rows
+
+__all__ = ["attention"]
+
+
+def _scaled(x: Any, factor: Any) -> Any:
+    return x if not isinstance(factor, rlx.Value) and factor == 1 else x * as_value(factor, x.dtype)
+
+
+def _plus(beta: Any, bias: Any, alpha: Any, found: Any) -> Any:
+    """`beta·bias + alpha·found`; a beta of 0 says that the bias is not read."""
+    found = _scaled(found, alpha)
+    return found if beta == 0 else rlx.add(found, _scaled(bias, beta))
+
+
+rows(
+    {
+        "mm bmm matmul mv dot": rlx.matmul,
+        "vdot linalg_vecdot": lambda a, b, dim=-1: rlx.vecdot(a, b, axis=dim),
+        "outer ger": rlx.outer,
+        "addmm baddbmm addmv": lambda bias, a, b, beta=1, alpha=1: _plus(beta, bias, alpha, rlx.matmul(a, b)),
+        "addbmm": lambda bias, a, b, beta=1, alpha=1: _plus(beta, bias, alpha, rlx.sum(rlx.matmul(a, b), axis=0)),
+        "linear": lambda x, w, b=None: nn.linear(x, w.T, b),
+    }
+)
+
+
+@aten("einsum")
+def einsum(equation: str, tensors: Sequence[Any], *, path: Any = None) -> Any:
+    return rlx.einsum(equation, *tensors)
+
+
+@aten("bilinear")
+def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
+    found = rlx.einsum("...i,oij,...j->...o", a, weight, b)
+    return found if bias is None else found + bias
+
+
+@aten("scaled_dot_product_attention")
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(q·kᵀ·scale + mask)·v over the last two axes; axes before them are batch and heads."""
+    lead = query.shape[:-2]
+    q, k, v = (_four_axes(each) for each in (query, key, value))
+    mask = None if attn_mask is None else _lifted(attn_mask, len(lead))
+    queries, keys = query.shape[-2], key.shape[-2]
+    if is_causal and not holds("==", queries, keys):
+        # Torch aligns the triangle with the first key, rlx with the last.
+        mask = rlx.tril(rlx.ones((1, 1, queries, keys), dtype=rlx.bool_))
+        is_causal = False
+    if dropout_p:
+        return rlx.reshape(_dropped(q, k, v, mask, dropout_p, is_causal, scale), (*lead, queries, value.shape[-1]))
+    shown = {} if mask is None else {"mask" if mask.dtype == rlx.bool_ else "bias": mask}
+    found = nn.attention(q, k, v, layout="bhsd", causal=is_causal, scale=scale, **shown)
+    return rlx.reshape(found, (*lead, queries, value.shape[-1]))
+
+
+def _four_axes(x: Any) -> Any:
+    if x.ndim == 4:
+        return x
+    lead = x.shape[:-2]
+    return rlx.reshape(x, (product(lead[:-1]), lead[-1] if lead else 1, *x.shape[-2:]))
+
+
+def _lifted(mask: Any, lead: int) -> Any:
+    """A mask for the four axes of the operands: rlx reads one of two axes as [batch, keys], torch as [queries, keys]."""
+    wide = rlx.reshape(mask, (*[1] * (max(lead, 2) + 2 - mask.ndim), *mask.shape))
+    return wide if lead <= 2 else rlx.reshape(wide, (product(wide.shape[: lead - 1]), *wide.shape[lead - 1 :]))
+
+
+def _dropped(q: Any, k: Any, v: Any, mask: Any, rate: float, causal: bool, scale: float | None) -> Any:
+    """With weights that are dropped at random, which the fused op has not."""
+    scores = rlx.matmul(q, rlx.matrix_transpose(k)) * as_value(scale or 1 / math.sqrt(q.shape[-1]), q.dtype)
+    if causal:
+        mask = rlx.tril(rlx.ones(scores.shape[-2:], dtype=rlx.bool_))
+    if mask is not None:
+        hidden = mask.dtype == rlx.bool_
+        scores = rlx.where(mask, scores, as_value(-math.inf, scores.dtype)) if hidden else scores + mask
+    return rlx.matmul(nn.dropout(rlx.softmax(scores, empty_row="zero"), fresh_key(), rate), v)
+
+
+def _weights_sum(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+    """log Σ exp of each query's scores, which torch keeps for the way back."""
+    scores = rlx.matmul(q, rlx.matrix_transpose(k)) * as_value(scale or 1 / math.sqrt(q.shape[-1]), q.dtype)
+    if causal:
+        seen = rlx.tril(rlx.ones(scores.shape[-2:], dtype=rlx.bool_))
+        scores = rlx.where(seen, scores, as_value(-math.inf, scores.dtype))
+    scores = scores if mask is None else scores + mask
+    return rlx.logsumexp(scores if q.dtype == rlx.f64 else convert(scores, rlx.f32), axis=-1)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu")
+def flash_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+) -> Any:
+    found = attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    return found, _weights_sum(query, key, attn_mask, is_causal, scale)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu_backward")
+def flash_attention_backward(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    out: Any,
+    logsumexp: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+) -> Any:
+    def forward(q: Any, k: Any, v: Any) -> Any:
+        return attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
+
+    return rlx.vjp(forward, query, key, value)[1](g)

@@ -1,0 +1,186 @@
+"""Sums, products, extremes and moments over axes, and what runs along one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core.ir.dims import product
+from rlx_torch.aten.context import refuse
+from rlx_torch.aten.elementwise import convert
+from rlx_torch.aten.promotion import as_value, floating, is_complex, is_float
+from rlx_torch.aten.table import aten, rows
+
+__all__ = ["axes_of", "mean", "reduced", "total", "variance"]
+
+Axes = int | Sequence[int] | None
+
+
+def axes_of(x: Any, dim: Axes) -> tuple[int, ...]:
+    """The axes that torch's `dim` means, from the front; none and an empty list mean all."""
+    listed = [dim] if isinstance(dim, int) else list(dim or range(x.ndim))
+    return tuple(axis % x.ndim for axis in listed) if x.ndim else ()
+
+
+def reduced(function: Any, x: Any, dim: Axes, keepdim: bool, **options: Any) -> Any:
+    """A reduction of rlx over torch's axes; of a scalar it takes the one element."""
+    if x.ndim == 0:
+        return rlx.reshape(function(rlx.reshape(x, (1,)), axis=0, **options), ())
+    return function(x, axis=axes_of(x, dim), keepdims=keepdim, **options)
+
+
+@aten("sum", "sum.dim_IntList")
+def total(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return reduced(rlx.sum, convert(x, wanted), dim, keepdim, dtype=wanted)
+
+
+@aten("mean", "mean.dim")
+def mean(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return reduced(rlx.mean, convert(x, dtype or x.dtype), dim, keepdim)
+
+
+@aten("prod", "prod.dim_int")
+def prod(x: Any, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return reduced(rlx.prod, convert(x, wanted), dim, keepdim, dtype=wanted)
+
+
+@aten("var.correction")
+def variance(x: Any, dim: Axes = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    if is_complex(x):
+        parts = (variance(f(x), dim, correction=correction, keepdim=keepdim) for f in (rlx.real, rlx.imag))
+        return rlx.add(*parts)
+    return reduced(rlx.var, x, dim, keepdim, correction=1.0 if correction is None else float(correction))
+
+
+@aten("var_mean.correction")
+def var_mean(x: Any, dim: Axes = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+    return variance(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
+
+
+rows(
+    {
+        "var": lambda x, unbiased=True: variance(x, correction=float(unbiased)),
+        "var.dim": lambda x, dim, unbiased=True, keepdim=False: variance(
+            x, dim, correction=float(unbiased), keepdim=keepdim
+        ),
+        "std.correction": lambda x, dim=None, **options: rlx.sqrt(variance(x, dim, **options)),
+        "amax": lambda x, dim=(), keepdim=False: _extreme(rlx.max, rlx.any, x, dim, keepdim),
+        "amin": lambda x, dim=(), keepdim=False: _extreme(rlx.min, rlx.all, x, dim, keepdim),
+        "max": lambda x: _extreme(rlx.max, rlx.any, x, None, False),
+        "min": lambda x: _extreme(rlx.min, rlx.all, x, None, False),
+        "any any.dims any.dim": lambda x, dim=None, keepdim=False: _claim(rlx.any, x, dim, keepdim),
+        "all all.dims all.dim": lambda x, dim=None, keepdim=False: _claim(rlx.all, x, dim, keepdim),
+        "logsumexp": lambda x, dim, keepdim=False: reduced(rlx.logsumexp, floating(x), dim, keepdim),
+        "max.dim": lambda x, dim, keepdim=False: _with_place(rlx.argmax, x, dim, keepdim),
+        "min.dim": lambda x, dim, keepdim=False: _with_place(rlx.argmin, x, dim, keepdim),
+        "argmax": lambda x, dim=None, keepdim=False: _place(rlx.argmax, x, dim, keepdim),
+        "argmin": lambda x, dim=None, keepdim=False: _place(rlx.argmin, x, dim, keepdim),
+    }
+)
+
+
+def _extreme(function: Any, of_bools: Any, x: Any, dim: Axes, keepdim: bool) -> Any:
+    return reduced(of_bools if x.dtype == rlx.bool_ else function, x, dim, keepdim)
+
+
+def _claim(function: Any, x: Any, dim: Axes, keepdim: bool) -> Any:
+    """`any` and `all`, which of bytes are bytes."""
+    found = reduced(function, convert(x, rlx.bool_), dim, keepdim)
+    return convert(found, rlx.u8) if x.dtype == rlx.u8 else found
+
+
+def _place(function: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
+    if x.ndim == 0:
+        return rlx.zeros((), dtype=rlx.i64)
+    x = rlx.astype(x, rlx.i32) if x.dtype == rlx.bool_ else x
+    if dim is None:
+        place = function(rlx.reshape(x, (-1,)), axis=0)
+        return convert(rlx.reshape(place, (1,) * x.ndim if keepdim else ()), rlx.i64)
+    return convert(function(x, axis=dim, keepdims=keepdim), rlx.i64)
+
+
+def _with_place(function: Any, x: Any, dim: int, keepdim: bool) -> Any:
+    """The extreme and where it is; the derivative goes to that element alone."""
+    if x.ndim == 0:
+        return x, rlx.zeros((), dtype=rlx.i64)
+    places = _place(function, x, dim, True)
+    values = rlx.take_along_axis(x, places, axis=dim)
+    return (values, places) if keepdim else (rlx.squeeze(values, axis=dim), rlx.squeeze(places, axis=dim))
+
+
+# ---------------------------------------------------------------------------------------------- along one axis
+
+
+def _running(function: Any, x: Any, dim: int, **options: Any) -> Any:
+    if x.ndim == 0:
+        return rlx.reshape(function(rlx.reshape(x, (1,)), axis=0, **options), ())
+    return function(x, axis=dim, **options)
+
+
+@aten("cumsum")
+def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return _running(rlx.cumulative_sum, convert(x, wanted), dim, dtype=wanted)
+
+
+@aten("cumprod")
+def cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    wanted = dtype or (x.dtype if x.dtype.kind in ("float", "complex") else rlx.i64)
+    return _running(rlx.cumulative_prod, convert(x, wanted), dim, dtype=wanted)
+
+
+@aten("logcumsumexp")
+def logcumsumexp(x: Any, dim: int) -> Any:
+    return _running(rlx.cumulative_logsumexp, x, dim)
+
+
+@aten("cummax")
+def cummax(x: Any, dim: int) -> Any:
+    return _cumulative_extreme(rlx.cumulative_max, x, dim)
+
+
+@aten("cummin")
+def cummin(x: Any, dim: int) -> Any:
+    return _cumulative_extreme(rlx.cumulative_min, x, dim)
+
+
+def _cumulative_extreme(function: Any, x: Any, dim: int) -> Any:
+    """The running extreme, and the last place so far that has it."""
+    if x.ndim == 0:
+        return x, rlx.zeros((), dtype=rlx.i64)
+    numbers = convert(x, rlx.u8) if x.dtype == rlx.bool_ else x
+    found = function(numbers, axis=dim)
+    axis = dim % x.ndim
+    same = rlx.equal(numbers, found)
+    if is_float(x):
+        same = rlx.logical_or(same, rlx.isnan(numbers))
+    places = rlx.where(same, rlx.iota(axis, x.shape, rlx.i64), rlx.zeros(x.shape, dtype=rlx.i64))
+    places = rlx.cumulative_max(places, axis=axis)
+    return rlx.take_along_axis(x, places, axis=axis), places
+
+
+# -------------------------------------------------------------------------------------------------------- norms
+
+
+@aten("linalg_vector_norm")
+def vector_norm(x: Any, ord: float = 2, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = convert(x, dtype) if dtype else floating(x)
+    if is_complex(x):
+        x = rlx.abs(x)
+    size = product([x.shape[axis] for axis in axes_of(x, dim)])
+    if isinstance(size, int) and size == 0 and ord in (math.inf, -math.inf):
+        refuse("an extreme over at least one element")
+    if ord == 0:
+        return total(rlx.astype(rlx.not_equal(x, as_value(0, x.dtype)), x.dtype), dim, keepdim)
+    if abs(ord) == math.inf:
+        return reduced(rlx.max if ord > 0 else rlx.min, rlx.abs(x), dim, keepdim)
+    if ord == 1:
+        return total(rlx.abs(x), dim, keepdim)
+    if ord == 2:
+        return rlx.sqrt(total(x * x, dim, keepdim))
+    powers = total(rlx.pow(rlx.abs(x), as_value(ord, x.dtype)), dim, keepdim)
+    return rlx.pow(powers, as_value(1 / ord, x.dtype))

@@ -1,0 +1,101 @@
+"""Sizes and the arithmetic on them, which never becomes nodes: a size is a number or a dim of rlx.
+
+Torch writes it with Python's operators as well as with ATen's; both are here under the names that a graph shows.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import rlx_core as rlx
+from rlx_core.ir.dims import product, smaller
+from rlx_torch.aten.context import expect, here, refuse
+from rlx_torch.aten.table import rows
+
+__all__ = ["PYTHON", "Claim"]
+
+
+class Claim:
+    """A comparison of sizes that is not decided before they are known; who asserts it makes it a guard."""
+
+    def __init__(self, relation: Any, left: Any, right: Any) -> None:
+        self.relation, self.left, self.right = relation, left, right
+
+
+def _compared(relation: str, flipped: bool = False) -> Callable[[Any, Any], Any]:
+    plain = {"==": operator.eq, ">=": operator.ge, ">": operator.gt}[relation]
+
+    def compare(a: Any, b: Any) -> Any:
+        a, b = (b, a) if flipped else (a, b)
+        if isinstance(a, int | float) and isinstance(b, int | float):
+            return plain(a, b)
+        return Claim(relation, a, b)
+
+    return compare
+
+
+def _asserted(condition: Any, *message: Any) -> None:
+    if isinstance(condition, Claim):
+        expect(condition.relation, condition.left, condition.right)
+    elif not isinstance(condition, rlx.Value) and not condition:
+        refuse("operands for which the assertion holds")
+
+
+def _truncated(x: Any) -> Any:
+    return int(x) if isinstance(x, float) else x
+
+
+PYTHON: Final[dict[str, Callable[..., Any]]] = {
+    "operator.add": operator.add,
+    "operator.sub": operator.sub,
+    "operator.mul": operator.mul,
+    "operator.neg": operator.neg,
+    "operator.floordiv": operator.floordiv,
+    "operator.mod": operator.mod,
+    "operator.pow": operator.pow,
+    "operator.truediv": lambda a, b: a / b if isinstance(a, int | float) else refuse("a whole quotient of sizes"),
+    "operator.getitem": operator.getitem,
+    "operator.eq": _compared("=="),
+    "operator.ge": _compared(">="),
+    "operator.gt": _compared(">"),
+    "operator.le": _compared(">=", flipped=True),
+    "operator.lt": _compared(">", flipped=True),
+    "math.trunc": _truncated,
+    "math.floor": lambda x: math.floor(x) if isinstance(x, float) else x,
+    "math.ceil": lambda x: math.ceil(x) if isinstance(x, float) else x,
+    "torch.sym_int": _truncated,
+    "torch.sym_max": lambda a, b: a + b - smaller(a, b),
+    "torch.sym_min": smaller,
+    "torch.sym_float": lambda x: float(x) if isinstance(x, int | float) else x,
+    "torch.sym_sum": lambda sizes: sum(sizes[1:], sizes[0]),
+}
+"""What graphs call besides ops: Python's operators on sizes, and torch's names for them."""
+
+
+def _stride(x: Any, dim: int) -> Any:
+    """Of a dense tensor, the only order that there is here."""
+    return product(x.shape[dim % x.ndim + 1 :])
+
+
+def _is_contiguous(x: Any) -> bool:
+    given = here.get().node.args[0].meta.get("val")
+    return True if given is None else bool(given.is_contiguous())
+
+
+rows(
+    {
+        "sym_size.int": lambda x, dim: x.shape[dim],
+        "sym_size": lambda x: list(x.shape),
+        "sym_numel": lambda x: product(x.shape),
+        "sym_stride.int": _stride,
+        "sym_storage_offset": lambda x: 0,
+        "sym_is_contiguous": _is_contiguous,
+        "_assert_scalar": _asserted,
+        "_assert_async.msg _assert_async _assert_tensor_metadata sym_constrain_range_for_size sym_constrain_range": (
+            lambda *args, **bounds: None
+        ),
+    }
+)

@@ -1,0 +1,176 @@
+"""`torch.compile(module, backend="rlx")`: the forward and the backward graphs of autograd, compiled by rlx.
+
+Dynamo finds this through the entry-point group `torch_dynamo_backends`. A graph with an op that has no handler stays torch's,
+and the log says which op it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+import rlx_core as rlx
+from rlx_core import random
+from rlx_core.errors import ConfigError, RlxError, nearest
+from rlx_core.ir.dims import Dim, free_symbols
+from rlx_torch.arrays import array_of, tensor_of
+from rlx_torch.decompositions import for_autograd
+from rlx_torch.symbols import size_of, type_of
+from rlx_torch.walk import EFFECT, Walk, name_of
+
+__all__ = ["Compiled", "compiled_graph", "rlx_backend"]
+
+LOG: Final = logging.getLogger("rlx_torch")
+
+OPTIONS: Final = ("target", "config")
+
+
+def rlx_backend(
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """What `torch.compile(…, backend="rlx", options={"target": "cpu"})` calls with each graph that dynamo captured.
+
+    Args:
+        module: The graph.
+        inputs: Tensors like those that it will get.
+        options: `target` and `config`, as `rlx.compile` takes them.
+        mode: Nothing that rlx knows; every mode is the same.
+
+    Raises:
+        ConfigError: An option is another one.
+    """
+    given = dict(options or {})
+    for name in given:
+        if name not in OPTIONS:
+            raise ConfigError(f"torch.compile: rlx has no option {name!r}", hint=nearest(name, OPTIONS))
+
+    def compiler(graph: torch.fx.GraphModule, like: Sequence[Any]) -> Callable[..., Any]:
+        return compiled_graph(graph, given)
+
+    made = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=for_autograd())
+    return made(module, inputs)
+
+
+def compiled_graph(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """A functional graph of ATen ops compiled by rlx, or the graph itself where rlx cannot, which is logged."""
+    try:
+        return make_boxed_func(Compiled(graph, options))
+    except RlxError as problem:
+        LOG.warning("left to torch: %s", str(problem).splitlines()[0])
+        return make_boxed_func(graph.forward)
+
+
+class Compiled:
+    """A compiled graph: tensors in and out, in the same memory; sizes are read off the tensors that have them."""
+
+    def __init__(self, graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
+        placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        tokens = _tokens(graph)
+        given = [None if node in tokens else node.meta.get("val") for node in placeholders]
+        self._tensors = [i for i, value in enumerate(given) if isinstance(value, torch.Tensor)]
+        _expect_on_cpu([given[i] for i in self._tensors])
+        outputs = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+        # What is an input already is not computed, nor copied: weights that are kept for the way back.
+        at = {node: i for i, node in enumerate(placeholders)}
+        at |= {node: at[first] for node, first in tokens.items()}
+        self._same = [at.get(each) if isinstance(each, torch.fx.Node) else None for each in outputs]
+        self._computed = [
+            i for i, each in enumerate(outputs) if isinstance(each, torch.fx.Node) and self._same[i] is None
+        ]
+        self._constant = list(outputs)
+        self._walk = Walk(graph, "torch.compile")
+        self._walk.expect_supported()
+        self._draws = self._walk.draws
+        self._given = given
+        self._is_size = [isinstance(outputs[i].meta.get("val"), int | torch.SymInt) for i in self._computed]
+        self._options = options
+        self._programs: dict[tuple[int, ...], Callable[..., Any]] = {}
+        types = [type_of(given[i], {}) for i in self._tensors]
+        solved = free_symbols(*(n for each in types for n in each.shape if _is_symbol(n)))
+        sizes = [size_of(v, {}) for v in given if isinstance(v, int | torch.SymInt)]
+        needed = free_symbols(*sizes, *(n for each in types for n in each.shape))
+        # A symbol that is no size of a tensor by itself is known from the numbers that come with the call alone.
+        self._by_call = [i for i, v in enumerate(given) if isinstance(v, torch.SymInt)] if needed - solved else []
+        if not self._by_call and self._computed:
+            self._programs[()] = self._compile({}, types)
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        key = tuple(inputs[i] for i in self._by_call)
+        computed: Sequence[Any] = ()
+        if self._computed:
+            computed = self._program(key, inputs)(*self._arrays(inputs))
+        results = [inputs[s] if s is not None else c for s, c in zip(self._same, self._constant, strict=True)]
+        for i, is_size, value in zip(self._computed, self._is_size, computed, strict=True):
+            results[i] = int(value) if is_size else tensor_of(value)
+        return results
+
+    def _arrays(self, inputs: Sequence[Any]) -> list[np.ndarray]:
+        arrays = [array_of(inputs[i]) for i in self._tensors]
+        if self._draws:  # from torch's generator, so that torch.manual_seed says what is drawn
+            arrays.append(torch.randint(0, 2**32, (2,)).numpy().astype(np.uint32))
+        return arrays
+
+    def _program(self, key: tuple[int, ...], inputs: Sequence[Any]) -> Callable[..., Any]:
+        if key not in self._programs:
+            sizes = dict(zip(self._by_call, key, strict=True))
+            types = [type_of(inputs[i], {}) for i in self._tensors]
+            self._programs[key] = self._compile(sizes, types)
+        return self._programs[key]
+
+    def _compile(self, sizes: Mapping[int, int], types: Sequence[Any]) -> Callable[..., Any]:
+        """The program for some sizes that the call knows, or for any."""
+        given: list[Any] = [
+            sizes[i] if i in sizes else None if isinstance(v, torch.Tensor) or v is None else size_of(v, {})
+            for i, v in enumerate(self._given)
+        ]
+
+        def run(values: Any, key: Any = None) -> Any:
+            every = list(given)
+            for i, value in zip(self._tensors, values, strict=True):
+                every[i] = value
+            found = self._walk(*every, key=None if key is None else random.wrap_key_data(key))
+            return tuple(_as_value(found[i]) for i in self._computed)
+
+        if self._draws:
+            specs = [*types, rlx.spec("u32[2]")]
+            return rlx.compile(lambda *values: run(values[:-1], values[-1]), *specs, **self._options)
+        if not types:
+            return rlx.jit(lambda: run(()))
+        return rlx.compile(lambda *values: run(values), *types, **self._options)
+
+
+def _tokens(graph: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.fx.Node]:
+    """The nodes that only keep effects in order → the placeholder that their chain begins with."""
+    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and name_of(node.target) == EFFECT:
+            first = found.setdefault(node.args[0], node.args[0])
+            found |= {user: first for user in node.users if user.args[1] == 0}
+    return found
+
+
+def _as_value(found: Any) -> Any:
+    """A result of the program, sizes among them."""
+    return found if isinstance(found, rlx.Value) else rlx.asarray(found)
+
+
+def _is_symbol(size: Dim) -> bool:
+    return not isinstance(size, int) and size == rlx.symbol(str(size)) if str(size).isidentifier() else False
+
+
+def _expect_on_cpu(tensors: Sequence[torch.Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise ConfigError(f"torch.compile: rlx takes tensors on the CPU, not on {tensor.device}")
+        if tensor.layout != torch.strided:
+            raise ConfigError(f"torch.compile: rlx takes dense tensors, not {tensor.layout}")

@@ -1,0 +1,120 @@
+"""`as_torch`: a function of rlx as an operator of torch's, with its gradient."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import rlx_core as rlx
+from rlx_core.errors import ConfigError, Fact
+from rlx_torch.arrays import array_of, tensor_of, torch_dtype
+from rlx_torch.aten.table import TABLE, aten
+from rlx_torch.symbols import torch_size, type_of
+
+__all__ = ["as_torch"]
+
+
+def as_torch(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    results: int | None = None,
+    target: str | None = None,
+    config: Any = None,
+) -> Callable[..., Any]:
+    """A function of arrays, or an op of rlx, as an operator that takes and gives tensors.
+
+    It is compiled for the types that it meets, shares memory with the tensors, and has the gradient that rlx gives it. As an
+    operator of torch's it may stand in modules that `torch.export` and `torch.compile` read; `backend="rlx"` and `from_torch`
+    make it part of their programs.
+
+    Args:
+        function: A function of arrays alone; `functools.partial` fixes what else it takes.
+        name: What torch calls it, `rlx::name`; that of the function unless it is given, and used once.
+        results: How many tensors it gives, as a tuple; one by itself unless it is given.
+        target, config: As for `rlx.jit`.
+
+    Raises:
+        ConfigError: The name is taken, or (when called) the function gives another number of results.
+
+    >>> import torch, rlx_core as rlx
+    >>> softsign = as_torch(lambda x: x / (1 + rlx.abs(x)), name="doc_softsign")
+    >>> x = torch.tensor([1.0], requires_grad=True)
+    >>> softsign(x).backward(); x.grad
+    tensor([0.2500])
+    """
+    called = name or getattr(function, "__name__", "function").strip("<>_")
+    if f"rlx::{called}.default" in TABLE:
+        raise ConfigError(f"as_torch: rlx::{called} is taken", hint="as_torch(function, name=…) with another name")
+    count = 1 if results is None else results
+
+    def flat(*inputs: Any) -> tuple[Any, ...]:
+        found = function(*inputs)
+        listed = tuple(found) if isinstance(found, tuple | list) else (found,)
+        if len(listed) != count:
+            fact = Fact("asked for", str(count))
+            raise ConfigError(f"as_torch: {called} gives {len(listed)} results", fact, hint="say results=…")
+        return listed
+
+    def pulled(inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The cotangents of the inputs that have some."""
+        smooth = [i for i, x in enumerate(inputs) if _is_smooth(x.dtype)]
+
+        def of_smooth(*values: Any) -> Any:
+            given = list(inputs)
+            for i, value in zip(smooth, values, strict=True):
+                given[i] = value
+            return tuple(y for y in flat(*given) if _is_smooth(y.dtype))
+
+        return list(rlx.vjp(of_smooth, *(inputs[i] for i in smooth))[1](tuple(cotangents)))
+
+    options = {"target": target, "config": config}
+    forward = _operator(f"rlx::{called}", "(Tensor[] inputs) -> Tensor[]", lambda inputs: list(flat(*inputs)), options)
+    schema = "(Tensor[] inputs, Tensor[] cotangents) -> Tensor[]"
+    backward = _operator(f"rlx::{called}_backward", schema, pulled, options)
+
+    def kept(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs[0])
+        ctx.results = [y.new_zeros(y.shape) for y in output]
+
+    def back(ctx: Any, grads: Sequence[Any]) -> Any:
+        inputs = list(ctx.saved_tensors)
+        given = [z if g is None else g for g, z in zip(grads, ctx.results, strict=True)]
+        found = iter(backward(inputs, [g for g in given if g.is_floating_point() or g.is_complex()]))
+        return [next(found) if x.is_floating_point() or x.is_complex() else None for x in inputs]
+
+    forward.register_autograd(back, setup_context=kept)
+
+    @functools.wraps(function)
+    def operator(*tensors: torch.Tensor) -> Any:
+        found = forward(list(tensors))
+        return found[0] if results is None else tuple(found)
+
+    return operator
+
+
+def _is_smooth(dtype: Any) -> bool:
+    return dtype.kind in ("float", "complex", "f", "c")
+
+
+def _operator(name: str, schema: str, function: Callable[..., Any], options: Any) -> Any:
+    """A custom op of lists of tensors that runs a function of lists of values, and is one of its handlers."""
+    aten(name)(function)
+    compiled = rlx.jit(function, **options)
+
+    def run(*lists: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [tensor_of(y) for y in compiled(*([array_of(x) for x in each] for each in lists))]
+
+    def fake(*lists: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        sizes = {str(n): n for each in lists for x in each for n in x.shape if isinstance(n, torch.SymInt)}
+        found = rlx.eval_shape(function, *([type_of(x, {}) for x in each] for each in lists))
+        like = lists[0][0]
+        shapes = [[torch_size(n, sizes) for n in y.shape] for y in found]
+        return [like.new_empty(s, dtype=torch_dtype(y.dtype)) for s, y in zip(shapes, found, strict=True)]
+
+    made = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
+    made.register_fake(fake)
+    return made

@@ -1,0 +1,43 @@
+"""Torch's containers as plain ones: what rlx takes and returns are dicts, lists and tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch.utils._pytree import TreeSpec
+
+__all__ = ["leaves", "plain"]
+
+
+def plain(spec: TreeSpec, values: Sequence[Any]) -> Any:
+    """Leaves in the structure of a spec, in which any class that holds names is a dict, and any other a tuple."""
+    return _plain(spec, iter(values))
+
+
+def _plain(spec: TreeSpec, values: Iterator[Any]) -> Any:
+    if spec.is_leaf():
+        return next(values)
+    children = [_plain(child, values) for child in spec.children()]
+    if spec.type is list:
+        return children
+    names = _names(spec)
+    return tuple(children) if names is None else dict(zip(names, children, strict=True))
+
+
+def leaves(spec: TreeSpec, value: Any) -> list[Any]:
+    """The leaves of what `plain` made for the same spec, in torch's order."""
+    if spec.is_leaf():
+        return [value]
+    names = _names(spec)
+    children = spec.children()
+    parts = value if names is None else [value[name] for name in names]
+    return [leaf for child, part in zip(children, parts, strict=True) for leaf in leaves(child, part)]
+
+
+def _names(spec: TreeSpec) -> list[str] | None:
+    """What the children of a container are called; nothing where they are counted."""
+    given = spec.context
+    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], list):  # defaultdict, OrderedDict
+        given = given[1]
+    return list(given) if isinstance(given, list) and len(given) == spec.num_children else None
