@@ -1,1 +1,1 @@
-"""PyTorch modules for rlx (`from_torch`), rlx for `torch.compile`, and pretrained checkpoints (`from_pretrained`)."""
+"""PyTorch modules for rlx (`from_torch`), rlx for `torch.compile`, and rlx functions as operators of torch (`as_torch`)."""
