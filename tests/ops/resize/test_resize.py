@@ -50,7 +50,7 @@ def test_antialiased_weights_reach_over_the_cells_that_one_covers() -> None:
     x = np.array([[[7.0, 0.0, 0.0, 14.0]]])
     found = nn.resize(x, 2, method="linear", antialias=True)
     np.testing.assert_allclose(
-        found, [[[3.0, 7.0]]], rtol=1e-12
+        found, [[[3.0, 6.0]]], rtol=1e-12
     )  # 3/7, 3/7 and 1/7: a line of two cells, cut off at the end
 
 
