@@ -105,6 +105,18 @@ def test_a_product_prints_on_a_line() -> None:
     )
 
 
+def test_a_product_over_axes_reads_windows_where_they_lie() -> None:
+    x, w = np.random.default_rng(8).standard_normal((2, 2, 6, 5, 3)).astype("f4")[0], np.ones((18, 4), "f4")
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 2), (1, 2)).transpose(0, 1, 2, 4, 5, 3)
+    place = Place(TensorType(f32, windows.shape), windows.strides)
+    found = Product.of_axes(place, Place.dense(spec("f32[18, 4]")), Place.dense(spec("f32[2, 4, 4, 4]")), 3)
+    assert str(found) == "product f32[32, 18] (rows by 4, terms by 6) @ f32[18, 4]"
+    assert (found.lines, found.runs) == (((2, 360), (4, 60)), ((3, 60),))
+    result = np.empty((2, 4, 4, 4), "f4")
+    found.run(x.reshape(-1).view(np.uint8), memory(w), result.reshape(-1).view(np.uint8))
+    np.testing.assert_allclose(result, np.repeat(windows.sum((3, 4, 5))[..., None], 4, -1), rtol=1e-5, atol=1e-5)
+
+
 def region(*steps: RegionStep, inputs: int, results: tuple[int, ...] = (0,)) -> ElementwiseRegion:
     return ElementwiseRegion((3, 5), steps, ((5, 1),) * inputs, results)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlx_core.errors import ShapeError
-from rlx_core.ops.arguments import whole
+from rlx_core.ops.arguments import flag, whole
 from rlx_core.ops.convolution.arguments import Layout, Steps, spatially, steps
 from rlx_core.ops.resize.places import Coordinates, Method
 from rlx_core.ops.resize.resample import resize as resize_op
@@ -24,6 +24,7 @@ def resize(
     method: Method = "nearest",
     coordinates: Coordinates = "half-pixel",
     sharpness: float = -0.75,
+    antialias: bool = False,
     layout: Layout = "nchw",
 ) -> Array:
     """The spatial axes with other numbers of cells; see `Resize`.
@@ -34,21 +35,26 @@ def resize(
         method: "nearest", "linear" (bilinear, trilinear) or "cubic".
         coordinates: "half-pixel" (cells are areas, as in image libraries), "align-corners" (the first and last cells
             coincide) or "asymmetric" (cell i lies at i·n/m).
-        sharpness: The slope of the cubic kernel; -0.75 in most libraries, -0.5 in some.
+        sharpness: The slope of the cubic kernel; -0.75 in most libraries, -0.5 in some, and with `antialias` in most.
+        antialias: Whether, where there are fewer cells than before, all of those that a cell covers count.
         layout: Where the channels are.
 
     Raises:
         ShapeError: A size is below 1, or that of x not known.
-        ConfigError: The method or the coordinates are another word.
+        ConfigError: The method or the coordinates are another word, or `antialias` is asked of "nearest".
         DtypeError: Integers cannot be weighted; `nearest` takes them.
 
     >>> resize([[[1.0, 2.0]]], 4, method="linear").tolist()
     [[[1.0, 1.25, 1.75, 2.0]]]
     """
 
+    is_smooth = flag("resize: antialias", antialias)
+
     def resized(data: Any) -> Any:
         wanted = steps("resize: sizes", sizes, data.ndim - 2)
-        return resize_op(data, sizes=wanted, method=method, coordinates=coordinates, sharpness=sharpness)
+        return resize_op(
+            data, sizes=wanted, method=method, coordinates=coordinates, sharpness=sharpness, antialias=is_smooth
+        )
 
     return spatially("resize", x, layout, resized)
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-__all__ = ["COORDINATES", "METHODS", "Coordinates", "Method", "nearest", "taps"]
+__all__ = ["COORDINATES", "METHODS", "Coordinates", "Method", "nearest", "shares", "taps"]
 
 Coordinates = Literal["half-pixel", "align-corners", "asymmetric"]
 Method = Literal["nearest", "linear", "cubic"]
@@ -62,6 +62,14 @@ def taps(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: fl
             [_cubic(part + 1, sharpness), _cubic(part, sharpness)] + [_cubic(k - part, sharpness) for k in (1, 2)]
         )
     return np.clip(cells, 0, n - 1), weights
+
+
+def shares(n: int, m: int, method: Method, coordinates: Coordinates, sharpness: float) -> np.ndarray:
+    """What each of n cells has in each of m, `[n, m]`: the kernel is as wide as the larger of their cells, and its sum is 1."""
+    scale = max(n / m, 1.0)
+    distance = (np.arange(n)[:, None] - places(n, m, coordinates)) / scale
+    weights = np.maximum(1 - np.abs(distance), 0.0) if method == "linear" else _cubic(distance, sharpness)
+    return np.asarray(weights / weights.sum(0))
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:

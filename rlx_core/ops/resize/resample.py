@@ -14,9 +14,11 @@ from rlx_core.ir.dtypes import ALL, FLOATS
 from rlx_core.ir.graph import Value
 from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.types import TensorType, expect_dtype, expect_rank
+from rlx_core.ops.along_axis import move_axis
 from rlx_core.ops.conversion import as_dtype, linear_jvp
 from rlx_core.ops.indexing import gather
-from rlx_core.ops.resize.places import COORDINATES, METHODS, Coordinates, Method, nearest, taps
+from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.resize.places import COORDINATES, METHODS, Coordinates, Method, nearest, shares, taps
 from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.statistics import wide
 from rlx_core.ops.structural import as_axes, expand, reshape
@@ -28,7 +30,9 @@ class Resize(Op):
     """The last axes with other numbers of cells, one axis after the other.
 
     `nearest` shows a cell; `linear` the two cells around a place weighted by how near they are; `cubic` four, by Keys' kernel.
-    Beyond the ends the outermost cells go on. `places.py` says which place each convention of coordinates means.
+    Beyond the ends the outermost cells go on. With `antialias` a line or a cubic is as wide as a cell of the result where that
+    is larger, so that every cell of x counts; it ends where x does, and what is left of its weights is scaled up. `places.py`
+    says which place each convention of coordinates means.
 
     Shapes:
         x: [.., n..]    ->    y: [.., sizes..]
@@ -38,9 +42,11 @@ class Resize(Op):
         method: "nearest", "linear" or "cubic".
         coordinates: "half-pixel", "align-corners" or "asymmetric".
         sharpness: The slope of the cubic kernel one cell away.
+        antialias: Whether weights reach over all cells of x that a cell of the result covers.
 
     Raises:
         ShapeError: A size is below 1, or that of x not known or 0.
+        ConfigError: `antialias` with the method `nearest`, which weights nothing.
         DtypeError: Other numbers than floats, which have no weighted sums, unless the method is `nearest`.
 
     Source:
@@ -51,12 +57,15 @@ class Resize(Op):
     method: Method = field(default="nearest", validator=one_of(*METHODS))
     coordinates: Coordinates = field(default="half-pixel", validator=one_of(*COORDINATES))
     sharpness: float = -0.75
+    antialias: bool = False
     category: ClassVar[Category] = "reduction"
     jvp = linear_jvp
 
     def infer(self, x: TensorType) -> TensorType:
         if self.method != "nearest":
             expect_dtype("x", x, FLOATS, "a float")
+        elif self.antialias:
+            raise ConfigError('antialias needs the method "linear" or "cubic"; "nearest" shows one cell')
         expect_rank("x", x, len(self.sizes))
         lead = x.rank - len(self.sizes)
         for n, m in zip(x.shape[lead:], self.sizes, strict=True):
@@ -81,6 +90,10 @@ class Resize(Op):
         return gather(x, nearest(n, m, self.coordinates), axis=axis, oob="clip")
 
     def _weighted(self, x: Value, axis: int, n: int, m: int) -> Value:
+        if self.antialias:
+            table = shares(n, m, self.method, self.coordinates, self.sharpness).astype(x.dtype.numpy)
+            last = x.ndim - 1
+            return move_axis(mat_mul(move_axis(x, axis, last), table), last, axis)
         cells, weights = taps(n, m, self.method, self.coordinates, self.sharpness)
         shape = (m, *(1,) * (x.ndim - axis - 1))
         total = None
@@ -104,11 +117,15 @@ class Resize(Op):
             for coordinates in COORDINATES:
                 yield Sample("f64[2, 5, 3]", sizes=(4, 6), method=method, coordinates=coordinates)
         yield Sample("f32[2, 1, 4]", sizes=(3, 1), method="cubic", coordinates="align-corners", sharpness=-0.5)
+        for method in ("linear", "cubic"):
+            yield Sample("f64[2, 9, 5]", sizes=(4, 7), method=method, antialias=True)
+        yield Sample("f16[2, 9]", sizes=(3,), method="linear", coordinates="align-corners", antialias=True)
         yield Sample("f32[0, 3]", sizes=(6,))
         yield Rejected("f32[2, 0]", sizes=(3,), error=ShapeError, says="from 0 to 3")
         yield Rejected("f32[2, 3]", sizes=(0,), error=ShapeError, says="from 3 to 0")
         yield Rejected("i32[2, 3]", sizes=(6,), method="linear", error=DtypeError, says="x must be a float")
         yield Rejected("f32[2, 3]", sizes=(6,), method="area", error=ConfigError, says="'area'")
+        yield Rejected("f32[3]", sizes=(6,), antialias=True, error=ConfigError, says="shows one cell")
         yield Rejected("f32[3]", sizes=(6, 6), error=ShapeError, says="2 or more axes")
 
 

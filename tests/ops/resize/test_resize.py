@@ -46,6 +46,30 @@ def test_the_nearest_cell_follows_the_convention(coordinates: Any, wanted: list[
     assert np.asarray(nn.resize(np.arange(5)[None, None], 4, coordinates=coordinates)).ravel().tolist() == wanted
 
 
+def test_antialiased_weights_reach_over_the_cells_that_one_covers() -> None:
+    x = np.array([[[7.0, 0.0, 0.0, 14.0]]])
+    found = nn.resize(x, 2, method="linear", antialias=True)
+    np.testing.assert_allclose(
+        found, [[[3.0, 6.0]]], rtol=1e-12
+    )  # 3/7, 3/7 and 1/7: a line of two cells, cut off at the end
+
+
+@pytest.mark.parametrize("coordinates", PLACES)
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_antialiased_constants_stay_and_fast_waves_vanish(method: Any, coordinates: Any) -> None:
+    wave = np.stack([np.ones(64), (-1.0) ** np.arange(64)])[None]
+    still, gone = np.asarray(nn.resize(wave, 8, method=method, coordinates=coordinates, antialias=True))[0]
+    np.testing.assert_allclose(still, 1, rtol=1e-12)
+    assert np.abs(gone[1:-1]).max() < 0.02
+    assert np.abs(np.asarray(nn.resize(wave, 8, method=method, coordinates="asymmetric"))[0, 1]).min() == 1
+
+
+def test_more_cells_than_before_are_the_same_with_antialiasing_away_from_the_ends() -> None:
+    x = RNG.normal(size=(1, 1, 9))
+    plain, smooth = (np.asarray(nn.resize(x, 27, method="cubic", antialias=a)) for a in (False, True))
+    np.testing.assert_allclose(plain[..., 6:-6], smooth[..., 6:-6], rtol=1e-12)
+
+
 def test_twice_as_many_cells_are_each_cell_twice_in_a_row() -> None:
     assert np.asarray(nn.resize(np.arange(2)[None, None], 4)).ravel().tolist() == [0, 0, 1, 1]
 
@@ -69,6 +93,7 @@ def test_channels_become_cells_and_cells_channels() -> None:
     [
         (lambda x: nn.resize(x, 0), ShapeError, "from 3 to 0"),
         (lambda x: nn.resize(x, 4, method="area"), ConfigError, "'area'"),
+        (lambda x: nn.resize(x, 4, antialias=True), ConfigError, "shows one cell"),
         (lambda x: nn.resize(x, 4, coordinates="corner"), ConfigError, "'corner'"),
         (lambda x: nn.resize(x.astype(np.int32), 4, method="linear"), DtypeError, "x must be a float"),
         (lambda x: nn.pixel_shuffle(x, 2), ShapeError, "2 channels are no multiple of 4"),

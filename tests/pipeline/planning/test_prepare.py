@@ -9,7 +9,7 @@ from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
 from rlx_core.ops.creation import iota
 from rlx_core.ops.linalg import matmul
-from rlx_core.ops.structural import expand, transpose
+from rlx_core.ops.structural import expand, reshape, transpose
 from rlx_core.pipeline.planning.prepare import split_prepare
 
 W = np.arange(6.0).reshape(2, 3) / 8
@@ -42,6 +42,7 @@ PROGRAMS = {
     "an output of params alone": lambda x, w, v: [exp(w), matmul(x, w), w],
     "a transposed weight": lambda x, w, v: matmul(x, transpose(transpose(exp(w), (1, 0)), (1, 0))),
     "views of a param": lambda x, w, v: matmul(x, transpose(expand(v, (2, 3)), (0, 1))),
+    "a view that the view before it makes none": lambda x, w, v: matmul(x, reshape(transpose(w, (1, 0)), (2, 3))),
     "with a range": lambda x, w, v: matmul(x, w + iota(shape=(2, 3), axis=1, dtype=w.dtype)),
 }
 
@@ -56,6 +57,14 @@ def test_two_parts_compute_what_the_whole_does(name, accepts_views, target_with)
         np.testing.assert_array_equal(whole, parts)
     again = split_prepare(split.graph, target_with(accepts_views=accepts_views))
     assert again.prepare is None
+
+
+def test_rows_of_a_transposed_weight_are_copied_when_it_is_bound(target_with):
+    split = split_prepare(
+        program(PROGRAMS["a view that the view before it makes none"]), target_with(accepts_views=True)
+    )
+    assert ops(split.graph) == ["rlx.matmul"]
+    assert ops(split.prepare) == ["rlx.transpose", "rlx.reshape"]
 
 
 def test_only_work_on_inputs_is_left(target_with):
