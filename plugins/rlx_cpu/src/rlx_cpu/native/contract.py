@@ -16,6 +16,8 @@ A function that is best cut into more parts than there are threads says so in `E
 
 Scratch memory then belongs to the thread, not to the part.
 
+A function for all sizes (`SizedForm`) finds what it is told of them in front of `buffers`, the first word nearest.
+
 Nothing may be assumed of alignment beyond the element size: arena slots, packs and workspaces start at multiples of
 64 bytes, arrays of callers do not. Every load and store says its alignment.
 """
