@@ -40,6 +40,7 @@ BOUNDED = {
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/work.py": "estimated_us",
     },
     "half as many each time": {
+        "plugins/rlx_cpu/src/rlx_cpu/native/llvm/cuts.py": "_by_value",
         "rlx_core/functions/control/associative.py": "associative_scan.running",
         "rlx_core/functions/control/choices.py": "switch.among",
     },

@@ -17,6 +17,8 @@ A function that is best cut into more parts than there are threads says so in `E
 Scratch memory then belongs to the thread, not to the part. One that holds graphs takes a fifth, the address of the threads
 that wait for work (`llvm.team`; 0 where there are none), and says so by `Emitted.shares`.
 
+A function for all sizes (`SizedForm`) finds what it is told of them in front of `buffers`, the first word nearest.
+
 Nothing may be assumed of alignment beyond the element size: arena slots, packs and workspaces start at multiples of
 64 bytes, arrays of callers do not. Every load and store says its alignment.
 """

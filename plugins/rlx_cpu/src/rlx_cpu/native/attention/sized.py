@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.sizes import layout_sizes, sized_layout
-from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention
 from rlx_cpu.native.attention.cut import AttentionCut
@@ -37,12 +37,22 @@ LARGEST: Final = 1 << 30
 
 @frozen(eq=False)
 class AttentionForm:
-    """Attention for all sizes."""
+    """Attention for all sizes.
+
+    Attributes:
+        layout: Where operands and results lie, for all sizes.
+        workspace: Bytes of a thread's memory.
+    """
 
     op: Attention
     layout: Layout
     cut: AttentionCut
     isa: Isa
+    workspace: Dim = field(init=False)
+
+    @workspace.default
+    def _workspace(self) -> Dim:
+        return self._plan(ir.Module("form")).workspace
 
     @property
     def key(self) -> str:
@@ -59,7 +69,7 @@ class AttentionForm:
         products = known.batch * known.heads * known.queries * known.keys * (known.features + known.width)
         return Call(
             said,
-            workspace=said.bind(self._plan(ir.Module("form")).workspace).__index__(),
+            workspace=said.bind(self.workspace).__index__(),
             uses_threads=products >= self.isa.machine.serial_products,
             parts=cut.parts,
         )

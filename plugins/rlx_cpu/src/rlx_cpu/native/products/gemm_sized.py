@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from rlx_core.codegen.cuts import cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import Product
-from rlx_core.ir.dims import DimBinding, symbol
+from rlx_core.ir.dims import Dim, DimBinding, symbol
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
 from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, Emitted
@@ -47,6 +47,7 @@ class ProductForm:
         product: With an unknown number of rows.
         layout: Where operands lie that do not depend on it.
         plan: How it is cut.
+        workspace: Bytes of a thread's memory.
     """
 
     op: Op
@@ -54,6 +55,11 @@ class ProductForm:
     layout: Layout
     plan: ProductPlan
     epilogue: EpilogueOf
+    workspace: Dim = field(init=False)
+
+    @workspace.default
+    def _workspace(self) -> Dim:
+        return self.plan.own
 
     @property
     def key(self) -> str:
@@ -80,7 +86,7 @@ class ProductForm:
         products = total * known.n * known.k
         return Call(
             said,
-            workspace=said.bind(plan.own).__index__(),
+            workspace=said.bind(self.workspace).__index__(),
             uses_threads=products >= plan.isa.machine.serial_products,
             parts=max(1, min(MOST_PARTS, items, products // plan.sizes.part_products)),
         )

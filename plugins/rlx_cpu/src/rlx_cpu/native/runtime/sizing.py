@@ -85,7 +85,7 @@ class Forms:
     fixed: dict[Hashable, tuple[Emitted, Code]] = field(factory=dict)
     lock: Lock = field(factory=lambda: Lock("a program's functions for all sizes"))
 
-    def of(self, step: Step, node: Node, layout: Layout, sizes: DimBinding, emit: Emit) -> tuple[Made, Call] | None:
+    def of(self, step: Step, node: Node, layout: Layout, sizes: DimBinding, find: FindForm) -> tuple[Made, Call] | None:
         """The form of a step and how it is called, found or made; `None` where there is none."""
         bound = tuple(None if p is None else (p.is_bound, p.literal) for p in layout.operands)
         known = self.known.setdefault((step.kernel, node.op, node.operand_types, bound), [])
@@ -93,7 +93,7 @@ class Forms:
             call = made.form.call(layout, sizes)
             if call is not None:
                 return made, call
-        form = emit(node, layout, sizes) if len(known) < MOST_FORMS else None
+        form = find(node, layout, sizes) if len(known) < MOST_FORMS else None
         call = None if form is None else form.call(layout, sizes)
         if form is None or call is None:
             return None
@@ -101,7 +101,7 @@ class Forms:
         return known[-1], call
 
 
-Emit = Callable[[Node, Layout, DimBinding], SizedForm | None]
+FindForm = Callable[[Node, Layout, DimBinding], SizedForm | None]
 
 _forms: WeakKeyDictionary[Lir, dict[Isa, Forms]] = WeakKeyDictionary()
 
@@ -116,12 +116,12 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
     with forms.lock:
         for number, layout in layouts.items():
             step = lir.steps[number]
-            emit = table.sized(step.kernel)
-            if emit is None or step.nested:
+            find = table.sized(step.kernel)
+            if find is None or step.nested:
                 continue
             which[number] = key = step.kernel, step.node.op, layout
             if key not in found:
-                found[key] = forms.of(step, nodes[step.node], layout, sizes, partial(emit, isa=isa))
+                found[key] = forms.of(step, nodes[step.node], layout, sizes, partial(find, isa=isa))
         _make([made for made, _ in filter(None, found.values()) if not made.is_made], isa)
     called = {key: None if pair is None else pair[0].called(pair[1]) for key, pair in found.items()}
     return {number: each for number, key in which.items() if (each := called[key]) is not None}

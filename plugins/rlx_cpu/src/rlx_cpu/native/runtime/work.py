@@ -11,7 +11,6 @@ from typing import Final
 from rlx_core.codegen import formula_of
 from rlx_core.codegen.loops import Apply
 from rlx_core.codegen.scalars.long import LONG
-from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Step
 from rlx_core.ir.op import Op
 from rlx_core.ops.control.loop import While
@@ -24,6 +23,9 @@ __all__ = ["estimated_us", "takes_longer"]
 
 FUNCTION_FLOPS: Final = 10
 """Operations of a transcendental function."""
+
+_LOOP: Final = "native_loop"
+"""What the names of loop kernels begin with, after the package that they come from."""
 
 UNKNOWN_ROUNDS: Final = 1000
 """Of a loop whose end the values decide: many enough that others are not kept waiting for it."""
@@ -47,7 +49,7 @@ def estimated_us(step: Step, speed: Speed) -> float:
     if step.nested:
         inner = (each for plan in step.nested.values() for each in plan.steps)
         return rounds(step.node.op) * sum(estimated_us(each, speed) for each in inner)
-    return max(flops(step.node) / speed.flops_per_us, bytes_of(step.node) / speed.bytes_per_us)
+    return max(flops(step) / speed.flops_per_us, bytes_of(step.node) / speed.bytes_per_us)
 
 
 def rounds(op: Op) -> int:
@@ -57,12 +59,12 @@ def rounds(op: Op) -> int:
     return int(op.length) if isinstance(op, Scan) else 1
 
 
-def flops(node: Node) -> int:
-    """Floating-point operations of a node: by its formula if it is a loop, else by the op's own `cost`."""
-    types = node.operand_types
+def flops(step: Step) -> int:
+    """Floating-point operations of a step: by its formula if it is a loop, else by the op's own `cost`."""
+    node, types = step.node, step.node.operand_types
     if type(node.op) in ORDER_FLOPS:
         return ORDER_FLOPS[type(node.op)] * max(int(t.size) for t in types if t is not None)
-    formula = formula_of(node.op, types)
+    formula = formula_of(node.op, types) if _LOOP in step.kernel else None
     if formula is not None:
         applied = [type(t.op) for t in formula.terms if isinstance(t, Apply)]
         weight = sum(FUNCTION_FLOPS if op in LONG else 1 for op in applied)
