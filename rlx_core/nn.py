@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from rlx_core.errors import ShapeError
+from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, f32
 from rlx_core.ir.dtypes import dtype as as_dtype
@@ -29,6 +29,7 @@ from rlx_core.ops.conversion import cast
 from rlx_core.ops.convolution.arguments import Layout, channel_axis
 from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
 from rlx_core.ops.creation import iota, ones, zeros
+from rlx_core.ops.fourier.mel import log_mel
 from rlx_core.ops.indexing import gather
 from rlx_core.ops.linalg import operand
 from rlx_core.ops.loss import (
@@ -53,6 +54,7 @@ from rlx_core.ops.random.keys import one_key
 from rlx_core.ops.reduction import mean_axes
 from rlx_core.ops.resize.layers import pixel_shuffle, pixel_unshuffle, resize
 from rlx_core.ops.rope import RopeLayout, RopeStyle
+from rlx_core.ops.rope_tables import rope_tables
 from rlx_core.ops.statistics import as_axes
 from rlx_core.ops.structural import reshape, sum_axes
 from rlx_core.public import absent
@@ -112,6 +114,7 @@ __all__ = [
     "leaky_relu",
     "linear",
     "linear_attention",
+    "log_mel",
     "log_softmax",
     "lp_pool",
     "lstm",
@@ -404,20 +407,46 @@ def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) 
 
 def rope(
     x: ArrayLike,
-    cos: ArrayLike,
-    sin: ArrayLike,
+    cos: ArrayLike | None = None,
+    sin: ArrayLike | None = None,
     positions: ArrayLike | None = None,
     *,
+    theta: float | None = None,
     layout: RopeLayout = "bsd",
     head_dim: int | None = None,
     n_rot: int | None = None,
     style: RopeStyle = "half",
 ) -> Array:
-    """Rotary embedding; `head_dim` is read off the operand unless the layout is `bsd`. See `Rope`."""
+    """Rotary embedding: pairs of features rotated by angles that grow with the position. See `Rope`.
+
+    Args:
+        x: Queries or keys: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
+        cos, sin: Tables of the angles `[rows, d/2]`; or `theta` in their place.
+        positions: The row of each token, integers `[b, s]`; its place in the sequence by default.
+        theta: Pair i of position p is rotated by `p · theta^(-2i/n_rot)`; 10000 in most models.
+        layout: How the axes are to be read.
+        head_dim: d, which is read off x unless the layout is `bsd`.
+        n_rot: How many features of a head are rotated, all by default.
+        style: Whether feature i is paired with the one half of them later ("half"), or with its neighbour ("interleaved").
+
+    Raises:
+        ConfigError: There are neither tables nor theta, or both; or theta is not above 0.
+        ShapeError: The size of a head is not known, or the operands do not fit.
+
+    >>> rope([[[1.0, 0.0], [1.0, 0.0]]], theta=1e4, head_dim=2).round(3).tolist()
+    [[[1.0, 0.0], [0.54, 0.841]]]
+    """
     choice("rope: layout", layout, get_args(RopeLayout))
     features = shape_of(x)[-1] if head_dim is None and layout != "bsd" else head_dim
     if not isinstance(features, int):
         raise ShapeError(f"rope: the size of a head must be known in layout {layout}", hint="pass head_dim=")
+    if (theta is None) == (cos is None or sin is None) or (theta is not None and sin is not None):
+        raise ConfigError(
+            "rope: it takes tables of cosines and of sines, or theta, of which they are computed",
+            hint="theta=10000.0 is what most models have",
+        )
+    if theta is not None:
+        cos, sin, positions = rope_tables(operand(x), positions, theta, features, n_rot, layout)
     return _rope.rope(x, cos, sin, positions, head_dim=features, n_rot=n_rot, layout=layout, style=style)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import (
     ConfigError,
@@ -116,3 +117,46 @@ def test_a_group_norm_without_groups_says_that_they_must_be_given() -> None:
         nn.group_norm(np.ones((2, 4), np.float32))
     with pytest.raises(ShapeError, match="num_heads"):
         nn.attention(*[np.ones((2, 3, 4), np.float32)] * 3)
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd", "bsd"])
+def test_rope_computes_its_tables_of_theta(layout):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size={"bshd": (2, 5, 3, 8), "bhsd": (2, 3, 5, 8), "bsd": (2, 5, 24)}[layout])
+    angles = np.arange(9)[:, None] * 500.0 ** (-2 * np.arange(4) / 6)
+    positions = rng.integers(0, 9, (2, 5))
+    settings = {"layout": layout, "head_dim": 8, "n_rot": 6}
+    for given in (None, positions):
+        found = nn.rope(x, positions=given, theta=500.0, **settings)
+        np.testing.assert_allclose(found, nn.rope(x, np.cos(angles), np.sin(angles), given, **settings), atol=1e-12)
+
+
+def test_rope_takes_tables_or_theta():
+    x = np.ones((1, 2, 1, 4), np.float32)
+    for given in ({}, {"cos": x[0, :, 0, :2]}, {"cos": x[0, :, 0, :2], "sin": x[0, :, 0, :2], "theta": 1e4}):
+        with pytest.raises(ConfigError, match="or theta"):
+            nn.rope(x, layout="bshd", **given)
+    with pytest.raises(ConfigError, match="above 0"):
+        nn.rope(x, layout="bshd", theta=0.0)
+    with pytest.raises(ShapeError, match=r"positions must be \[1, 2\], not \[2\]"):
+        nn.rope(x, positions=np.arange(2), layout="bshd", theta=1e4)
+
+
+def test_log_mel_has_a_floor_below_which_nothing_moves():
+    rng = np.random.default_rng(4)
+    spectrum, bank = rng.uniform(0, 2, (2, 3, 5)).astype("f4"), rng.uniform(0, 1, (4, 5)).astype("f4")
+    spectrum[0, 1] = 0
+    wanted = np.log10(np.maximum(spectrum @ bank.T, 1e-3))
+    np.testing.assert_allclose(nn.log_mel(spectrum, bank, floor=1e-3, base=10.0), wanted, atol=1e-6)
+    np.testing.assert_allclose(
+        nn.log_mel(spectrum.astype("f2"), bank), np.log(np.maximum(spectrum @ bank.T, 1e-10)), atol=2e-2, rtol=2e-3
+    )
+    slopes = rlx.grad(lambda s: rlx.sum(nn.log_mel(s, bank)))(spectrum)
+    assert np.all(slopes[0, 1] == 0)
+    assert np.all(slopes[1] > 0)
+    with pytest.raises(ShapeError, match="with the bins of the spectrum"):
+        nn.log_mel(spectrum, bank[:, :4])
+    with pytest.raises(DtypeError, match="must be real"):
+        nn.log_mel(spectrum + 1j, bank)
+    with pytest.raises(ConfigError, match="floor must be above 0"):
+        nn.log_mel(spectrum, bank, floor=0.0)

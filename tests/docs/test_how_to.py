@@ -38,6 +38,7 @@ PAGES = [
     "how-to/what-a-plugin-has",
     "how-to/write-a-loop",
     "how-to/convolutional-nets",
+    "how-to/random-numbers",
     "types",
 ]
 

@@ -104,6 +104,14 @@ def jax_selective(x: Any, delta: Any, a: Any, b: Any, c: Any) -> Any:
     return ys.swapaxes(0, 1), state
 
 
+def rotated(x: Any, xp: Any) -> Any:
+    """Feature i beside feature i + half, by the angle p·100^(-2i/d)."""
+    half = x.shape[-1] // 2
+    angles = xp.arange(x.shape[1], dtype=xp.float64)[:, None] * 100.0 ** (-xp.arange(half, dtype=xp.float64) / half)
+    c, s = xp.cos(angles)[:, None, :], xp.sin(angles)[:, None, :]
+    return xp.concatenate([x[..., :half] * c - x[..., half:] * s, x[..., half:] * c + x[..., :half] * s], -1)
+
+
 FAMILY = Family(
     "Sequences",
     [
@@ -146,6 +154,15 @@ FAMILY = Family(
             slack=64,
             why="two products and a softmax",
             inexact={"jax": (1e-6, "JAX computes the softmax of the scores in float32")},
+        ),
+        Row(
+            "rope(theta=100)",
+            lambda x: nn.rope(x, theta=100.0, layout="bshd"),
+            lambda d: ((d.normal((d.size(1, 2), d.size(1, 6), d.size(1, 3), 2 * d.size(1, 3))),), {}),
+            lambda x: rotated(x, torch),
+            lambda x: rotated(x, jnp),
+            asks=("forward", "gradient", "jvp", "batch"),
+            note="by formula: neither has a function for it",
         ),
     ],
 )

@@ -5,7 +5,7 @@ So products of sparse matrices, transposes and sums have known sizes and can be 
 pattern is another program.
 
 Products are gathers and sums of rlx's own, which are native code wherever those are. Systems are one op, `sparse.solve`,
-which calls SciPy on the host.
+and least squares another, `sparse.lsqr`; both call SciPy on the host.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlx_custom_ops.sparse.csr import Csr
+    from rlx_custom_ops.sparse.ops.least_squares import lsqr
     from rlx_custom_ops.sparse.ops.solve import bicgstab, cg, gmres, solve
     from rlx_custom_ops.sparse.pattern import Pattern
 
-__all__ = ["Csr", "Pattern", "bicgstab", "cg", "gmres", "solve"]
+__all__ = ["Csr", "Pattern", "bicgstab", "cg", "gmres", "lsqr", "solve"]
 
-_PLACES = {"Csr": "csr", "Pattern": "pattern"}
+_PLACES = {"Csr": "csr", "Pattern": "pattern", "lsqr": "ops.least_squares"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx_core.pipeline.kernels import KernelTable
+from rlx_custom_ops.sparse.ops.least_squares import Lsqr
 from rlx_custom_ops.sparse.ops.solve import Solve
 
 __all__ = ["kernels"]
@@ -14,7 +15,16 @@ __all__ = ["kernels"]
 kernels = KernelTable("cpu", plugin="sparse")
 
 
-@kernels.register(Solve, dtypes="f32 f64 c64 c128 i8 i16 i32 i64 u8 u16 u32 u64", accepts_strides=True)
+DTYPES = "f32 f64 c64 c128 i8 i16 i32 i64 u8 u16 u32 u64"
+
+
+@kernels.register(Solve, dtypes=DTYPES, accepts_strides=True)
 def scipy_sparse_solve(op: Any, *operands: np.ndarray, out: np.ndarray, workspace: Any) -> None:
     """SuperLU, or an iteration, in float64."""
+    op.solve_into(out, *operands)
+
+
+@kernels.register(Lsqr, dtypes=DTYPES, accepts_strides=True)
+def scipy_sparse_lsqr(op: Any, *operands: np.ndarray, out: np.ndarray, workspace: Any) -> None:
+    """LSQR, in float64."""
     op.solve_into(out, *operands)

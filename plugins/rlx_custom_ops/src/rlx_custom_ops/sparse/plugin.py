@@ -6,7 +6,7 @@ from rlx_core.hooks import hookimpl
 
 @hookimpl
 def rlx_ops() -> list[OpFamily]:
-    return [OpFamily("rlx_custom_ops.sparse.ops:OPS", ["sparse.solve"])]
+    return [OpFamily("rlx_custom_ops.sparse.ops:OPS", ["sparse.solve", "sparse.lsqr"])]
 
 
 @hookimpl

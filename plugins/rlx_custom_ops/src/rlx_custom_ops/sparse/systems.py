@@ -17,7 +17,7 @@ from rlx_custom_ops.errors import (
     which,
 )
 
-__all__ = ["matrix", "solved"]
+__all__ = ["elements", "least_squares", "matrix", "solved"]
 
 FAR: Final = 1e-3
 """From which part of the largest element on a difference from the adjoint is no rounding any more."""
@@ -31,7 +31,7 @@ def matrix(op: Any, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: 
     Raises:
         LinearAlgebraError: The method is for Hermitian matrices, and it is none.
     """
-    a = sp.csr_array(sp.coo_array((data, (rows, columns)), shape=(n, n)))
+    a = elements(data, rows, columns, (n, n))
     if op.method not in ("cholesky", "cg"):
         return a
     mirrored = a.conj().T.tocsr()
@@ -43,6 +43,37 @@ def matrix(op: Any, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: 
             hint="methods 'lu', 'bicgstab' and 'gmres' take any square matrix",
         )
     return (a + mirrored) * 0.5
+
+
+def elements(data: np.ndarray, rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> Any:
+    """The matrix with these elements; those of one place are added up."""
+    return sp.csr_array(sp.coo_array((data, (rows, columns)), shape=shape))
+
+
+def least_squares(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: float) -> np.ndarray:
+    """The shortest x of least |b - a x|, for every column of b.
+
+    Raises:
+        NotConvergedError: It was not found in so many iterations.
+    """
+    if not (np.isfinite(a.data).all() and np.isfinite(b).all()):
+        return np.full((a.shape[1], b.shape[1]), np.nan, b.dtype)
+    x = np.empty((a.shape[1], b.shape[1]), b.dtype)
+    most = 4 * sum(a.shape) if op.maxiter is None else op.maxiter
+    for column in range(b.shape[1]):
+        right = np.ascontiguousarray(b[:, column])
+        x[:, column], status = spl.lsqr(a, right, atol=rtol, btol=rtol, conlim=0, iter_lim=most)[:2]
+        rest = right - a @ x[:, column]
+        gradient = float(np.linalg.norm(a.conj().T @ rest))
+        if status == 7:  # of all its reasons to stop the one that is no solution
+            raise NotConvergedError(
+                f"{op.name}: lsqr for {which(index)} did not converge: after {most} iterations |aᴴ (b - a x)| of column "
+                f"{column} is {gradient:.3g}",
+                Fact("batch index", list(index)),
+                hint="more iterations (maxiter), a larger rtol, or damp",
+                residual=gradient,
+            )
+    return x
 
 
 def solved(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: float) -> np.ndarray:

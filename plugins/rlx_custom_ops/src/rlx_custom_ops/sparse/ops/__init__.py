@@ -1,7 +1,7 @@
 """The ops of the domain `sparse`. Their references are SciPy's algorithms: no dense one could stand for them."""
 
-from rlx_custom_ops.sparse.ops import solve
+from rlx_custom_ops.sparse.ops import least_squares, solve
 
 __all__ = ["OPS"]
 
-OPS = solve.OPS
+OPS = (*solve.OPS, *least_squares.OPS)

@@ -216,11 +216,13 @@ def sampled(rows: Value, columns: Value, u: Value, v: Value) -> Any:
     return sum(along_rows(u, rows) * conjugated(along_rows(v, columns)), axis=-1)
 
 
-def product(data: Value, rows: Value, columns: Value, x: Value) -> Any:
-    """The sparse matrix times x."""
+def product(data: Value, rows: Value, columns: Value, x: Value, size: Dim | None = None) -> Any:
+    """The sparse matrix times x; it has `size` rows, or as many as columns."""
     leading = x.ndim - 2
     products = expand_dims(data, -1) * along_rows(x, columns)
-    return scatter_add(products, rows, axis=leading, batch_dims=leading, size=x.shape[leading])
+    return scatter_add(
+        products, rows, axis=leading, batch_dims=leading, size=x.shape[leading] if size is None else size
+    )
 
 
 def solve(
