@@ -130,9 +130,10 @@ class Pack:
             array: The operand.
             place: Where to put them; by default memory of their own.
         """
-        packed = allocate(self.capacity, ALIGNMENT) if place is None else place[: self.capacity]
+        nbytes = self.nbytes if self.view is None else self.capacity
+        packed = allocate(nbytes, ALIGNMENT) if place is None else place[:nbytes]
         if self.view is None:
-            FORMS[self.form](array, self.sizes, packed[: self.nbytes])
+            FORMS[self.form](array, self.sizes, packed)
             return packed
         seen, stride = self.view.of(array), aligned(self.nbytes)
         for number, round_ in enumerate(np.ndindex(*self.view.shape[: self.view.rounds])):
