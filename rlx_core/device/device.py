@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -33,9 +33,11 @@ class Device:
     Attributes:
         rearrange: Makes elements dense: given where the first lies, their type and strides, and where they go. The backend, which
             knows a language, says how.
+        ahead: Functions that were built before programs ask for them, by name: the driver's module.
     """
 
     rearrange: Callable[[At, TensorType, Strides, At], None] | None = None
+    ahead: Mapping[str, Any] = {}
 
     def __init__(self, name: str, facts: DeviceFacts, open: Callable[[], Driver]) -> None:
         self.name = name

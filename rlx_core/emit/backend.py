@@ -4,17 +4,19 @@ language, and has everything else from here."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import evolve
 
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts, Driver
-from rlx_core.emit.code import Code
+from rlx_core.emit.code import Code, functions_of
 from rlx_core.emit.control import control_rows
 from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.listing import listings
+from rlx_core.emit.modules import build_modules
 from rlx_core.emit.movement import movement_rows
 from rlx_core.emit.program import DeviceProgram, build_program
 from rlx_core.emit.rearranging import Rearranger
@@ -143,6 +145,16 @@ class DeviceBackend(Backend):
         assert isinstance(code, Code), "it is what a program of this backend had"
         poison = self.is_poisoned(options.get("options", {}))
         return DeviceProgram(lir, expect_device(target), target.kernels, code, poison=poison)
+
+    @contextmanager
+    def built_ahead(self, lirs: Sequence[Lir], target: Target, options: Mapping[str, Any]) -> Iterator[None]:
+        device = expect_device(target)
+        functions = functions_of(lirs, target.kernels)
+        device.ahead = build_modules(device, self._made(device)[0], functions, None).by_function
+        try:
+            yield
+        finally:
+            device.ahead = {}
 
     def levels(self, target: Target) -> tuple[Level, ...]:
         return (self._made(expect_device(target))[0].level, *self.below)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
 
@@ -15,7 +15,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.select.backend import ObjectStore
 from rlx_core.pipeline.select.kernels import KernelTable
 
-__all__ = ["Code", "code_of"]
+__all__ = ["Code", "code_of", "functions_of"]
 
 
 @frozen(eq=False)
@@ -55,3 +55,14 @@ def code_of(
         for name, plan in step.nested.items()
     }
     return Code(made, build_modules(device, language, made.functions, objects, told), nested)
+
+
+def functions_of(lirs: Iterable[Lir], kernels: KernelTable) -> list[Function]:
+    """Every function of some plans and of those nested in them, once."""
+    found: dict[str, Function] = {}
+    waiting = list(lirs)
+    while waiting:
+        lir = waiting.pop()
+        found.update((f.name, f) for f in emissions(lir, kernels).functions)
+        waiting += [plan for step in lir.steps for plan in step.nested.values()]
+    return list(found.values())

@@ -47,7 +47,7 @@ def build_modules(
     objects: ObjectStore | None,
     told: Callable[[Function], Sequence[Fact]] = lambda function: (),
 ) -> Modules:
-    """Build all functions.
+    """Build all functions; those that `device.ahead` has are taken from there.
 
     Args:
         told: What an error says of a function besides its name.
@@ -55,8 +55,10 @@ def build_modules(
     Raises:
         KernelBuildError: The device's compiler refuses one.
     """
+    ahead = {f.name: device.ahead[f.name] for f in functions if f.name in device.ahead}
+    functions = [f for f in functions if f.name not in ahead]
     if not functions:
-        return Modules({}, True)
+        return Modules(ahead, True)
     driver = device.driver  # opened here, and not by the first of the threads
     at_once = min(MOST_AT_ONCE, os.cpu_count() or 1)
     parts = dealt(functions, len(functions) if language.has_one_entry else at_once)
@@ -88,7 +90,7 @@ def build_modules(
         with ThreadPoolExecutor(min(len(parts), at_once), "rlx-build") as threads:
             built = list(threads.map(build, parts))
     modules = {f.name: module for part, (module, _) in zip(parts, built, strict=True) for f in part}
-    return Modules(modules, all(is_cached for _, is_cached in built))
+    return Modules({**ahead, **modules}, all(is_cached for _, is_cached in built))
 
 
 def is_refused(driver: Driver, source: str) -> bool:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from rlx_core.errors import KernelBuildError
 from rlx_core.ir.lir import Lir
 from rlx_core.ir.verify_lir import verify_lir
 from rlx_core.pipeline.compile import compile_graph, set_up
@@ -41,6 +42,7 @@ __all__ = ["WAYS", "Objects", "Way", "apart", "complaint", "plan_complaint", "re
 
 MODES = 4  # of so many programs one is differentiated in both modes
 CHUNK = 40  # programs a process: one that dies takes no more with it
+TOGETHER = 20  # programs whose code is made at once, where a backend makes it sooner so
 
 
 @frozen(eq=False)
@@ -106,6 +108,20 @@ def compiled_for(
     return evolve(made, objects=objects)
 
 
+def planned(
+    program: Generated,
+    way: Way,
+    plans: Mapping[str, Compiled],
+    target: str | None,
+    host: PluginHost | None,
+    objects: Objects,
+) -> Compiled:
+    """The plan of one way, of those of earlier ways where it repeats one."""
+    if way.repeats is None:
+        return compiled_for(program, way, target, host, objects)
+    return repeated(plans[way.repeats], way, program)
+
+
 def repeated(compiled: Compiled, way: Way, program: Generated) -> Compiled:
     """The same plan under other options of the target, so that only running it differs; or the same steps on other bytes."""
     options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
@@ -152,11 +168,13 @@ def complaint(
     target: str | None = None,
     host: PluginHost | None = None,
     objects: Objects | None = None,
+    ready: Mapping[str, Compiled] | None = None,
 ) -> str | None:
     """What is wrong with a program, in one line: a result, a bit, or an error; `None` if nothing is.
 
     Args:
         objects: Where machine code is kept for programs that have much of it in common; for this one alone if not given.
+        ready: Plans that were made before, by the way's name.
     """
     if program.seed < 0 or program.seed % MODES == 0:
         wrong = mode_complaint(program.graph, program.fed, program.seed)
@@ -170,10 +188,8 @@ def complaint(
         if program.seed >= 0 and program.seed % way.every:
             continue
         try:
-            if way.repeats is None:
-                plans[way.name] = compiled_for(program, way, target, host, kept)
-            else:
-                plans[way.name] = repeated(plans[way.repeats], way, program)
+            made = None if ready is None else ready.get(way.name)
+            plans[way.name] = planned(program, way, plans, target, host, kept) if made is None else made
             wrong = plan_complaint(plans[way.name])
             found = [] if wrong is not None else run_once(program, plans[way.name])
         except Exception as error:  # noqa: BLE001  whatever it is, the interpreter ran the same program
@@ -255,16 +271,45 @@ def found_at(name: str) -> Any:
 def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep: Path | None) -> int:
     """Try some seeds here; prints the number of each before it, so that a crash can be told."""
     failures = 0
-    for seed in numbers:
-        print(f"seed {seed}", flush=True)
-        program = generate(seed)
-        if complaint(program, ways, target=target) is not None:
-            failures += 1
-            smallest, why = reduced(program, ways, target=target)
-            print(report(seed, smallest, why), flush=True)
-            if keep is not None:
-                print(f"kept as {write_case(keep, f'seed{seed}', smallest, why)}", flush=True)
+    for start in range(0, len(numbers), TOGETHER):
+        some = [generate(seed) for seed in numbers[start : start + TOGETHER]]
+        plans = [plans_of(program, ways, target) for program in some]
+        with built_together(plans):
+            for program, ready in zip(some, plans, strict=True):
+                print(f"seed {program.seed}", flush=True)
+                if complaint(program, ways, target=target, ready=ready) is not None:
+                    failures += 1
+                    told(program, ways, target, keep)
     return min(failures, 1)
+
+
+def told(program: Generated, ways: Sequence[Way], target: str | None, keep: Path | None) -> None:
+    """Print the smallest program that fails as this one does, and keep it."""
+    smallest, why = reduced(program, ways, target=target)
+    print(report(program.seed, smallest, why), flush=True)
+    if keep is not None:
+        print(f"kept as {write_case(keep, f'seed{program.seed}', smallest, why)}", flush=True)
+
+
+def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dict[str, Compiled]:
+    """The plans of a program by the way's name; what cannot be planned is missing, and complains when it is tried."""
+    plans: dict[str, Compiled] = {}
+    kept = Objects()
+    for way in ways:
+        with suppress(Exception):
+            plans[way.name] = planned(program, way, plans, target, None, kept)
+    return plans
+
+
+def built_together(plans: Sequence[Mapping[str, Compiled]]) -> ExitStack:
+    """While it is open, the code of all plans is there; what does not build complains when it is tried alone."""
+    stack = ExitStack()
+    every = [plan for each in plans for plan in each.values()]
+    if every:
+        first = every[0]
+        with suppress(KernelBuildError):
+            stack.enter_context(first.backend.built_ahead([p.lir for p in every], first.target, first.lir.options))
+    return stack
 
 
 def keep_going(start: int, chosen: argparse.Namespace) -> int:

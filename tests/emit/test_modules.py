@@ -12,6 +12,8 @@ from rlx_core.device.device import Device
 from rlx_core.emit.emitters import Function
 from rlx_core.emit.modules import build_modules, dealt
 from rlx_core.errors import KernelBuildError
+from rlx_core.pipeline.compile import compile_graph
+from rlx_core.runtime.executable import Executable
 from rlx_core.testing.fake_device import FACTS, FakeDriver, LoopLanguage
 
 KERNEL = """kernel {name} grid [{size}] row []
@@ -49,6 +51,26 @@ def test_the_next_process_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     again = build_modules(device(second), LoopLanguage(), functions(10), store)
     assert (second.built, again.is_cached) == (0, True)
     assert set(again.by_function) == {f"copy{i}" for i in range(10)}
+
+
+def test_what_was_built_ahead_is_not_built_again_and_is_forgotten_at_the_end(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of several plans find their functions in the module that was built for all of them."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+    def plan(function: Any) -> Any:
+        return compile_graph(rlx.trace(function, np.ones((3, 4), np.float32)), target="fake", host=bench.host)
+
+    plans = [plan(lambda x: rlx.exp(x) * 2), plan(lambda x: rlx.sum(x, axis=1))]
+    first = plans[0]
+    with first.backend.built_ahead([p.lir for p in plans], first.target, first.lir.options):
+        built = bench.driver.built
+        for each in plans:
+            Executable(each).run({"x": np.ones((3, 4), np.float32)})
+        assert (built, bench.driver.built) == (1, 1)
+    Executable(plan(lambda x: rlx.exp(x) * 2)).run({"x": np.ones((3, 4), np.float32)})
+    assert bench.driver.built == 2
 
 
 def test_a_stale_binary_is_dropped_and_the_source_built() -> None:

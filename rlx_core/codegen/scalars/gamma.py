@@ -207,8 +207,8 @@ def digamma_right(b: Assembler[V], x: V, is_next: V) -> V:
     is_second = b.fcmp_ordered("==", whole, b.constant(x, 2.0))
     divisor = b.select(is_far, argument, b.select(is_second, b.fsub(x, one), x))
     quotient = b.fdiv(b.select(is_far, one, step), divisor)
-    # The distance from the zero, right to the last digit beside it.
-    distance = b.fadd(b.fadd(t, b.constant(x, 1.5 - form.zero[0])), b.constant(x, -form.zero[1]))
+    # The distance from the zero, right to the last digit beside it; a difference, because WGSL may add two constants first.
+    distance = b.fsub(b.fadd(t, b.constant(x, 1.5 - form.zero[0])), b.constant(x, form.zero[1]))
     near = b.fma(distance, polynomial(b, t, DIGAMMA), quotient)
     square = b.fmul(quotient, quotient)
     rest = b.fma(square, polynomial(b, square, DIGAMMA_FAR), b.fmul(quotient, b.constant(x, 0.5)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import numpy as np
@@ -316,6 +317,17 @@ class Backend(ABC):
             `None` where it has to be built again, which is always right: what is built now would be something else.
         """
         return None
+
+    def built_ahead(
+        self, lirs: Sequence[Lir], target: Target, options: Mapping[str, Any]
+    ) -> AbstractContextManager[None]:
+        """While it is open, programs of these plans find their code: for backends that make the code of many at once sooner.
+
+        Args:
+            lirs: Plans for `target`.
+            target, options: As for `compile`.
+        """
+        return nullcontext()
 
     def expect(self, options: Mapping[str, Any], objects: ObjectStore | None) -> None:
         """A program is about to go through the passes: what it will need, whatever it is, may be begun in the background.

@@ -148,7 +148,7 @@ def test_the_gamma_family_of_f32_alone_is_within_one_ulp_more_than_that_of_f64(
     """On the left a term, the function on the right, is as large as 1 where they cancel."""
     rng = np.random.default_rng(4)
     drawn = [np.exp(rng.uniform(-80, 80, 2000)), rng.uniform(0, 5, 2000), rng.uniform(0.99, 2.01, 2000)]
-    right = np.concatenate([NUMBERS, *drawn, rng.uniform(1.46, 1.463, 200)]).astype("f4")
+    right = np.concatenate([NUMBERS, *drawn, rng.uniform(1.46, 1.463, 200), [1.4616321]]).astype("f4")
     left = -np.concatenate([np.exp(rng.uniform(-80, 5, 1000)), rng.uniform(0, 20, 2000), np.arange(99)]).astype("f4")
     most = 4 + getattr(op, "order", 0) / 2
     for x, least in ((right, 0.0), (left, 8.0)):
