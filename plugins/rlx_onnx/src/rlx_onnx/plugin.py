@@ -6,7 +6,7 @@ from rlx_core.hooks import hookimpl
 
 @hookimpl
 def rlx_importers() -> list[ImporterSpec]:
-    return [ImporterSpec("onnx.model", "rlx_onnx.reading:import_file", suffixes=[".onnx"])]
+    return [ImporterSpec("onnx.model", "rlx_onnx.reading.model:import_file", suffixes=[".onnx"])]
 
 
 @hookimpl

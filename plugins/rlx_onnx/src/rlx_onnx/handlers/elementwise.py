@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx_core as rlx
 from rlx_core.errors import FormatError
-from rlx_core.ir.dims import Expr
+from rlx_core.ir.dims import Expr, guards
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
@@ -126,14 +126,14 @@ class Undecided(Exception):
 
 def decided(relation: str, a: Any, b: Any) -> bool:
     """Whether a relation holds between sizes, which are never negative."""
-    from rlx_core.ir.dims import guards
-
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return bool({"==": a == b, ">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[relation])
     if relation in ("<", "<="):
         return decided({"<": ">", "<=": ">="}[relation], b, a)
     if relation == ">":
         return decided(">=", a, b + 1)
+    if relation == "==" and True in (guards.holds(">=", a, b + 1), guards.holds(">=", b, a + 1)):
+        return False
     found = guards.holds(relation, a, b)  # type: ignore[arg-type]
     if found is None:
         raise Undecided

@@ -23,11 +23,11 @@ def gather(node: Node, x: Any, indices: Any) -> Any:
     axis = _axis(node, node.get("axis", 0), len(x.shape))
     if is_sizes(x) and isinstance(indices, np.ndarray):
         return settled(np.asarray(np.take(x, indices, axis=axis), object))
-    if isinstance(indices, np.ndarray) and indices.ndim == 0 and isinstance(x.shape[axis], int):
-        at = int(indices)
-        if not -x.shape[axis] <= at < x.shape[axis]:
-            raise FormatError(f"{node}: index {at} is outside of an axis of {x.shape[axis]}")
-        return on_value(x, lambda data: data[(slice(None),) * axis + (at,)])
+    if isinstance(indices, np.ndarray) and indices.ndim == 0:
+        at, size = int(indices), x.shape[axis]
+        if isinstance(size, int) and not -size <= at < size:
+            raise FormatError(f"{node}: index {at} is outside of an axis of {size}")
+        return on_value(traced(x), lambda data: data[(slice(None),) * axis + (at,)])
     return on_value(traced(x), lambda data: rlx.take(data, counted(indices, data.shape[axis]), axis=axis))
 
 
@@ -41,7 +41,7 @@ def counted(indices: Any, size: Dim) -> Any:
     """Indices counted from the front; those that are known and not negative stay as they are."""
     if isinstance(indices, np.ndarray) and (indices.size == 0 or indices.min() >= 0):
         return indices
-    return rlx.where(indices < 0, indices + size, indices)
+    return rlx.where(indices < 0, indices + (size if isinstance(size, int) else rlx.asarray(size)), indices)  # type: ignore[arg-type]
 
 
 @handles("GatherElements")
