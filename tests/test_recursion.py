@@ -28,6 +28,7 @@ BOUNDED = {
         "rlx_core/ir/verify.py": "verify _node _faults _nested",
         "rlx_core/ir/verify_lir.py": "verify_lir _nested",
         "rlx_core/draw/view.py": "_rows",
+        "rlx_core/ops/host/effects.py": "without_effects",
         "rlx_core/passes/engine/base.py": "each_graph each_graph.change",
         "rlx_core/passes/lower_hir.py": "blocks_in",
         "rlx_core/pipeline/compile.py": "domains_of",

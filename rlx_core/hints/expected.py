@@ -204,7 +204,7 @@ ELSEWHERE: Final[dict[str, str]] = {
 }
 """A name → what to do instead, where no one function is its equal."""
 
-INTERNAL: Final = ("fused_", "_backward", "_block", "elementwise_region", "pool_positions")
+INTERNAL: Final = ("fused_", "folded_", "_backward", "_block", "elementwise_region", "pool_positions")
 """Parts of the names of ops that passes and derivatives write, and nobody by hand."""
 
 _FOUND = {name: here for here, names in RENAMED.items() for name in names.split()}
