@@ -21,6 +21,7 @@ from rlx_core.contributions import (
     CommandSpec,
     EventSpec,
     ExporterSpec,
+    FunctionSpec,
     ImporterSpec,
     KernelSpec,
     LegalizationSpec,
@@ -116,6 +117,11 @@ def rlx_commands() -> Iterable[CommandSpec]:
 
 
 @hookspec
+def rlx_functions() -> Iterable[FunctionSpec]:
+    """Functions that users find as attributes of `rlx_core`; loaded when one is first named."""
+
+
+@hookspec
 def rlx_compile_events() -> Iterable[EventSpec]:
     """Listeners to compile events; called at the start and the end of a compilation and of each pass."""
 
@@ -134,6 +140,7 @@ HOOKS: Final = {
     "rlx_pipelines": "pipelines",
     "rlx_options": "options",
     "rlx_commands": "commands",
+    "rlx_functions": "functions",
     "rlx_compile_events": "events",
 }
 """The hooks that contribute records, and the kind of each, in the order in which they are called."""

@@ -126,6 +126,7 @@ CORE = _table(
         "rlx_core.functions.custom_jvp": "custom_jvp",
         "rlx_core.functions.custom_vjp": "custom_vjp",
         "rlx_core.functions.control.calls": "associative_scan cond fori_loop map scan switch while_loop",
+        "rlx_core.functions.model": "Model",
         "rlx_core.functions.training": "train_step",
         "rlx_core.files.load_save": "from_bytes load save to_bytes",
         "rlx_core.runtime.devices": "device_put devices",
@@ -183,7 +184,10 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in places:
-            raise absent(module, name, places)
+            found = offered(module, name)
+            if found is None:
+                raise absent(module, name, places)
+            return found
         try:
             from rlx_core.system.locks import forks_wait  # here, because importing rlx imports none of its parts
 
@@ -202,6 +206,22 @@ def lazy_names(
     return get, lambda: sorted(places), sorted(places)
 
 
+def offered(module: str, name: str) -> Any:
+    """The function that a plugin offers under a name of rlx's own; `None` if no installed package declares one.
+
+    Not kept in the module: plugins can be blocked and changed while the process lives.
+    """
+    if module != "rlx_core" or name.startswith("_"):
+        return None
+    return importlib.import_module("rlx_core.plugins.offered").offered_function(name)  # rlx imports no plugin by itself
+
+
+def installing(name: str) -> str | None:
+    """The command that installs the package that is known to offer a name of rlx's own, if there is one."""
+    package = importlib.import_module("rlx_core.hints.packages").known_packages().get(f"function.{name}")
+    return None if package is None else package.command
+
+
 def is_submodule(module: str, name: str) -> bool:
     """Whether a package has a module of this name, which `from package import name` asks for before it imports that."""
     folders: Iterable[str] = getattr(sys.modules[module], "__path__", ())
@@ -216,7 +236,7 @@ def absent(module: str, name: str, known: Iterable[str]) -> AttributeError:
     # Both are only read by those who meet this error.
     expected = importlib.import_module("rlx_core.hints.expected")
     errors = importlib.import_module("rlx_core.errors")
-    hint = expected.hint_for(name, known) or errors.nearest(name, known)
+    hint = expected.hint_for(name, known) or installing(name) or errors.nearest(name, known)
     error: AttributeError = errors.AbsentNameError(f"{module} has no {name}", hint=hint)
     return error
 

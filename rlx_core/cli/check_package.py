@@ -22,10 +22,10 @@ from attrs import frozen
 from rlx_core.cli import checks
 from rlx_core.cli.checks import Finding
 from rlx_core.cli.session import Session
-from rlx_core.contributions import EventSpec, KernelSpec, LegalizationSpec, RuleSpec
+from rlx_core.contributions import EventSpec, FunctionSpec, KernelSpec, LegalizationSpec, RuleSpec
 from rlx_core.errors import Fact, UnknownNameError, nearest
 from rlx_core.plugins import Claim, PluginEntry, PluginHost
-from rlx_core.plugins.conditions import COMPILE
+from rlx_core.plugins.conditions import COMPILE, conditions_of
 from rlx_core.plugins.entry import Origin, named_entry
 from rlx_core.plugins.states import attempt
 
@@ -193,6 +193,8 @@ def needed_when(claim: Claim) -> tuple[str, ...]:
     record: Any = claim.record
     if isinstance(record, EventSpec):
         return (COMPILE,)
+    if isinstance(record, FunctionSpec):
+        return conditions_of(claim.kind, claim.name)
     if isinstance(record, LegalizationSpec):
         return (f"target.{record.target}", COMPILE)
     if isinstance(record, RuleSpec):

@@ -2,7 +2,7 @@
 
 A record says what exists and where to find it; `load` is a `LazyRef`, imported when the thing is first used.
 Every record is validated where it is written, so a mistake is reported with the plugin that made it. Things
-are named `domain.name`, the domain being the plugin's own name; targets and commands are bare words.
+are named `domain.name`, the domain being the plugin's own name; targets, commands and functions are bare words.
 """
 
 from rlx_core.contributions.records import (
@@ -13,6 +13,7 @@ from rlx_core.contributions.records import (
     Contribution,
     EventSpec,
     ExporterSpec,
+    FunctionSpec,
     ImporterSpec,
     KernelSpec,
     LegalizationSpec,
@@ -34,6 +35,7 @@ __all__ = [
     "Contribution",
     "EventSpec",
     "ExporterSpec",
+    "FunctionSpec",
     "ImporterSpec",
     "KernelSpec",
     "LazyRef",

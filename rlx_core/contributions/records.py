@@ -233,6 +233,18 @@ class CommandSpec(Contribution):
 
 
 @frozen
+class FunctionSpec(Contribution):
+    """A function that users find as an attribute of `rlx_core`, one that makes a model of another library's, say.
+
+    The distribution declares the entry point `function.<name>` in the group `rlx.when`: an attribute that no package declares
+    is refused without importing a plugin.
+    """
+
+    name: str = field(validator=bare_name)
+    load: LazyRef = field(converter=reference)
+
+
+@frozen
 class EventSpec(Contribution):
     """A listener to one compile event."""
 
@@ -259,6 +271,7 @@ KINDS: Final[Mapping[str, type[Contribution]]] = MappingProxyType(
         "pipelines": PipelineSpec,
         "options": OptionSpec,
         "commands": CommandSpec,
+        "functions": FunctionSpec,
         "events": EventSpec,
     }
 )

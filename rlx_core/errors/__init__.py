@@ -30,6 +30,7 @@ from rlx_core.errors.configuring import (
     UnknownNameError,
 )
 from rlx_core.errors.devices import DeviceLostError, KernelBuildError, PlaceError
+from rlx_core.errors.importing import UnsupportedError, unsupported
 from rlx_core.errors.running import (
     BindingError,
     CallbackError,
@@ -85,10 +86,12 @@ __all__ = [
     "ShapeError",
     "TraceError",
     "UnknownNameError",
+    "UnsupportedError",
     "VerifyError",
     "WrongInputCountError",
     "WrongStageError",
     "nearest",
+    "unsupported",
 ]
 
 # A traceback names a class by where it is imported from, not by the file that happens to hold its page.

@@ -31,14 +31,14 @@ def load(
     host: PluginHost | None = None,
 ) -> Any:
     """What is in a file: arrays by name (`.safetensors`), a compiled function, a graph or a module (`.rlx`), or what a
-    plugin's reader returns.
+    plugin's reader returns, an `rlx.Model` of another system's file, say.
 
     A compiled function is compiled here, for whatever target; its weights stay in the mapped file. The file must not be
     changed while they are in use; replacing it (as `rlx.save` does) is safe.
 
     Args:
         path: The file; its suffix, in any case, chooses the reader.
-        target, config: For a compiled function, as for `rlx.compile`.
+        target, config: For a compiled function, as for `rlx.compile`; a model becomes one if either is given.
         classes: For a compiled function, the named tuples among its arguments and results: files hold no classes.
         like: For arrays, the pytree that they were saved from, or one of its structure and types: they come back as
             such a tree, in memory of their own. Without it they are views of the mapped file, by name.
@@ -65,7 +65,7 @@ def load(
 def opened(
     stored: Any, target: str | None, config: Config, classes: Iterable[type[Any]], host: PluginHost | None
 ) -> Any:
-    """A program with its weights as the function that it is; anything else as it is.
+    """A program with its weights as the function that it is, a model for a target as one too; anything else as it is.
 
     Raises:
         ConfigError: It is something else, which nothing is said about.
@@ -76,6 +76,8 @@ def opened(
         from rlx_core.runtime.compiled_function import compile_bundle  # as above
 
         return compile_bundle(stored, target=target, config=config, host=host, classes=classes)
+    if (target is not None or config is not None) and is_model(stored):
+        return stored.compile(target=target, config=config, host=host)
     for name, given in (("target", target), ("config", config), ("classes", tuple(classes) or None)):
         if given is not None:
             raise ConfigError(
@@ -83,6 +85,13 @@ def opened(
                 hint="load it without, and compile it: rlx.Session(...).compile(...)",
             )
     return stored
+
+
+def is_model(stored: Any) -> bool:
+    """Whether a reader returned a model, which has the compiler behind it."""
+    from rlx_core.functions.model import Model  # as in `opened`
+
+    return isinstance(stored, Model)
 
 
 def to_bytes(value: Any) -> bytes:

@@ -21,6 +21,7 @@ from rlx_core.pipeline.select.dispatch import LegalizationTable
 from rlx_core.pipeline.select.kernels import Kernel
 from rlx_core.plugins import PluginHost, Registry
 from rlx_core.plugins.conditions import conditions_of
+from rlx_core.public import CORE, FUNCTIONS
 from rlx_core.transforms.contributed import rule_fault
 
 __all__ = ["EXPECTED", "expectation", "kernels_fault", "legalization_tables", "load_op"]
@@ -147,6 +148,12 @@ def called_with(count: int, what: str) -> Complaint:
     return fault
 
 
+def function_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
+    if spec.name in CORE or spec.name in FUNCTIONS:
+        return "it is never reached: rlx has a name like that of its own"
+    return None if callable(thing) else f"it is {described(thing)}, not a function"
+
+
 def command_fault(thing: Any, spec: Contribution, registry: Registry) -> str | None:
     return None if callable(thing) else f"it is {described(thing)}, neither a function nor a typer.Typer"
 
@@ -169,6 +176,7 @@ EXPECTED: Final[Mapping[str, Complaint]] = {
     "importers": called_with(2, "a path and a host"),
     "exporters": called_with(3, "a path, a value and a host"),
     "commands": command_fault,
+    "functions": function_fault,
     "events": called_with(1, "a CompileEvent"),
 }
 """The question for each kind whose records lead somewhere; pipelines and options are what they say."""

@@ -8,7 +8,7 @@ anything. Its distribution may declare more of them as entry points of the group
     "target.gpu" = "acme.plugin"        # that target only
     "domain.other" = "acme.plugin"      # whenever a name of that domain is asked for
     "compile" = "acme.plugin"           # whenever something is compiled
-    "command.bench" = "acme.plugin"     # also `import.…`, `export.…`, `option.…`
+    "command.bench" = "acme.plugin"     # also `function.…`, `import.…`, `export.…`, `option.…`
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from typing import Final
 
 COMPILE: Final = "compile"
 TARGET: Final = "target"
-VERBS: Final = {"commands": "command", "importers": "import", "exporters": "export", "options": "option"}
+VERBS: Final = {
+    "commands": "command",
+    "exporters": "export",
+    "functions": "function",
+    "importers": "import",
+    "options": "option",
+}
 
 
 def conditions_of(kind: str, name: str) -> tuple[str, ...]:

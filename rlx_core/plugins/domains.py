@@ -13,7 +13,7 @@ __all__ = ["Domains", "domain_of", "owners"]
 Domains = Mapping[str, tuple[PluginEntry, ...]]
 """Domain → the plugins whose it is: one, unless two distributions call their plugin the same."""
 
-UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands"})
+UNOWNED: Final = frozenset({"rules", "kernels", "events", "commands", "functions"})
 """Kinds whose records are named after what they are for, which may be anybody's, or by a word of everyday."""
 
 

@@ -16,6 +16,7 @@ from rlx_core.contributions import (
     Contribution,
     EventSpec,
     ExporterSpec,
+    FunctionSpec,
     ImporterSpec,
     KernelSpec,
     LegalizationSpec,
@@ -85,6 +86,7 @@ class Registry:
     pipelines: Mapping[str, PipelineSpec] = EMPTY
     options: Mapping[str, OptionSpec] = EMPTY
     commands: Mapping[str, CommandSpec] = EMPTY
+    functions: Mapping[str, FunctionSpec] = EMPTY
     events: Mapping[str, EventSpec] = EMPTY
     claims: Mapping[Key, Claim] = EMPTY  # those that won, one a name
     refused: Mapping[Key, Refusal] = EMPTY

@@ -25,6 +25,7 @@ from rlx_core.contributions import (
     Contribution,
     EventSpec,
     ExporterSpec,
+    FunctionSpec,
     ImporterSpec,
     KernelSpec,
     LegalizationSpec,
@@ -100,6 +101,7 @@ WRONG_SIGNATURE: dict[str, object] = {
     "blocks": OddBlock,
     "backends": OddBackend,
     "kernels": odd_table,
+    "functions": "math:tau",
     "commands": "math:tau",  # a command is read by typer, whatever it takes: this one is no function
 }
 
@@ -121,6 +123,7 @@ def record(kind: str, load: object, domain: str = "acme", name: str = "thing") -
         "pipelines": lambda: PipelineSpec(full, {"mir": [str(load)]}),
         "options": lambda: OptionSpec(full, int, 3, doc=str(load)),
         "commands": lambda: CommandSpec(name, load),
+        "functions": lambda: FunctionSpec(name, load),
         "events": lambda: EventSpec("compile-start", load),
     }
     found: Contribution = made[kind]()
@@ -129,7 +132,7 @@ def record(kind: str, load: object, domain: str = "acme", name: str = "thing") -
 
 STANDARD = {
     "ops": "exp", "rules": "exp", "passes": "cse", "rulesets": "algebra", "importers": "safetensors", "blocks": "linear_block",
-    "exporters": "safetensors", "pipelines": "inference", "commands": "plugins",
+    "exporters": "safetensors", "pipelines": "inference", "commands": "plugins", "functions": "trace",
 }  # fmt: skip
 
 
@@ -192,13 +195,15 @@ def expected(kind: str, fault: str) -> str | None:
         return "SystemExit: no licence"
     if fault == "duplicate":
         return "is defined twice by the same plugin"
-    if fault == "foreign domain" and kind not in ("rules", "kernels", "events", "commands"):
+    if fault == "foreign domain" and kind not in ("rules", "kernels", "events", "commands", "functions"):
         return "the name belongs to linalg"
     if fault == "standard name":
         if kind in ("options", "legalizations", "backends"):
             return "the name belongs to"
         if kind == "commands":
             return "is never reached: rlx has one of that name"
+        if kind == "functions":
+            return "it is never reached: rlx has a name like that of its own"
         return {"rules": "its vjp rule", "kernels": "not a KernelTable", "events": None}.get(kind, "defines already")
     return "wrong: " if fault != "foreign domain" else None
 

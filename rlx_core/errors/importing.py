@@ -1,0 +1,49 @@
+"""Errors of readers: what a program of another system uses, and rlx has nothing for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rlx_core.errors.base import Fact, RlxError
+
+__all__ = ["UnsupportedError", "unsupported"]
+
+SHOWN = 3
+
+
+class UnsupportedError(RlxError, NotImplementedError):
+    """A program of another system uses operations that nothing in rlx stands for.
+
+    All of them are named at once, each with where it is used and what would serve
+    instead, so that one reading tells whether a model can be imported.
+
+    >>> from rlx_core.errors import unsupported
+    >>> uses = {"Lower": ["node words"], "Unique": ["node 7", "node 9"]}
+    >>> raise unsupported("tagger.onnx", uses, {"Lower": "texts in lower case"})
+    Traceback (most recent call last):
+        ...
+    UnsupportedError: tagger.onnx: 2 operations are not supported: Lower, Unique
+
+    >>> unsupported("tagger.onnx", uses, {"Lower": "texts in lower case"}).facts[0]
+    Fact('Lower', 'node words; instead: texts in lower case', None)
+    """
+
+
+def unsupported(
+    what: str, uses: Mapping[str, Sequence[str]], instead: Mapping[str, str] | None = None
+) -> UnsupportedError:
+    """The error for everything that a program uses and rlx has not.
+
+    Args:
+        what: The program: a file, a module, a function.
+        uses: Operation → where it is used, in the words of the system that it comes from.
+        instead: Operation → what would serve, where that is known.
+    """
+    known = instead or {}
+    facts = []
+    for name, places in uses.items():
+        more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+        serves = f"; instead: {known[name]}" if name in known else ""
+        facts.append(Fact(name, ", ".join(places[:SHOWN]) + more + serves))
+    verb = "operation is" if len(uses) == 1 else "operations are"
+    return UnsupportedError(f"{what}: {len(uses)} {verb} not supported: {', '.join(uses)}", *facts)

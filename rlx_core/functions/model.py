@@ -1,0 +1,123 @@
+"""`Model`: a program that was written for another system, as what rlx compiles, differentiates and saves."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from rlx_core.ir.bundle import Bundle, Bundled
+from rlx_core.ir.graph import Graph, Value
+from rlx_core.pipeline.compile import Config
+from rlx_core.pipeline.select.backend import Outputs
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.api import trace
+from rlx_core.runtime.compiled_function import CompiledFunction, compile_function
+from rlx_core.trees.flatten import bind_arguments, flatten_arguments
+
+__all__ = ["PARAMETERS", "Model", "argument_names"]
+
+PARAMETERS: Final = "parameters"
+"""What the first argument of every model's function is called."""
+
+
+@frozen(eq=False, kw_only=True)
+class Model(Bundled):
+    """What readers of foreign models return: a function of parameters and inputs, with the parameters.
+
+    `model(*inputs)` runs it with its parameters, compiled on first use; inside a traced function it is part of that program.
+    `model.function` is like any function of one's own: `rlx.value_and_grad(loss)(model.parameters, …)` with a loss that calls it
+    trains the model, `rlx.vmap` batches it. `rlx.save("m.rlx", model)` writes it with its parameters.
+
+    Attributes:
+        name: What it is called in reports and errors.
+        function: `function(parameters, *inputs)`, which rlx can trace.
+        parameters: Arrays in a pytree, by the names of the system that it comes from.
+        inputs: The inputs in order: name → a pytree of `rlx.spec`s, whose symbols may be any size.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    parameters: Any = field(repr=False)
+    inputs: Mapping[str, Any] = field()
+
+    # Kept without attrs' cached properties: their frames have no file, and errors name the line where a model is first run.
+    _compiled: list[CompiledFunction[..., Any]] = field(factory=list, init=False, repr=False)
+
+    @inputs.validator
+    def _are_arguments(self, attribute: Any, value: Mapping[str, Any]) -> None:
+        assert argument_names(value) == list(value), f"{list(value)}: readers rename what is no argument"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The model's results for inputs, given in order or by name.
+
+        Raises:
+            WrongInputCountError: An input is missing, unknown or given twice.
+            ShapeError, DtypeError: An input is not as `inputs` says.
+        """
+        given = bind_arguments(self._called(), (self.parameters, *args), named)
+        leaves, _ = flatten_arguments(given)
+        if any(isinstance(leaf, Value) for leaf in leaves):
+            return self.function(*given.values())
+        return self._runs()(*args, **named)
+
+    def compile(
+        self,
+        *,
+        target: str | None = None,
+        config: Config = None,
+        host: PluginHost | None = None,
+        outputs: Outputs | None = None,
+    ) -> CompiledFunction[..., Any]:
+        """The model compiled ahead of time, its parameters bound; arguments as for `rlx.compile`."""
+        specs = self.inputs.values()
+        return compile_function(
+            self._called(), self.parameters, *specs, target=target, config=config, host=host, outputs=outputs
+        )
+
+    def trace(self) -> Graph:
+        """The program: HIR with an input for every array among parameters and inputs."""
+        return trace(self._called(), self.parameters, *self.inputs.values())
+
+    def bundle(self) -> Bundle:
+        """The program with its parameters, as files hold it."""
+        return self._runs().bundle()
+
+    def _runs(self) -> CompiledFunction[..., Any]:
+        """The model compiled for whatever target is preferred here, the first time that it is run."""
+        if not self._compiled:
+            self._compiled.append(self.compile())
+        return self._compiled[0]
+
+    def _called(self) -> Callable[..., Any]:
+        """The function under the model's name, with arguments that are called as its inputs are."""
+
+        def run(*args: Any) -> Any:
+            return self.function(*args)
+
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        named = [inspect.Parameter(name, kind) for name in (PARAMETERS, *self.inputs)]
+        vars(run)["__signature__"] = inspect.Signature(named)
+        run.__name__ = self.name if self.name.isidentifier() else "model"
+        return run
+
+
+def argument_names(names: Iterable[str]) -> list[str]:
+    """Names of inputs as other systems write them (`input.1`, `class`) as different names of arguments, in the same order.
+
+    >>> argument_names(["input.1", "input_1", "class", "2"])
+    ['input_1', 'input_1_1', 'class_', '_2']
+    """
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+        plain = f"_{plain}" if plain[0].isdigit() else plain
+        plain = f"{plain}_" if keyword.iskeyword(plain) or plain == PARAMETERS else plain
+        taken = (f"{plain}_{n}" for n in count(1))
+        found.append(plain if plain not in found else next(each for each in taken if each not in found))
+    return found
