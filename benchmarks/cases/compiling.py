@@ -1,4 +1,4 @@
-"""The first call of MiniLM in a fresh process: compiled from nothing, and found in an earlier process's cache."""
+"""The first call of MiniLM in a fresh process: compiled from nothing, found in an earlier process's cache, and from a package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Case, Data, Program
-from benchmarks.first_call import first_call
+from benchmarks.cases import minilm
+from benchmarks.first_call import PACKAGE, first_call
 
 __all__ = ["CASES"]
 
@@ -34,7 +35,21 @@ def cached(data: Data) -> Program:
     return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
 
 
+def packaged(data: Data) -> Program:
+    import rlx_core as rlx  # here, because only this case needs it
+
+    keep = tempfile.TemporaryDirectory()
+    given = minilm.data(data["batch"], data["length"])
+    rlx.package(minilm.compiled(given), Path(keep.name) / PACKAGE)
+
+    def run() -> Any:
+        return first_call("package", data, Path(keep.name))
+
+    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)
+
+
 CASES = (
     Case("compile-cold", "compile", data, cold, rtol=0, atol=1e-5, is_repeatable=False, aim=1.0),
     Case("compile-cached", "compile", data, cached, rtol=0, atol=1e-5, is_repeatable=False, aim=0.15),
+    Case("compile-packaged", "package", data, packaged, rtol=0, atol=1e-5, is_repeatable=False, aim=0.5),
 )

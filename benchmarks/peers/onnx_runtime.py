@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 import onnxruntime
 
 from benchmarks.case import Data, Program
-from benchmarks.peers.onnx_model import model_of
+from benchmarks.cases import minilm as cases
+from benchmarks.first_call import MODEL, FirstCall, first_call
+from benchmarks.peers.onnx_model import minilm, model_of
 
 __all__ = ["make"]
 
 
 def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
+    if kind == "package":
+        return {"onnxruntime": from_file(data)}
     found = model_of(kind, data)
     if found is None:
         return {}
@@ -22,3 +28,15 @@ def make(kind: str, data: Data, threads: int) -> Mapping[str, Program]:
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     used = session.get_session_options().intra_op_num_threads
     return {"onnxruntime": Program(lambda: session.run(None, feeds), lambda: session.run(None, feeds), used)}
+
+
+def from_file(data: Data) -> Program:
+    """MiniLM from its file to the first result, in a process of its own."""
+    keep = tempfile.TemporaryDirectory()
+    model, _ = minilm(cases.data(data["batch"], data["length"]))
+    Path(keep.name, MODEL).write_bytes(model)
+
+    def run() -> FirstCall:
+        return first_call("onnxruntime", data, Path(keep.name))
+
+    return Program(lambda: None, lambda: [run().embedding], clock=lambda: run().seconds)

@@ -28,7 +28,7 @@ __all__ = ["export_file", "package"]
 def package(
     compiled: CompiledFunction[..., Any] | Model,
     path: str | os.PathLike[str],
-    targets: Sequence[str] | None = None,
+    targets: str | Sequence[str] | None = None,
     *,
     sizes: Sequence[Mapping[str, int]] = (),
     program: bool = True,
@@ -67,7 +67,7 @@ def package(
     bindings = _bindings(bundle, sizes)
     store, codes = BlobStore(), []
     executables = {own: compiled.executable}
-    for wanted in targets if targets is not None else [own]:
+    for wanted in _listed(targets, own):
         name, _, variant = wanted.partition(":")
         if name not in executables:
             executables[name] = compiled.on(name).executable
@@ -93,6 +93,20 @@ def package(
 def export_file(path: Path, value: Any, host: PluginHost) -> None:
     """Write a compiled function as `package` does, for this machine."""
     package(value, path)
+
+
+def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
+    """The targets to have code for.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    found = [own] if targets is None else [targets] if isinstance(targets, str) else list(targets)
+    if not found:
+        raise ConfigError(
+            "package: targets is empty, and a package holds code", hint='targets=["cpu:avx2"], or rlx.save'
+        )
+    return found
 
 
 def _bindings(bundle: Bundle, sizes: Sequence[Mapping[str, int]]) -> list[DimBinding]:

@@ -24,6 +24,8 @@ from rlx_core.errors import (
 )
 from rlx_core.files.packages.opening import import_file
 from rlx_core.functions.model import Model
+from rlx_core.pipeline.backend import Bindings
+from rlx_core.pipeline.compile import compile_graph
 from rlx_cpu.native.llvm.isa import available
 
 from .conftest import HOST, WEIGHTS, N, X, compiled, leaves
@@ -35,7 +37,7 @@ def load(path: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize("isa", [isa.name for isa in available()])
 def test_every_instruction_set_gives_what_compiling_for_it_gives(isa: str, tmp_path: Path) -> None:
-    rlx.package(compiled(), tmp_path / "m.rlxpack", [f"cpu:{isa}"], sizes=[{"rows": 8}])
+    rlx.package(compiled(), tmp_path / "m.rlxpack", f"cpu:{isa}", sizes=[{"rows": 8}])
     found = load(tmp_path / "m.rlxpack")
     for one, other in zip(
         leaves(found(X, N)), leaves(compiled(config={"options": {"cpu.isa": isa}})(X, N)), strict=True
@@ -190,6 +192,8 @@ def test_what_cannot_be_packaged_says_why(tmp_path: Path) -> None:
         rlx.package(compiled(), path, sizes=[{"row": 1}])
     with pytest.raises(ConfigError, match="'avx3' is none of"):
         rlx.package(compiled(), path, ["cpu:avx3"], sizes=[{"rows": 1}])
+    with pytest.raises(ConfigError, match="targets is empty"):
+        rlx.package(compiled(), path, [], sizes=[{"rows": 1}])
     with pytest.raises(ConfigError, match="takes what"):
         rlx.package(lambda x: x, path)  # type: ignore[arg-type]
     solving = rlx.compile(rlx.linalg.solve, rlx.spec("f64[3, 3]"), rlx.spec("f64[3]"), target="cpu", host=HOST)
@@ -228,6 +232,13 @@ def test_a_program_without_steps_is_packaged_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one, x)
     np.testing.assert_array_equal(other, x.T)
     assert one is not x
+
+
+def test_what_a_run_would_overwrite_is_not_packaged() -> None:
+    x = rlx.spec("f32[4]")
+    donating = compile_graph(rlx.trace(lambda x: x + 1, x), target="cpu", host=HOST, donations={"x": 0})
+    with pytest.raises(ConfigError, match="x would be overwritten"):
+        donating.backend.pack([(donating.lir, Bindings({}))], donating.target, None, lambda array: 0)
 
 
 def test_a_model_is_compiled_and_packaged(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 from attrs import define, field
 
 from rlx_core.codegen.places import Layout
-from rlx_core.errors import Fact, NoKernelError
+from rlx_core.errors import ConfigError, Fact, NoKernelError
 from rlx_core.ir.forms import Json
-from rlx_core.ir.graph import Value
+from rlx_core.ir.graph import Value, leaf_name
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.backend import Bindings, Keep, PackedCode
 from rlx_core.pipeline.kernels import KernelTable
@@ -41,7 +41,7 @@ def packed(programs: Sequence[tuple[Lir, Bindings]], table: KernelTable, variant
     """Programs with what they are bound to, as portable code for an instruction set; by default the best one of this machine.
 
     Raises:
-        ConfigError: There is no such set.
+        ConfigError: There is no such set, or something is donated.
         NoKernelError: A step of a program is not native.
     """
     host = host_isa()
@@ -80,11 +80,7 @@ class Writer:
     _objects: list[Later[bytes]] = field(factory=list)
 
     def add(self, lir: Lir, bindings: Bindings) -> PackedProgram:
-        """A program with what it is bound to.
-
-        Raises:
-            NoKernelError: A step of it is not native.
-        """
+        """A program with what it is bound to; errors are those of `expect_native`."""
         expect_native(lir)
         settings = Settings(self.isa)
         compiled = laid_out(lir, {number: (each, None, ()) for number, each in self._emitted(lir).items()}, settings)
@@ -118,11 +114,15 @@ class Writer:
 
 
 def expect_native(lir: Lir) -> None:
-    """Every step of a plan is one native function.
+    """Every step of a plan is one native function, and no run writes to what its caller gave.
 
     Raises:
         NoKernelError: One is not; it says why of each.
+        ConfigError: Something is donated.
     """
+    if lir.donated:
+        names = ", ".join(sorted(leaf_name(value) for value in lir.donated))
+        raise ConfigError(f"package: {names} would be overwritten by a run, which no package does")
     others = [step for step in lir.steps if not is_native(step.kernel) or reason_to_drive(step) is not None]
     if others:
         raise NoKernelError(
