@@ -28,6 +28,8 @@ from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
 from rlx_cpu.native.products.gemm import emit_product
+from rlx_cpu.native.products.gemm_driver import MakeEpilogue
+from rlx_cpu.native.products.gemm_sized import Lying, sized_product
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
 
@@ -52,16 +54,25 @@ def reason_at(node: Node) -> str | None:
 is_product = Condition("a region whose steps have vector code", lambda node: reason_at(node) is None, reason_at)
 
 
-@native.register(
-    FusedMatMulEpilogue,
-    dtypes="f16 bf16 f32 f64 bool",
-    when=is_product,
-    in_place=OTHERS,
-    is_each_in_place=True,
-    writes_strides=True,
-)
-def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
-    """Register tiles over packed panels, the region on the sums."""
+def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
+    """Where the region finds what it reads and writes; `None` where rows of the result are not equally far apart."""
+    shape, found = layout.results[0].type.static_shape, []
+    for place in (*layout.operands[2:], *layout.results):
+        assert place is not None, "all operands are required"
+        strides = Tensor.aligned(place, shape)
+        moving = [(d, s) for d, s in zip(shape[:-1], strides[:-1], strict=True) if d > 1]
+        if any(outer != d * inner for (_, outer), (d, inner) in pairwise(moving)):
+            return None
+        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1]))
+    return tuple(found)
+
+
+def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
+    """The region on the sums.
+
+    Args:
+        prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
+    """
     op, (a, b, *others) = node.op, layout.operands
     assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
     assert a is not None and b is not None and all(others), "all operands are required"  # noqa: PT018
@@ -75,9 +86,25 @@ def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, nam
         tensors = [Tensor.of(p, shape, rows, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
         read, written = tensors[: len(others)], tensors[len(others) :]
         # Of an operand that L2 does not hold, a tile finds little there.
-        prefetches = [t.prefetch for t in read if t.own_nbytes > isa.machine.l2_nbytes]
+        far = [] if prefetched_nbytes is None else [t for t in read if t.own_nbytes > prefetched_nbytes]
+        prefetches = [t.prefetch for t in far]
         return Epilogue().then(region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches)
 
+    return epilogue
+
+
+@native.register(
+    FusedMatMulEpilogue,
+    dtypes="f16 bf16 f32 f64 bool",
+    when=is_product,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    writes_strides=True,
+    sized=sized_product(region_after, tensors_of, keeps_result=True),
+)
+def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
+    """Register tiles over packed panels, the region on the sums."""
+    epilogue = region_after(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
 
 
@@ -114,8 +141,13 @@ class Tensor:
 
     @classmethod
     def of(cls, place: Place, shape: tuple[int, ...], rows: int, pointer: ir.Value) -> Tensor:
+        return cls(place, shape, cls.aligned(place, shape), rows, pointer)
+
+    @staticmethod
+    def aligned(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Bytes for each of the result's dims."""
         own = tuple(s if d > 1 else 0 for d, s in zip(place.type.static_shape, place.strides, strict=True))
-        return cls(place, shape, (0,) * (len(shape) - len(own)) + own, rows, pointer)
+        return (0,) * (len(shape) - len(own)) + own
 
     @property
     def own_nbytes(self) -> int:
