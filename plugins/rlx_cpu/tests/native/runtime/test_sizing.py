@@ -258,3 +258,11 @@ def test_a_step_without_unknown_sizes_is_made_once(compiled: list[int]) -> None:
         x = weights(n, 30)
         np.testing.assert_allclose(function(x, table), x + np.sort(table).sum(0), rtol=1e-5, atol=1e-5)
         assert n == 3 or not compiled
+
+
+def test_sizes_that_are_called_like_our_own_numbers_are_no_sizes_of_a_form() -> None:
+    function = rlx.compile(lambda x: rlx.sum(x, axis=1), rlx.spec("f32[_rlx_0, _rlx_1, 20]"), target="cpu")
+    for shape in ((2, 3, 20), (4, 5, 20)):
+        x = weights(*shape)
+        np.testing.assert_allclose(function(x), x.sum(1), rtol=1e-5, atol=1e-5)
+        assert not any(words_of(function))

@@ -7,14 +7,15 @@ adds up in which order does not depend on the height of its tile: the results ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from attrs import evolve, field, frozen
 
 from rlx_core.codegen.cuts import cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import Matrix, Product
-from rlx_core.ir.dims import Dim, DimBinding, symbol
+from rlx_core.codegen.unknown import said, unknown
+from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
 from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, Emitted
@@ -60,9 +61,7 @@ def bias_alone(layout: Layout) -> tuple[Lying, ...]:
 ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
-_ROWS, _DEPTH, _TILES, _GROUP = (
-    cast(int, symbol(f"_{name}")) for name in ("rows", "depth", "row_tiles", "panel_group")
-)
+_ROWS, _DEPTH, _TILES, _GROUP = map(unknown, ("rows", "depth", "row_tiles", "panel_group"))
 
 
 @frozen(eq=False)
@@ -108,14 +107,14 @@ class ProductForm:
         depth = depth_of(plan.k, dtype, plan.isa, is_short=rows.pieces == 2)
         found = grouped(1, rows, plan.given.panels, depth, dtype, plan.isa)
         tiles = max(found.row_tiles, 1)
-        said = DimBinding.of(
-            _rows=total, _depth=depth, _row_tiles=tiles, _panel_group=found.panel_group, **numbers("tiles", rows)
+        told = said(
+            rows=total, depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows)
         )  # fmt: skip
         items = -(-rows.pieces // tiles) * found.panel_items
         products = total * known.n * known.k
         return Call(
-            said,
-            workspace=said.bind(self.workspace).__index__(),
+            told,
+            workspace=told.bind(self.workspace).__index__(),
             uses_threads=products >= plan.isa.machine.serial_products,
             parts=max(1, min(MOST_PARTS, items, products // plan.sizes.part_products)),
         )
