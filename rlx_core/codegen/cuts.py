@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from attrs import frozen
 
-from rlx_core.ir.dims import symbol
+from rlx_core.codegen.unknown import unknown
 
 __all__ = ["Cut", "cut", "evenly", "numbers", "unknown_cut"]
 
@@ -70,13 +70,13 @@ def cut(length: int, most: int, lines: int = 1) -> Cut:
 
 def unknown_cut(name: str, most: int) -> Cut:
     """A cut whose numbers are said later: what `numbers` has of the same name."""
-    size, many, pieces = (cast(int, symbol(f"_{name}_{part}")) for part in _PARTS)
+    size, many, pieces = (unknown(f"{name}_{part}") for part in _PARTS)
     return Cut(size, many, pieces, most=most)
 
 
 def numbers(name: str, known: Cut) -> dict[str, int]:
-    """By the names of its symbols what an unknown cut is."""
-    return {f"_{name}_{part}": n for part, n in zip(_PARTS, (known.size, known.many, known.pieces), strict=True)}
+    """By name what the numbers of an unknown cut are."""
+    return {f"{name}_{part}": n for part, n in zip(_PARTS, (known.size, known.many, known.pieces), strict=True)}
 
 
 def evenly(pieces: int, most: int) -> int:

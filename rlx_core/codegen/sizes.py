@@ -19,7 +19,8 @@ from rlx_core.codegen.formula import Formula
 from rlx_core.codegen.layout import axes_of, whole_kernel
 from rlx_core.codegen.loops import Index, Kernel, Load, Store
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, product, symbol
+from rlx_core.codegen.unknown import unknown
+from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols, product
 from rlx_core.ir.graph import Node
 from rlx_core.ir.types import TensorType
 
@@ -72,8 +73,8 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
     extents = tuple(product([sizes[axis] for axis in group]) for group in groups)
     numbers = count()
 
-    def unknown() -> int:
-        return cast(int, symbol(f"_{next(numbers)}"))
+    def open_number() -> int:
+        return unknown(f"{next(numbers)}")
 
     def opened(access: Access) -> Access:
         held = _strides(whole, access, groups)
@@ -82,15 +83,15 @@ def sized_kernel(formula: Formula, layout: Layout, binding: DimBinding) -> Sized
         def stride(known: int | None, group: Sequence[int]) -> int:
             if known is None:  # one element: it may say that it is repeated or contiguous, and nothing else
                 lies = access.strides[group[-1]]
-                return lies if lies in (0, _itemsize(whole, access)) else unknown()
-            return known if known <= min(within, default=known) else unknown()
+                return lies if lies in (0, _itemsize(whole, access)) else open_number()
+            return known if known <= min(within, default=known) else open_number()
 
         strides = tuple(starmap(stride, zip(held, groups, strict=True)))
-        return evolve(access, strides=strides, offset=unknown() if access.offset else 0)
+        return evolve(access, strides=strides, offset=open_number() if access.offset else 0)
 
     values = tuple(
         # What an index that data choose is multiplied by is looked up: once a row, mostly.
-        evolve(opened(v), dynamic=tuple((at, unknown()) for at, _ in v.dynamic))
+        evolve(opened(v), dynamic=tuple((at, open_number()) for at, _ in v.dynamic))
         if isinstance(v, Load)
         else evolve(v, axis=next(i for i, group in enumerate(groups) if v.axis in group))
         if isinstance(v, Index)
@@ -171,7 +172,7 @@ def sized_layout(node: Node, layout: Layout) -> Layout:
             s for s, n, m in zip(place.strides, type.shape, is_moving, strict=True) if m and s and isinstance(n, Expr)
         ]
         strides = tuple(
-            cast(int, symbol(f"_{next(numbers)}")) if m and s > min(within, default=s) else s
+            unknown(f"{next(numbers)}") if m and s > min(within, default=s) else s
             for s, m in zip(place.strides, is_moving, strict=True)
         )
         return evolve(place, type=type, strides=strides)

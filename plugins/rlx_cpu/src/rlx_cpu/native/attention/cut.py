@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from attrs import evolve, frozen
 
 from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
-from rlx_core.ir.dims import symbol
+from rlx_core.codegen.unknown import unknown
 from rlx_cpu.native.contract import MOST_PARTS
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.sizes import is_known
@@ -18,7 +18,7 @@ from rlx_cpu.native.products.gemm_tiles import TileShape, tile_for
 __all__ = ["AttentionCut"]
 
 
-_BLOCK, _GROUP = (cast(int, symbol(f"_{name}")) for name in ("block", "group"))
+_BLOCK, _GROUP = map(unknown, ("block", "group"))
 
 
 def _any_size(problem: AttentionProblem, isa: Isa) -> TileShape:
@@ -69,8 +69,8 @@ class AttentionCut:
     def numbers(self, problem: AttentionProblem, isa: Isa) -> tuple[AttentionCut, dict[str, int]]:
         """The same cut of a problem of known sizes, and what the unknown numbers are for it."""
         known = self._with(problem, isa, _any_size(self.problem, isa))
-        said = {**numbers("queries", known.rows), **numbers("keys", known.panels)}
-        return known, {**said, "_block": known.block, "_group": known.group}
+        cuts = {**numbers("queries", known.rows), **numbers("keys", known.panels)}
+        return known, {**cuts, "block": known.block, "group": known.group}
 
     @classmethod
     def _with(cls, problem: AttentionProblem, isa: Isa, tile: TileShape) -> AttentionCut:

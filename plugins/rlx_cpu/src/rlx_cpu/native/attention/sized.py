@@ -14,6 +14,7 @@ from rlx_core.codegen.attention import AttentionProblem
 from rlx_core.codegen.attention_scores import PlacedAttention
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.sizes import layout_sizes, sized_layout
+from rlx_core.codegen.unknown import said
 from rlx_core.ir.dims import Dim, DimBinding
 from rlx_core.ir.graph import Node
 from rlx_core.ops.attention import Attention
@@ -65,11 +66,11 @@ class AttentionForm:
         if strides is None or not known.keys or max(known.queries, known.keys) > LARGEST:
             return None
         cut, numbers = self.cut.numbers(known, self.isa)
-        said = DimBinding({**sizes.sizes, **strides, **DimBinding.of(**numbers).sizes})
+        told = DimBinding({**sizes.sizes, **strides, **said(**numbers).sizes})
         products = known.batch * known.heads * known.queries * known.keys * (known.features + known.width)
         return Call(
-            said,
-            workspace=said.bind(self.workspace).__index__(),
+            told,
+            workspace=told.bind(self.workspace).__index__(),
             uses_threads=products >= self.isa.machine.serial_products,
             parts=cut.parts,
         )

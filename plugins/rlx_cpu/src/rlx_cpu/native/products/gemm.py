@@ -40,7 +40,7 @@ def sums_dtype(result: DType) -> DType:
 
 
 @native.register(
-    MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True, sized=sized_product(lambda op, layout: nothing_follows)
+    MatMul, dtypes=HALVES_AND_FLOATS, writes_strides=True, sized=sized_product(lambda node, layout: nothing_follows)
 )
 def matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels."""
@@ -58,8 +58,9 @@ def has_vector_activation(node: Node) -> bool:
     return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None
 
 
-def bias_and_activation(op: Op, layout: Layout) -> MakeEpilogue:
+def bias_and_activation(node: Node, layout: Layout) -> MakeEpilogue:
     """Bias and activation on the sums."""
+    op = node.op
     bias_place = layout.operands[2]
     assert isinstance(op, FusedMatMulBiasAct), "registered for it alone"
     assert bias_place is not None, "the bias is required"
@@ -86,7 +87,7 @@ def bias_and_activation(op: Op, layout: Layout) -> MakeEpilogue:
 )
 def matmul_bias_activation(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, bias and activation on the sums."""
-    return emit_product(module, layout, isa, name, bias_and_activation(node.op, layout))
+    return emit_product(module, layout, isa, name, bias_and_activation(node, layout))
 
 
 def emit_product(

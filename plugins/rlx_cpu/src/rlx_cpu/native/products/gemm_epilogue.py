@@ -31,6 +31,7 @@ from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
 from rlx_cpu.native.products.gemm import emit_product
 from rlx_cpu.native.products.gemm_driver import MakeEpilogue
+from rlx_cpu.native.products.gemm_sized import Lying, sized_product
 from rlx_cpu.native.products.microkernel import nothing_follows
 from rlx_cpu.native.scalars.table import NATIVE
 from rlx_cpu.native.table import native
@@ -56,6 +57,28 @@ def reason_at(node: Node) -> str | None:
 is_product = Condition("a region whose steps have vector code", lambda node: reason_at(node) is None, reason_at)
 
 
+def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
+    """Where the region finds what it reads and writes; `None` where rows of the result are not equally far apart."""
+    shape, found = layout.results[0].type.static_shape, []
+    for place in (*layout.operands[2:], *layout.results):
+        assert place is not None, "all operands are required"
+        strides = Tensor.aligned(place, shape)
+        moving = [(d, s) for d, s in zip(shape[:-1], strides[:-1], strict=True) if d > 1]
+        if any(outer != d * inner for (_, outer), (d, inner) in pairwise(moving)):
+            return None
+        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1]))
+    return tuple(found)
+
+
+def region_after(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
+    """The region of a product on its sums; arguments as for `epilogue_of`."""
+    op, (a, b, *_) = node.op, layout.operands
+    assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
+    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
+    rows = Product.of(a, b, layout.results[0]).m
+    return epilogue_of(op.region, node, layout, rows, prefetched_nbytes=prefetched_nbytes)
+
+
 @native.register(
     FusedMatMulEpilogue,
     dtypes="f16 bf16 f32 f64 bool",
@@ -63,13 +86,11 @@ is_product = Condition("a region whose steps have vector code", lambda node: rea
     in_place=OTHERS,
     is_each_in_place=True,
     writes_strides=True,
+    sized=sized_product(region_after, tensors_of, keeps_result=True),
 )
 def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels, the region on the sums."""
-    op, (a, b, *_) = node.op, layout.operands
-    assert isinstance(op, FusedMatMulEpilogue), "registered for it alone"
-    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
-    epilogue = epilogue_of(op.region, node, layout, isa, Product.of(a, b, layout.results[0]).m)
+    epilogue = region_after(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
 
 
@@ -80,12 +101,19 @@ def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name:
     assert isinstance(op, FoldedMatMul), "registered for it alone"
     if op.region is None:
         return emit_product(module, layout, isa, name, nothing_follows, axes=op.axes)
-    epilogue = epilogue_of(op.region, node, layout, isa, rows=0)
+    epilogue = epilogue_of(op.region, node, layout, 0, prefetched_nbytes=isa.machine.l2_nbytes)
     return emit_product(module, layout, isa, name, epilogue, axes=op.axes, keeps_result=True)
 
 
-def epilogue_of(op: ElementwiseRegion, node: Node, layout: Layout, isa: Isa, rows: int) -> MakeEpilogue:
-    """What makes the stage of a region; a batch entry of the product has `rows` rows."""
+def epilogue_of(
+    op: ElementwiseRegion, node: Node, layout: Layout, rows: int, *, prefetched_nbytes: int | None = None
+) -> MakeEpilogue:
+    """What makes the stage of a region.
+
+    Args:
+        rows: Of a batch entry of the product.
+        prefetched_nbytes: Bytes of an operand from which it is prefetched; `None` for no prefetching.
+    """
     others = layout.operands[2:]
     assert all(others), "all operands are required"
     function = region_function(NATIVE, op, [v.type for v in node.present()], others)
@@ -97,7 +125,8 @@ def epilogue_of(op: ElementwiseRegion, node: Node, layout: Layout, isa: Isa, row
         tensors = [Tensor.of(p, shape, rows, pointer_at(b, buffers, 2 + i)) for i, p in enumerate(places) if p]
         read, written = tensors[: len(others)], tensors[len(others) :]
         # Of an operand that L2 does not hold, a tile finds little there.
-        prefetches = [t.prefetch for t in read if t.own_nbytes > isa.machine.l2_nbytes]
+        far = [] if prefetched_nbytes is None else [t for t in read if t.own_nbytes > prefetched_nbytes]
+        prefetches = [t.prefetch for t in far]
         return Epilogue().then(region(simd, function, read, written), is_long=function.is_long, prefetches=prefetches)
 
     return epilogue
@@ -136,8 +165,13 @@ class Tensor:
 
     @classmethod
     def of(cls, place: Place, shape: tuple[int, ...], rows: int, pointer: ir.Value) -> Tensor:
+        return cls(place, shape, cls.aligned(place, shape), rows, pointer)
+
+    @staticmethod
+    def aligned(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Bytes for each of the result's dims."""
         own = tuple(s if d > 1 else 0 for d, s in zip(place.type.static_shape, place.strides, strict=True))
-        return cls(place, shape, (0,) * (len(shape) - len(own)) + own, rows, pointer)
+        return (0,) * (len(shape) - len(own)) + own
 
     @property
     def own_nbytes(self) -> int:

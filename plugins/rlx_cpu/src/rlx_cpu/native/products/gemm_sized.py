@@ -7,16 +7,17 @@ adds up in which order does not depend on the height of its tile: the results ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from attrs import evolve, field, frozen
 
 from rlx_core.codegen.cuts import cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout
-from rlx_core.codegen.product import Product
-from rlx_core.ir.dims import Dim, DimBinding, symbol
+from rlx_core.codegen.product import Matrix, Product
+from rlx_core.codegen.unknown import said, unknown
+from rlx_core.ir.dims import Dim, DimBinding
+from rlx_core.ir.dtypes import DType
 from rlx_core.ir.graph import Node
-from rlx_core.ir.op import Op
 from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
@@ -25,17 +26,42 @@ from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_tiles import Blocks, depth_of, grouped, tile_for
 
-__all__ = ["EpilogueOf", "ProductForm", "sized_product"]
+__all__ = ["EpilogueOf", "Lying", "ProductForm", "product_of", "sized_product"]
 
-EpilogueOf = Callable[[Op, Layout], MakeEpilogue]
-"""What follows the product of an op whose operands lie somewhere; no size of the epilogue is unknown."""
+EpilogueOf = Callable[[Node, Layout], MakeEpilogue]
+"""What follows the product of a node, of unknown size or not, whose operands lie somewhere."""
+
+
+@frozen
+class Lying:
+    """Where an epilogue finds a tensor: bytes from a row of the product to the next, and from a column to the next.
+
+    Attributes:
+        by_row: `None` where there is one row.
+    """
+
+    dtype: DType
+    by_row: int | None
+    by_column: int
+
+    def is_like(self, other: Lying) -> bool:
+        """Whether code for that finds this."""
+        return self == (other if self.by_row is not None else evolve(other, by_row=None))
+
+
+LyingOf = Callable[[Layout], "tuple[Lying, ...] | None"]
+"""Where an epilogue finds what it reads and writes; `None` where rows are not equally far apart."""
+
+
+def bias_alone(layout: Layout) -> tuple[Lying, ...]:
+    """A row that is the same for all rows, if there is one."""
+    return tuple(Lying(p.type.dtype, 0, Matrix.of_row(p).by_column) for p in layout.operands[2:] if p is not None)
+
 
 ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
-_ROWS, _DEPTH, _TILES, _GROUP = (
-    cast(int, symbol(f"_{name}")) for name in ("rows", "depth", "row_tiles", "panel_group")
-)
+_ROWS, _DEPTH, _TILES, _GROUP = map(unknown, ("rows", "depth", "row_tiles", "panel_group"))
 
 
 @frozen(eq=False)
@@ -43,18 +69,21 @@ class ProductForm:
     """A product of a bound right side, for any number of rows.
 
     Attributes:
-        op: What it is part of.
+        node: What it is part of.
         product: With an unknown number of rows.
         layout: Where operands lie that do not depend on it.
         plan: How it is cut.
+        others: Where the epilogue finds what it reads and writes; every row is as far from the next.
         workspace: Bytes of a thread's memory.
     """
 
-    op: Op
+    node: Node
     product: Product
     layout: Layout
     plan: ProductPlan
     epilogue: EpilogueOf
+    lying: LyingOf
+    others: tuple[Lying, ...]
     workspace: Dim = field(init=False)
 
     @workspace.default
@@ -63,15 +92,14 @@ class ProductForm:
 
     @property
     def key(self) -> str:
-        others = [p and (p.type, p.strides) for p in self.layout.operands[2:]]
-        return f"{self.op!r} {self.product!r} {others} {self.plan.keeps_result}"
+        literals = [p and p.literal for p in self.layout.operands]
+        return f"{self.node.op!r} {self.product!r} {self.others} {literals} {self.plan.keeps_result}"
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
         known, plan = product_of(layout), self.plan
         total = known.m * known.entries
-        is_alike = total == 0 or for_any_rows(known, like=self.product) == self.product
-        if not is_alike or layout.operands[2:] != self.layout.operands[2:]:
+        if total and (for_any_rows(known, like=self.product) != self.product or not self._fits(self.lying(layout))):
             return None
         assert plan.given is not None, "the cut of a form is given"
         rows = cut(total, plan.given.rows.most)
@@ -79,14 +107,14 @@ class ProductForm:
         depth = depth_of(plan.k, dtype, plan.isa, is_short=rows.pieces == 2)
         found = grouped(1, rows, plan.given.panels, depth, dtype, plan.isa)
         tiles = max(found.row_tiles, 1)
-        said = DimBinding.of(
-            _rows=total, _depth=depth, _row_tiles=tiles, _panel_group=found.panel_group, **numbers("tiles", rows)
+        told = said(
+            rows=total, depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows)
         )  # fmt: skip
         items = -(-rows.pieces // tiles) * found.panel_items
         products = total * known.n * known.k
         return Call(
-            said,
-            workspace=said.bind(self.workspace).__index__(),
+            told,
+            workspace=told.bind(self.workspace).__index__(),
             uses_threads=products >= plan.isa.machine.serial_products,
             parts=max(1, min(MOST_PARTS, items, products // plan.sizes.part_products)),
         )
@@ -94,8 +122,12 @@ class ProductForm:
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
-        emitted = Driver(evolve(self.plan, words=words), self.layout, name, self.epilogue(self.op, self.layout)).emit()
+        epilogue = self.epilogue(self.node, self.layout)
+        emitted = Driver(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
         return evolve(emitted, workspace=0)  # every call says its own
+
+    def _fits(self, found: tuple[Lying, ...] | None) -> bool:
+        return found is not None and all(a.is_like(b) for a, b in zip(found, self.others, strict=True))
 
 
 def product_of(layout: Layout) -> Product:
@@ -112,12 +144,14 @@ def for_any_rows(known: Product, like: Product | None = None) -> Product:
     return evolve(known, m=_ROWS, a=a, c=c)
 
 
-def sized_product(epilogue: EpilogueOf, *, keeps_result: bool = False) -> EmitSized:
+def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
     """Finds the form of a product whose epilogue that function makes."""
 
     def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ProductForm | None:
-        known = product_of(layout)
-        if known.batch or not (known.is_bound and known.n and known.k):
+        known, others = product_of(layout), lying(layout)
+        if known.batch or not (known.is_bound and known.m and known.n and known.k):
+            return None
+        if others is None or any(each.by_row is None for each in others):
             return None
         dtype = known.dtype.accumulator
         lanes = isa.lanes(dtype)
@@ -126,6 +160,8 @@ def sized_product(epilogue: EpilogueOf, *, keeps_result: bool = False) -> EmitSi
         panels = cut(-(-known.n // lanes), tile.vectors)
         given = Blocks(unknown_cut("tiles", tile.rows), panels, _DEPTH, _TILES, _GROUP, lanes)
         plan = ProductPlan(for_any_rows(known), words, isa, True, False, keeps_result, given)
-        return ProductForm(node.op, plan.product, layout, plan, epilogue) if plan.rows == "direct" else None
+        if plan.rows != "direct":
+            return None
+        return ProductForm(node, plan.product, layout, plan, epilogue, lying, others)
 
     return form

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from attrs import define, evolve, field, frozen
 
 from rlx_core.codegen.places import Layout
+from rlx_core.codegen.unknown import PREFIX
 from rlx_core.ir.dims import Dim, DimBinding, parse_dim
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Origin, Step
@@ -108,7 +109,7 @@ _forms: WeakKeyDictionary[Lir, dict[Isa, Forms]] = WeakKeyDictionary()
 
 def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: Isa) -> dict[int, Sized]:
     """The steps of a bound template that have functions for all sizes, by number."""
-    if lir.origin is None:
+    if lir.origin is None or any(name.name.startswith(PREFIX) for name in lir.origin.sizes.sizes):
         return {}
     sizes, forms, nodes = lir.origin.sizes, _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
     found: dict[Hashable, tuple[Made, Call] | None] = {}
