@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx_core.errors import ConfigError, ShapeError
 from rlx_core.ir.dtypes import dtype, i64
+from rlx_core.ops.arguments import number
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.creation import iota
 from rlx_core.ops.linalg import operand
@@ -27,7 +28,7 @@ def rope_tables(
         ConfigError: theta is not above 0.
         ShapeError: Positions are not `[b, s]`, or x has no axes for them.
     """
-    if not theta > 0:
+    if not number("rope: theta", theta) > 0:
         raise ConfigError(f"rope: theta must be above 0, not {theta!r}")
     sequence = 2 if layout == "bhsd" else 1
     if len(x.shape) <= sequence:

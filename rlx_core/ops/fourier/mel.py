@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.dtypes import dtype, f32, promote
 from rlx_core.ops.activation import log
+from rlx_core.ops.arguments import number
 from rlx_core.ops.array_shapes import matrix_transpose
 from rlx_core.ops.comparison import greater
 from rlx_core.ops.conversion import cast
@@ -41,6 +42,7 @@ def log_mel(spectrum: ArrayLike, filterbank: ArrayLike, *, floor: float = 1e-10,
     [[0.0, 0.477, -1.0]]
     """
     powers, bands = operand(spectrum), operand(filterbank)
+    floor, base = number("log_mel: floor", floor), number("log_mel: base", base)
     if not floor > 0 or not base > 1:
         raise ConfigError(f"log_mel: floor must be above 0 and base above 1, not {floor!r} and {base!r}")
     own = dtype(powers.dtype)

@@ -210,7 +210,7 @@ def lsqr(
         start = x0 if isinstance(x0, Value) else np.asarray(x0)
         if tuple(start.shape) != (n, *b.shape[1:]):
             raise ShapeError(f"sparse.lsqr: x0 must be {[n, *b.shape[1:]]}, not {list(start.shape)}")
-        return start + lsqr(a, b - a @ start, damp=damp, rtol=rtol, maxiter=maxiter)
+        b = b - a @ start
     right = b if b.ndim == 2 else expand_dims(b, -1)
     data, rows, columns = a.data, a.pattern.rows, a.pattern.columns
     if damp:  # rows below the matrix, so that derivatives know of them
@@ -221,7 +221,8 @@ def lsqr(
             [right, np.zeros((n, right.shape[1]), right.dtype.numpy if isinstance(right, Value) else right.dtype)]
         )
     x = Lsqr(m + n if damp else m, n, rtol, maxiter)(data, rows, columns, right)
-    return x if b.ndim == 2 else squeeze(x, axis=-1)
+    x = x if b.ndim == 2 else squeeze(x, axis=-1)
+    return x if x0 is None else start + x
 
 
 OPS = (Lsqr,)
