@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from rlx_core.ir.graph import Constant, Value
+from rlx_core.ir.graph import Constant, Value, ambient_builder
 from rlx_core.ir.op import Op
 from rlx_core.ops import (
     activation,
@@ -57,8 +57,10 @@ def parts(z: Value) -> Parts:
     """The parts of a complex value: those that it was made of, where it was, or slices of what lies in memory."""
     op, operands = z.node.op, z.node.operands
     if isinstance(op, Constant):
-        array = op.value.array
-        return array.real.copy(), array.imag.copy()
+        # Values: functions of arrays alone would be computed here and now, and be no nodes.
+        array, builder = op.value.array, ambient_builder()
+        assert builder is not None, "rules are applied inside a graph"
+        return builder.constant(array.real.copy()), builder.constant(array.imag.copy())
     if isinstance(op, MakeComplex):
         return _spread(operands[0], z), _spread(operands[1], z)
     sides = _sides(operands[0]) if isinstance(op, ViewAsComplex) else []

@@ -63,6 +63,10 @@ class Way:
     is_apart: bool = False
     every: int = 1
 
+    def tries(self, program: Generated) -> bool:
+        """Whether a program is compiled this way."""
+        return program.seed < 0 or program.seed % self.every == 0
+
 
 HOST: Mapping[str, Any] = {"dispatch.allow-host": ["*"]}
 """What a target has no kernel for runs on the host: ways are about results, not about what is refused."""
@@ -185,7 +189,7 @@ def complaint(
     plans: dict[str, Compiled] = {}
     kept = Objects() if objects is None else objects
     for way in ways:
-        if program.seed >= 0 and program.seed % way.every:
+        if not way.tries(program):
             continue
         try:
             made = None if ready is None else ready.get(way.name)
@@ -273,6 +277,7 @@ def seeds(numbers: Sequence[int], ways: Sequence[Way], target: str | None, keep:
     failures = 0
     for start in range(0, len(numbers), TOGETHER):
         some = [generate(seed) for seed in numbers[start : start + TOGETHER]]
+        print(f"seed {numbers[start]}", flush=True)  # and those after it, whose code is made together
         plans = [plans_of(program, ways, target) for program in some]
         with built_together(plans):
             for program, ready in zip(some, plans, strict=True):
@@ -297,7 +302,8 @@ def plans_of(program: Generated, ways: Sequence[Way], target: str | None) -> dic
     kept = Objects()
     for way in ways:
         with suppress(Exception):
-            plans[way.name] = planned(program, way, plans, target, None, kept)
+            if way.tries(program):
+                plans[way.name] = planned(program, way, plans, target, None, kept)
     return plans
 
 

@@ -10,10 +10,11 @@ import pytest
 
 import rlx_core as rlx
 from rlx_core.emit.complex_parts import EACH_PART, FORMULAS, MEASURES, complex_parts, parts
-from rlx_core.ir.graph import Graph, Node, as_results
+from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
-from rlx_core.ops.arithmetic import divide
-from rlx_core.ops.complex import ComplexAbs, MakeComplex, make_complex
+from rlx_core.ops.arithmetic import divide, multiply
+from rlx_core.ops.comparison import equal
+from rlx_core.ops.complex import ComplexAbs, Imag, MakeComplex, make_complex
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Narrow
@@ -88,6 +89,24 @@ def test_division_by_zero_is_numpys() -> None:
     (found,) = rlx.interpret(graph, dict(zip(graph.input_types, (a, b), strict=True)))
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(found, a / b)
+
+
+@pytest.mark.parametrize("op", [Imag(), ComplexAbs(), multiply.op(), equal.op()], ids=lambda op: op.name)
+def test_a_function_of_constants_alone_is_a_node(op: Op) -> None:
+    """Where passes do not fold it, a rule sees constants and nothing else."""
+    z = np.array([[1 + 2j, -3j]], np.complex64)
+    operands = [z] * (2 if op in (multiply.op(), equal.op()) else 1)
+    rule = complex_parts.find(op)
+    assert rule is not None
+    assert op.reference is not None
+
+    def run() -> Any:
+        found = rule(op, *map(rlx.asarray, operands))
+        assert isinstance(found, Value)
+        return found
+
+    graph = rlx.trace(run)
+    np.testing.assert_allclose(rlx.interpret(graph, {})[0], op.reference(*operands), rtol=1e-6)
 
 
 def test_between_two_rules_nothing_is_stored_as_complex() -> None:
