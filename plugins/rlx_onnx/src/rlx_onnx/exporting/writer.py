@@ -15,7 +15,7 @@ from rlx_core.ir.dims.atoms import Symbol
 from rlx_core.ir.dtypes import DType
 from rlx_onnx.reading.tensors import DTYPES
 
-__all__ = ["ELEMENTS", "OPSET", "Emit", "Writer", "emits", "table"]
+__all__ = ["ELEMENTS", "OPSET", "TABLE", "Emit", "Writer", "emits"]
 
 OPSET: Final = 21
 """The version of ai.onnx that is written: the newest that the runtimes of two years ago read."""
@@ -25,7 +25,8 @@ ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
 
 Emit = Callable[..., Any]
 
-_TABLE: dict[str, Emit] = {}
+TABLE: Final[dict[str, Emit]] = {}
+"""What writes an op, by the op's full name; `operations` fills it."""
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
@@ -33,18 +34,11 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
     def entered(function: Emit) -> Emit:
         for name in names:
-            assert name not in _TABLE, f"{name} is written already"
-            _TABLE[name] = function
+            assert name not in TABLE, f"{name} is written already"
+            TABLE[name] = function
         return function
 
     return entered
-
-
-def table() -> dict[str, Emit]:
-    """What writes an op, by the op's full name."""
-    import rlx_onnx.exporting.operations  # noqa: F401  # fills it
-
-    return _TABLE
 
 
 class Writer:
