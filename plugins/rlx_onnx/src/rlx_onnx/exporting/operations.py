@@ -9,7 +9,9 @@ import numpy as np
 from rlx_core.errors import UnsupportedError
 from rlx_core.ir.dims import Expr
 from rlx_core.ir.dtypes import bool_, i32, i64
-from rlx_onnx.exporting.writer import Writer, emits
+from rlx_onnx.exporting.writer import TABLE, Writer, emits
+
+__all__ = ["TABLE"]
 
 UNARY = {
     "abs": "Abs",

@@ -25,8 +25,8 @@ ELEMENTS: Final = {name: element for element, name in DTYPES.items()}
 
 Emit = Callable[..., Any]
 
-TABLE: dict[str, Emit] = {}
-"""What writes an op, by the op's full name; `operations` fills it when it is imported."""
+TABLE: Final[dict[str, Emit]] = {}
+"""What writes an op, by the op's full name; `operations` fills it."""
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:

@@ -19,14 +19,12 @@ from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.scan import Scan
-from rlx_onnx.exporting import operations
-from rlx_onnx.exporting.writer import ELEMENTS, OPSET, TABLE, Writer
+from rlx_onnx.exporting.operations import TABLE
+from rlx_onnx.exporting.writer import ELEMENTS, OPSET, Writer
 
 __all__ = ["export_file", "to_proto"]
 
 IR_VERSION = 10
-
-assert operations.__name__, "it enters what writes each op when it is imported"
 
 
 def export_file(path: Path, value: Any, host: Any) -> None:

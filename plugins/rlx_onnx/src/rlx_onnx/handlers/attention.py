@@ -125,9 +125,11 @@ def _written_out(node: Node, q: Any, k: Any, v: Any, allowed: Any, mask: Any) ->
 
 @handles("LinearAttention")
 def linear_attention(node: Node, q: Any, k: Any, v: Any, state: Any = None, decay: Any = None, beta: Any = None) -> Any:
-    """A memory that forgets by `exp(decay)` and learns `v` under `k`, or what it is off by; read by `q`."""
+    """A memory that forgets by `exp(decay)` and learns `v` under `k`, or what it is off by; read by `q`.
+
+    The operands say which of the update rules it is: with a decay, with a rate, with both or with neither.
+    """
     heads, shared = node.get("q_num_heads"), node.get("kv_num_heads")
-    rule = node.choice("update_rule", "gated_delta", "linear", "gated", "delta")
     own = dtype_of(q.dtype)
     n, m = q.shape[2] // heads, v.shape[2] // shared
     scale = node.get("scale") or 1 / float(np.sqrt(n))
@@ -152,7 +154,6 @@ def linear_attention(node: Node, q: Any, k: Any, v: Any, state: Any = None, deca
         memory = rlx.repeat(s, heads // shared, axis=1)
         return s, scale * rlx.sum(memory * rlx.expand_dims(now["q"], axis=-1), axis=2)
 
-    del rule  # what it asks for is there as operands: a decay, a rate, both or neither
     last, rows = rlx.scan(step, first, xs)
     return rlx.astype(joined_heads(rlx.moveaxis(rows, 0, 2)), own), rlx.astype(last, kept)
 

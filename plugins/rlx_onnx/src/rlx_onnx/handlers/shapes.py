@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Expr, product
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
-from rlx_onnx.walking.values import Coded, dims_array, is_sizes, settled
+from rlx_onnx.walking.values import Coded, dims_array, is_sizes, settled, traced
 
 
 @handles("Shape", takes_sizes=True, takes_coded=True)
@@ -124,8 +123,6 @@ def concat(node: Node, *parts: Any) -> Any:
         return settled(np.concatenate([each.astype(object) for each in parts], axis=node.get("axis")))
     if isinstance(parts[0], Coded):
         return Coded(rlx.concat([each.value for each in parts], axis=node.get("axis")), parts[0].element)
-    from rlx_onnx.walking.values import traced
-
     return rlx.concat([traced(each) for each in parts], axis=node.get("axis"))
 
 
@@ -181,7 +178,7 @@ def blocks(node: Node, x: Any) -> Any:
         return rlx.reshape(rlx.permute_dims(apart, order), (n, c * side**rank, *(s // side for s in sizes)))
     depth = c // side**rank
     if node.choice("mode", "DCR", "CRD") == "CRD":
-        return rlx.nn.pixel_shuffle(x, side) if hasattr(rlx, "nn") else _shuffled(x, side, depth, crd=True)
+        return _shuffled(x, side, depth, crd=True)
     return _shuffled(x, side, depth, crd=False)
 
 
@@ -214,8 +211,3 @@ def center_crop_pad(node: Node, x: Any, dims: Any) -> Any:
             low = (n - own) // 2
             widths[axis] = (low, n - own - low)
     return rlx.pad(x, widths)
-
-
-def count(dims: Any) -> int:
-    """How many elements sizes that are known have."""
-    return math.prod(int(n) for n in dims)

@@ -15,6 +15,7 @@ import rlx_core as rlx
 from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnknownNameError, UnsupportedError, nearest
 from rlx_core.errors import unsupported as unsupported_error
 from rlx_core.functions.model import Model, argument_names
+from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.inputs import Input, inputs_of
@@ -198,9 +199,8 @@ def _is_parameter(value: Any) -> bool:
 
 
 def rlx_name(array: np.ndarray) -> str:
-    from rlx_core.ir.dtypes import dtype
-
-    return dtype(array.dtype).name if array.dtype.kind in "biufcV" else ""
+    """What rlx calls an array's dtype; nothing for texts."""
+    return dtype_of(array.dtype).name if array.dtype.kind in "biufcV" else ""
 
 
 def _type_of(array: np.ndarray) -> rlx.TensorType:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import optree
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError
@@ -156,8 +157,6 @@ def is_sizes_of_dims(value: np.ndarray) -> bool:
 
 def _is_large(handler: Handler, node: Node, operands: list[Any]) -> bool:
     """Whether results are too large to be made before the program runs."""
-    import optree
-
     found = at_once(lambda: rlx.eval_shape(lambda: handler.function(node, *operands)))
     return any(isinstance(each.size, int) and each.size > SMALL for each in optree.tree_leaves(found))
 
