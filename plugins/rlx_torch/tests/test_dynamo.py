@@ -80,6 +80,8 @@ def test_options_are_rlxs() -> None:
     assert compiled(torch.zeros(2)).tolist() == [1.0, 1.0]
     with pytest.raises(ConfigError, match="tarket"):
         rlx_backend(torch.fx.symbolic_trace(lambda x: x), [], options={"tarket": "cpu"})
+    with pytest.raises(Exception, match="cupu"):
+        torch.compile(lambda x: x + 2, backend="rlx", options={"target": "cupu"})(torch.zeros(2))
 
 
 @pytest.mark.slow

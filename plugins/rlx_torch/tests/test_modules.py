@@ -222,3 +222,28 @@ def test_the_examples_in_the_docstrings_are_right() -> None:
     from rlx_torch import modules, operators
 
     assert [doctest.testmod(each).failed for each in (modules, operators)] == [0, 0]
+
+
+class Loop(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        more = torch._higher_order_ops.while_loop
+        return more(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5), (torch.tensor(0), x))[1]
+
+
+class Scan(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch._higher_order_ops.scan(lambda c, a: (c + a, c * a), torch.zeros(4), x, dim=0)
+
+
+class Map(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch._higher_order_ops.map(lambda a, b: a.sin() + b, x, x.sum(0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [Loop, Scan, Map])
+def test_loops_are_nodes(module: Any) -> None:
+    x = torch.randn(3, 4)
+    made = module()
+    for got, want in zip(flat((from_torch(made, (x,))(x.numpy()),)), flat((made(x),)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

@@ -17,7 +17,16 @@ from torch._functorch.aot_autograd import make_boxed_func
 
 import rlx_core as rlx
 from rlx_core import random
-from rlx_core.errors import ConfigError, RlxError, nearest
+from rlx_core.errors import (
+    ConfigError,
+    DtypeError,
+    LegalizeError,
+    NoKernelError,
+    ShapeError,
+    UnsupportedError,
+    nearest,
+    unsupported,
+)
 from rlx_core.ir.dims import Dim, free_symbols
 from rlx_torch.arrays import array_of, tensor_of
 from rlx_torch.decompositions import for_autograd
@@ -29,6 +38,9 @@ __all__ = ["Compiled", "compiled_graph", "rlx_backend"]
 LOG: Final = logging.getLogger("rlx_torch")
 
 OPTIONS: Final = ("target", "config")
+
+CANNOT: Final = (UnsupportedError, DtypeError, ShapeError, LegalizeError, NoKernelError)
+"""What says that rlx cannot run a graph; any other error, of an option say, is the user's to see."""
 
 
 def rlx_backend(
@@ -65,7 +77,7 @@ def compiled_graph(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> C
     """A functional graph of ATen ops compiled by rlx, or the graph itself where rlx cannot, which is logged."""
     try:
         return make_boxed_func(Compiled(graph, options))
-    except RlxError as problem:
+    except CANNOT as problem:
         LOG.warning("left to torch: %s", str(problem).splitlines()[0])
         return make_boxed_func(graph.forward)
 
@@ -169,8 +181,16 @@ def _is_symbol(size: Dim) -> bool:
 
 
 def _expect_on_cpu(tensors: Sequence[torch.Tensor]) -> None:
+    """Raise where tensors lie elsewhere, or not as arrays do.
+
+    Raises:
+        UnsupportedError: There are some.
+    """
+    uses: dict[str, list[str]] = {}
     for tensor in tensors:
         if tensor.device.type != "cpu":
-            raise ConfigError(f"torch.compile: rlx takes tensors on the CPU, not on {tensor.device}")
-        if tensor.layout != torch.strided:
-            raise ConfigError(f"torch.compile: rlx takes dense tensors, not {tensor.layout}")
+            uses.setdefault(f"tensors on {tensor.device}", []).append(str(tuple(tensor.shape)))
+        elif tensor.layout != torch.strided:
+            uses.setdefault(f"tensors of layout {tensor.layout}", []).append(str(tuple(tensor.shape)))
+    if uses:
+        raise unsupported("torch.compile", uses)

@@ -109,7 +109,8 @@ class Walk:
             elif node.op == "get_attr":
                 known[node] = self._attribute(module, node.target, refused)
             elif node.op == "output":
-                return [self._argument(each, known) for each in node.args[0]]
+                returned = node.args[0] if isinstance(node.args[0], tuple | list) else node.args
+                return [self._argument(each, known) for each in returned]
             else:
                 known[node] = self._handled(node, known, refused)
         raise AssertionError(f"{self.name}: the graph returns nothing")

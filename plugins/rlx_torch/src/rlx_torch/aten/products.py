@@ -9,7 +9,7 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.ir.dims import holds, product
-from rlx_torch.aten.context import fresh_key
+from rlx_torch.aten.context import fresh_key, refuse
 from rlx_torch.aten.elementwise import convert
 from rlx_torch.aten.promotion import as_value
 from rlx_torch.aten.table import aten, rows
@@ -123,7 +123,9 @@ def flash_attention(
     attn_mask: Any = None,
     scale: float | None = None,
 ) -> Any:
-    found = attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    if dropout_p:
+        refuse("scaled_dot_product_attention where its backward is not another op, which would drop other weights")
+    found = attention(query, key, value, attn_mask, 0.0, is_causal, scale=scale)
     return found, _weights_sum(query, key, attn_mask, is_causal, scale)
 
 
@@ -142,6 +144,6 @@ def flash_attention_backward(
     scale: float | None = None,
 ) -> Any:
     def forward(q: Any, k: Any, v: Any) -> Any:
-        return attention(q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
+        return attention(q, k, v, attn_mask, 0.0, is_causal, scale=scale)
 
     return rlx.vjp(forward, query, key, value)[1](g)

@@ -1,0 +1,85 @@
+"""Reading a module: exported by torch, taken apart as far as rlx needs it, with the user's names of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from rlx_core.errors import ConfigError, Fact
+from rlx_torch.decompositions import for_export
+from rlx_torch.exported import TorchModel, arguments_of, model_of
+
+__all__ = ["read"]
+
+
+def read(
+    module: torch.nn.Module | torch.export.ExportedProgram,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    name: str | None,
+) -> TorchModel:
+    """The model of a module; see `from_torch`, whose arguments these are."""
+    if isinstance(module, torch.export.ExportedProgram):
+        if args is not None or kwargs is not None or dynamic_shapes is not None:
+            raise ConfigError(
+                "from_torch: an exported program has its inputs already",
+                hint="from_torch(program), or the module with args and dynamic_shapes",
+            )
+        program = module
+    else:
+        program = _exported(module, args, kwargs, dynamic_shapes)
+    symbols = _names_of_sizes(program, dynamic_shapes)
+    called = name or (type(module).__name__ if isinstance(module, torch.nn.Module) else "program")
+    return model_of(program.run_decompositions(for_export()), called, symbols)
+
+
+def _exported(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> torch.export.ExportedProgram:
+    if not isinstance(module, torch.nn.Module):
+        raise ConfigError(f"from_torch: {module!r} is no torch.nn.Module", Fact("found", type(module).__name__))
+    if args is None and kwargs is None:
+        raise ConfigError("from_torch: no example inputs", hint="from_torch(module, (torch.ones(1, 3, 224, 224),))")
+    # What needs no gradient is not taken apart for it.
+    with torch.no_grad():
+        return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+
+
+def _names_of_sizes(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
+    """Torch's name of a symbolic size → the name of the `Dim` that the user gave it."""
+    if dynamic_shapes is None:
+        return {}
+    arguments = arguments_of(program)
+    listed = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else list(dynamic_shapes)
+    if isinstance(dynamic_shapes, Mapping):
+        given = dict(arguments)
+        pairs = [(given.get(name), shapes) for name, shapes in dynamic_shapes.items()]
+    else:
+        pairs = [(value, shapes) for (_, value), shapes in zip(arguments, listed, strict=False)]
+    names: dict[str, str] = {}
+    for value, shapes in pairs:
+        _match(value, shapes, names)
+    return names
+
+
+def _match(value: Any, shapes: Any, names: dict[str, str]) -> None:
+    if shapes is None:
+        return
+    if isinstance(value, torch.Tensor):
+        entries = shapes.items() if isinstance(shapes, Mapping) else enumerate(shapes)
+        for axis, entry in entries:
+            size = value.shape[axis]
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and _is_named(entry):
+                names.setdefault(str(size.node.expr), entry if isinstance(entry, str) else entry.__name__)
+    elif isinstance(value, dict) and isinstance(shapes, Mapping):
+        for name, each in value.items():
+            _match(each, shapes.get(name), names)
+    elif isinstance(value, tuple | list) and isinstance(shapes, tuple | list):
+        for each, entry in zip(value, shapes, strict=False):
+            _match(each, entry, names)
+
+
+def _is_named(entry: Any) -> bool:
+    """Whether a dynamic size has a name of its own: `Dim("batch")`, and not `Dim.AUTO`, nor `2 * batch`."""
+    return isinstance(entry, str) or (isinstance(entry, type | torch.export.Dim) and entry.__name__.isidentifier())
