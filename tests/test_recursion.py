@@ -37,7 +37,6 @@ BOUNDED = {
         "rlx_core/pipeline/planning/verify_steps.py": "step_faults",
         "rlx_core/pipeline/select/tiers.py": "tier_of_step why_step",
         "rlx_core/emit/code.py": "code_of",
-        "rlx_core/ops/host/effects.py": "without_effects",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/steps.py": "emit_step emit_step.inside reason_to_drive kernels_in",
         "plugins/rlx_cpu/src/rlx_cpu/native/runtime/work.py": "estimated_us",
     },
