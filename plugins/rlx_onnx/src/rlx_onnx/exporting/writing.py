@@ -19,12 +19,13 @@ from rlx_core.ir.hir import lower_hir
 from rlx_core.ir.types import TensorType
 from rlx_core.ops.control.conditional import If
 from rlx_core.ops.control.scan import Scan
-from rlx_onnx.exporting.operations import TABLE
+from rlx_onnx.exporting import layout, operations
 from rlx_onnx.exporting.writer import ELEMENTS, OPSET, Writer
 
 __all__ = ["export_file", "to_proto"]
 
 IR_VERSION = 10
+WRITTEN = operations.TABLE | layout.TABLE
 
 
 def export_file(path: Path, value: Any, host: Any) -> None:
@@ -122,7 +123,7 @@ class _Export:
             written = self._scan if isinstance(node.op, Scan) else self._if
             names.update(zip(node.results, written(node, [str(each) for each in operands]), strict=True))
             return
-        emit = TABLE.get(node.op.name)
+        emit = WRITTEN.get(node.op.name)
         refused = ""
         if emit is not None:
             try:

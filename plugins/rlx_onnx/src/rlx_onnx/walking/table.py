@@ -15,6 +15,7 @@ __all__ = ["INSTEAD", "Handler", "handler_for", "handlers", "handles"]
 Function = Callable[..., Any]
 
 FAMILIES: Final = (
+    "activations",
     "elementwise",
     "conversions",
     "reductions",
