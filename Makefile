@@ -108,8 +108,8 @@ $(VENV)/.models: $(VENV)/.oracle $(PROJECTS)
 	$(PIP) $(patsubst %,-e "./%[models]",$(READERS))
 	touch $@
 
-test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other systems against those systems (installs torch, jax, onnxruntime)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(patsubst %,%/tests,$(READERS))
+test-models: $(VENV)/.models ## ONNX's 1,884 node tests, and models of other systems against those systems; QUICK=1: some (installs torch, jax, onnxruntime)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(QUICK),-m "not slow") $(patsubst %,%/tests,$(READERS))
 
 MODELS ?= 200000
 fuzz-onnx: $(VENV)/.test ## MODELS=200000 ONNX models with bytes and fields changed: each is read or refused by name; SEED=N: others

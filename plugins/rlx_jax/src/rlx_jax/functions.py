@@ -1,29 +1,14 @@
-"""`from_jax`: a JAX function as an `rlx.Model`, by its jaxpr."""
+"""`from_jax`, importable without jax: what it does is in `importing`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import rlx_core as rlx
-from rlx_core.errors import ConfigError, Fact, PluginError
+from rlx_core.errors import Fact, PluginError
 
 __all__ = ["from_jax"]
-
-try:
-    import jax
-except ImportError as error:
-    raise PluginError(
-        "from_jax: jax cannot be imported", Fact("cause", error), hint="python -m pip install jax"
-    ) from None
-
-from rlx_core.functions.model import argument_names
-from rlx_core.trees.flatten import bind_arguments, function_name
-from rlx_jax.handlers import FILES
-from rlx_jax.sizes import Sizes, as_spec
-from rlx_jax.walk import array_of, evaluate, expect_handlers
-
-assert FILES, "each registers its handlers when it is imported"
 
 
 def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = None) -> rlx.Model:
@@ -43,61 +28,15 @@ def from_jax(function: Callable[..., Any], /, *args: Any, name: str | None = Non
         ConfigError: An argument mixes arrays and specs, or no argument is an input.
         DtypeError: An input has 64 bits, and `jax_enable_x64` is off.
 
-    >>> model = from_jax(lambda w, x: jax.nn.softmax(x @ w), np.eye(2, dtype=np.float32), rlx.spec("f32[batch, 2]"))
+    >>> model = rlx.from_jax(lambda w, x: jax.nn.softmax(x @ w), np.eye(2, dtype=np.float32), rlx.spec("f32[batch, 2]"))
     >>> model(np.zeros((1, 2), np.float32))
     array([[0.5, 0.5]], dtype=float32)
     """
-    called = name or function_name(function)
-    sizes = Sizes()
-    bound = bind_arguments(function, args, {})
-    arguments = dict(zip(argument_names(bound), bound.values(), strict=True))
-    inputs = {each: specs_of(each, given) for each, given in arguments.items() if is_input(each, given)}
-    if not inputs:
-        raise ConfigError(
-            f"from_jax: {called} has no inputs: every argument is of arrays, which become parameters",
-            Fact("arguments", ", ".join(arguments) or "none"),
-            hint='declare those that change from call to call: rlx.spec("f32[batch, 64]")',
-        )
-    parameters = {each: given for each, given in arguments.items() if each not in inputs}
-    structs = {
-        each: jax.tree_util.tree_map(lambda spec, each=each: sizes.struct(each, spec), inputs[each], is_leaf=is_spec)
-        for each in inputs
-    }
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(
-        *(structs.get(each, arguments[each]) for each in arguments)
-    )
-    expect_handlers(called, closed.jaxpr)
-    results = jax.tree_util.tree_structure(shapes)
+    try:
+        import jax  # noqa: F401 asked for first, so that only its absence is said to be that
+    except ImportError as error:
+        hint = "python -m pip install jax"
+        raise PluginError("from_jax: jax cannot be imported", Fact("cause", error), hint=hint) from None
+    from rlx_jax.importing import imported
 
-    def run(parameters: Mapping[str, Any], *values: Any) -> Any:
-        given = dict(parameters) | dict(zip(inputs, values, strict=True))
-        here = sizes.bound(*(jax.tree_util.tree_leaves([tree[each] for each in inputs]) for tree in (inputs, given)))
-        leaves = jax.tree_util.tree_leaves([given[each] for each in arguments])
-        return jax.tree_util.tree_unflatten(results, evaluate(closed, leaves, here))
-
-    weights = {each: jax.tree_util.tree_map(array_of, tree) for each, tree in parameters.items()}
-    return rlx.Model(name=called, function=run, parameters=weights, inputs=inputs)
-
-
-def is_spec(leaf: Any) -> bool:
-    return isinstance(leaf, rlx.TensorType | jax.ShapeDtypeStruct)
-
-
-def is_input(name: str, argument: Any) -> bool:
-    """Whether an argument is fed on every call; ConfigError if only a part of it is."""
-    kinds = {is_spec(leaf) for leaf in jax.tree_util.tree_leaves(argument, is_leaf=is_spec)}
-    if len(kinds) == 2:
-        raise ConfigError(
-            f"from_jax: argument {name} mixes arrays and specs",
-            Fact("arrays", "become parameters"),
-            Fact("specs", "are inputs of each call"),
-            hint="split it into two arguments",
-        )
-    return True in kinds
-
-
-def specs_of(name: str, argument: Any) -> Any:
-    """An input in rlx's specs."""
-    return jax.tree_util.tree_map(
-        lambda leaf: leaf if isinstance(leaf, rlx.TensorType) else as_spec(leaf), argument, is_leaf=is_spec
-    )
+    return imported(function, args, name)
