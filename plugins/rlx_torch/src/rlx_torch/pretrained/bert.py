@@ -1,0 +1,125 @@
+"""BERT and what has its form: encoders of texts. The pooler and heads of a checkpoint are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_torch.pretrained.folder import Config
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear, norm
+
+__all__ = ["bert", "distilbert", "roberta"]
+
+UNUSED = (
+    "pooler.",
+    "cls.",
+    "classifier.",
+    "lm_head.",
+    "qa_outputs.",
+    "vocab_",
+    "pre_classifier.",
+    "position_ids",
+    "token_type_ids",
+)
+
+BERT = {
+    "layer": "encoder.layer.{}",
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "out": "attention.output.dense",
+    "norm_a": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "norm_b": "output.LayerNorm",
+}
+DISTILBERT = {
+    "layer": "transformer.layer.{}",
+    "q": "attention.q_lin",
+    "k": "attention.k_lin",
+    "v": "attention.v_lin",
+    "out": "attention.out_lin",
+    "norm_a": "sa_layer_norm",
+    "up": "ffn.lin1",
+    "down": "ffn.lin2",
+    "norm_b": "output_layer_norm",
+}
+"""What the parts of a layer are called."""
+
+
+def bert(config: Config) -> Architecture:
+    """Encoders of `model_type` bert."""
+    return encoder(config, "bert.", BERT, config.size("hidden_size"), config.size("intermediate_size"), first=0)
+
+
+def roberta(config: Config) -> Architecture:
+    """RoBERTa and its kin: positions begin behind that of the padding."""
+    first = int(config.number("pad_token_id", 1)) + 1
+    return encoder(config, "roberta.", BERT, config.size("hidden_size"), config.size("intermediate_size"), first=first)
+
+
+def distilbert(config: Config) -> Architecture:
+    """DistilBERT: without kinds of tokens, and with other names."""
+    said = {
+        "num_attention_heads": config.rows.get("n_heads"),
+        "num_hidden_layers": config.rows.get("n_layers"),
+        "hidden_act": config.rows.get("activation", "gelu"),
+        "type_vocab_size": None,
+    }
+    renamed = Config({**config.rows, **said}, config.faults)
+    return encoder(renamed, "distilbert.", DISTILBERT, config.size("dim"), config.size("hidden_dim"), first=0)
+
+
+def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: int, *, first: int) -> Architecture:
+    """ids i64[batch, length], mask i64[batch, length] (0 for padding) -> f32[batch, length, d]."""
+    heads, layers = config.size("num_attention_heads"), config.size("num_hidden_layers")
+    act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="gelu")]
+    config.known("position_embedding_type", "absolute", default="absolute")
+    eps, room = config.number("layer_norm_eps", 1e-12), config.size("max_position_embeddings")
+    kinds = None if config.rows.get("type_vocab_size") is None else config.size("type_vocab_size")
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (config.size("vocab_size"), d),
+        "embeddings.position_embeddings.weight": (room, d),
+        **vector("embeddings.LayerNorm", d),
+        **({} if kinds is None else {"embeddings.token_type_embeddings.weight": (kinds, d)}),
+    }
+    for n in range(layers):
+        place = names["layer"].format(n)
+        for part, (outputs, inputs) in {
+            **dict.fromkeys(("q", "k", "v", "out"), (d, d)),
+            "up": (inner, d),
+            "down": (d, inner),
+        }.items():
+            shapes |= {f"{place}.{names[part]}.weight": (outputs, inputs), f"{place}.{names[part]}.bias": (outputs,)}
+        shapes |= vector(f"{place}.{names['norm_a']}", d) | vector(f"{place}.{names['norm_b']}", d)
+
+    def function(parameters: Parameters, ids: Any, mask: Any) -> Any:
+        real = rlx.not_equal(mask, 0)
+        positions = parameters["embeddings.position_embeddings.weight"]
+        h = nn.embedding(ids, parameters["embeddings.word_embeddings.weight"])
+        if first:  # counted over what is no padding
+            counts = rlx.astype(rlx.cumulative_sum(rlx.astype(real, rlx.i64), axis=1), rlx.i64)
+            h = h + nn.embedding(rlx.where(real, counts + (first - 1), first - 1), positions)
+        else:
+            h = h + positions[: ids.shape[1]]
+        if kinds is not None:
+            h = h + parameters["embeddings.token_type_embeddings.weight"][0]
+        h = norm(parameters, "embeddings.LayerNorm", h, eps)
+        for n in range(layers):
+            at = {part: f"{names['layer'].format(n)}.{name}" for part, name in names.items() if part != "layer"}
+            q, k, v = (linear(parameters, at[part], h) for part in "qkv")
+            seen = nn.attention(q, k, v, num_heads=heads, mask=real)
+            h = norm(parameters, at["norm_a"], h + linear(parameters, at["out"], seen), eps)
+            h = norm(
+                parameters, at["norm_b"], h + linear(parameters, at["down"], act(linear(parameters, at["up"], h))), eps
+            )
+        return h
+
+    spec = rlx.spec("i64[batch, length]")
+    return Architecture(shapes, prefix, UNUSED, {"ids": spec, "mask": spec}, function)
+
+
+def vector(name: str, d: int) -> dict[str, tuple[int, ...]]:
+    """The tensors of a layer norm."""
+    return {f"{name}.weight": (d,), f"{name}.bias": (d,)}

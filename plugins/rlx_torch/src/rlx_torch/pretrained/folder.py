@@ -1,0 +1,141 @@
+"""A folder with a checkpoint: its configuration, and tensors that stay in their files until they are read.
+
+Nothing outside of the folder is opened, whatever an index says, and every fault of a checkpoint is said at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import define, field
+
+from rlx_core.errors import Fact, FileError, FormatError
+from rlx_core.files.safetensors import load_safetensors
+
+__all__ = ["Config", "checked", "read_config", "read_tensors"]
+
+INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The tensors of an architecture by their names."""
+
+
+@define
+class Config:
+    """The configuration of a checkpoint, read by what an architecture knows of it.
+
+    Attributes:
+        rows: What the file says.
+        faults: What it says that is not known here, or does not say; collected, so that one error has all of it.
+    """
+
+    rows: Mapping[str, Any]
+    faults: list[Fact] = field(factory=list)
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """A positive number; one is given back where there is none, beside the fault."""
+        found = self.rows.get(name)
+        found = default if found is None else found
+        if isinstance(found, int) and not isinstance(found, bool) and found > 0:
+            return found
+        self.faults.append(Fact(name, f"{found!r}, and must be a number above 0"))
+        return 1
+
+    def number(self, name: str, default: float) -> float:
+        found = self.rows.get(name, default)
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return float(found)
+        self.faults.append(Fact(name, f"{found!r}, and must be a number"))
+        return default
+
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self.rows.get(name, default))
+
+    def known(self, name: str, *known: Any, default: Any = None) -> Any:
+        """One of some values; the first is given back where it is another, beside the fault."""
+        found = self.rows.get(name, default)
+        if found in known:
+            return found
+        self.faults.append(Fact(name, f"{found!r}; known are {', '.join(map(repr, known))}"))
+        return known[0]
+
+
+def read_config(folder: Path) -> Config:
+    """The configuration.
+
+    Raises:
+        FileError: There is none.
+        FormatError: It is no JSON object.
+    """
+    return Config(_json(folder, "config.json"))
+
+
+def read_tensors(folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of all files by name, as views of the mapped files.
+
+    Raises:
+        FileError: A file is not there.
+        FormatError: A file is damaged, is named outside of the folder, or does not have what the index says.
+    """
+    if not (folder / INDEX).exists():
+        return load_safetensors(folder / WHOLE)
+    places = _json(folder, INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(each, str) for each in places.values()):
+        raise FormatError("index: weight_map is no table of files", Fact("file", folder / INDEX))
+    wrong = sorted({each for each in places.values() if Path(each).name != each or each in ("", ".", "..")})
+    if wrong:
+        raise FormatError(f"index: {wrong[0]!r} is no file of the folder", Fact("file", folder / INDEX))
+    files = {each: load_safetensors(folder / each) for each in sorted(set(places.values()))}
+    absent = sorted(name for name, each in places.items() if name not in files[each])
+    if absent:
+        raise FormatError(f"index: {places[absent[0]]} does not have {absent[0]}", Fact("file", folder / INDEX))
+    return {name: files[each][name] for name, each in places.items()}
+
+
+def _json(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        text = (folder / name).read_bytes()
+    except OSError as error:
+        raise FileError(f"from_pretrained: {name} cannot be read: {error.strerror}", Fact("folder", folder)) from None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{name}: is no JSON: {error}", Fact("folder", folder)) from None
+    if not isinstance(found, dict):
+        raise FormatError(f"{name}: is a {type(found).__name__}, not an object", Fact("folder", folder))
+    return found
+
+
+def checked(
+    what: str, tensors: Mapping[str, np.ndarray], shapes: Shapes, prefix: str, unused: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """The tensors of an architecture by its own names.
+
+    Args:
+        what: The architecture.
+        tensors: Those of the checkpoint.
+        shapes: Those that there must be.
+        prefix: What the checkpoint may put before the names.
+        unused: Beginnings or ends of names that a checkpoint may have besides: heads and buffers of other uses.
+
+    Raises:
+        FormatError: Tensors are missing, misshapen or unknown; all of them are named.
+    """
+    found = {name.removeprefix(prefix): each for name, each in tensors.items()}
+    facts = [Fact(name, f"is missing, {list(shape)}") for name, shape in shapes.items() if name not in found]
+    facts += [
+        Fact(name, f"is {list(found[name].shape)}, and the configuration says {list(shape)}")
+        for name, shape in shapes.items()
+        if name in found and found[name].shape != shape
+    ]
+    more = [n for n in found if n not in shapes and not n.startswith(unused) and not n.endswith(unused)]
+    facts += [Fact(name, "is not known") for name in more]
+    if facts:
+        count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
+        rest = [Fact("more", len(facts) - 12)] if len(facts) > 12 else []
+        raise FormatError(f"from_pretrained: {count} not fit the architecture {what}", *facts[:12], *rest)
+    return {name: found[name] for name in shapes}

@@ -1,0 +1,84 @@
+"""`from_pretrained`: the architecture that a configuration names, with the tensors of the checkpoint beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+import rlx_core as rlx
+from rlx_core.errors import Fact, UnsupportedError, nearest, unsupported
+from rlx_torch.pretrained.bert import bert, distilbert, roberta
+from rlx_torch.pretrained.decoders import gpt2, llama
+from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
+from rlx_torch.pretrained.parts import Architecture
+
+__all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
+
+ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
+    "bert": bert,
+    "distilbert": distilbert,
+    "gpt2": gpt2,
+    "llama": llama,
+    "mistral": llama,
+    "qwen2": llama,
+    "qwen3": llama,
+    "roberta": roberta,
+    "xlm-roberta": roberta,
+}
+"""By `model_type`."""
+
+
+@frozen(eq=False, kw_only=True)
+class PretrainedModel(rlx.Model):
+    """A model of a checkpoint.
+
+    Attributes:
+        architecture: What its configuration made; one that continues texts has a `step`.
+        config: The configuration as it is written.
+    """
+
+    architecture: Architecture = field(repr=False)
+    config: dict[str, Any] = field(repr=False)
+
+
+def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
+    """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
+
+    Encoders (BERT, DistilBERT, RoBERTa) take ids and a mask i64[batch, length] and give f32[batch, length, features]; decoders
+    (GPT-2, Llama, Mistral, Qwen2, Qwen3) take ids and give logits f32[batch, length, words]. Batch and length are free. The
+    weights stay in the mapped files, under their names there, in the dtype that they have; `generate` continues texts with a
+    decoder.
+
+    Args:
+        folder: The folder. Nothing outside of it is read, and nothing in it is executed.
+
+    Raises:
+        FileError: A file is missing.
+        UnsupportedError: The architecture, or what the configuration says of it, is not known; all of it is named.
+        FormatError: Tensors are missing, misshapen or unknown; all of them are named.
+    """
+    place = Path(folder)
+    config = read_config(place)
+    kind = config.rows.get("model_type")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        error = unsupported("from_pretrained", {f"model_type {kind!r}": ["config.json"]})
+        error.hint = nearest(str(kind), ARCHITECTURES) or f"known are {', '.join(ARCHITECTURES)}"
+        raise error.with_fact(Fact("folder", place))
+    made = ARCHITECTURES[kind](config)
+    if config.faults:
+        raise UnsupportedError(
+            f"from_pretrained: {kind} with what is not known here", *config.faults, Fact("folder", place)
+        )
+    tensors = checked(kind, read_tensors(place), made.shapes, made.prefix, made.unused)
+    return PretrainedModel(
+        name=kind,
+        function=made.function,
+        parameters=tensors,
+        inputs=made.inputs,
+        architecture=made,
+        config=dict(config.rows),
+    )

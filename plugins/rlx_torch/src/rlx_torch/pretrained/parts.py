@@ -1,0 +1,84 @@
+"""What architectures are made of: layers by the names and layouts that checkpoints have them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_torch.pretrained.folder import Config, Shapes
+
+__all__ = ["ACTIVATIONS", "Architecture", "Parameters", "linear", "norm", "tables_of_rope"]
+
+Parameters = Mapping[str, Any]
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "gelu": nn.gelu,
+    "gelu_new": lambda x: nn.gelu(x, approximate=True),
+    "gelu_pytorch_tanh": lambda x: nn.gelu(x, approximate=True),
+    "silu": rlx.silu,
+    "relu": rlx.relu,
+}
+"""By what configurations call them."""
+
+
+@frozen
+class Architecture:
+    """What a configuration makes of a `model_type`.
+
+    Attributes:
+        shapes: Its tensors.
+        prefix: What checkpoints may put before their names.
+        unused: Beginnings or ends of names of tensors that checkpoints may have besides.
+        inputs: The specs of its inputs by name.
+        function: `function(parameters, *inputs)`.
+        step: Of one that continues texts: `step(parameters, ids, seen, positions, cache, at)` gives the logits behind the last id
+            and the cache.
+        cache: The dims of keys, or values, of one layer behind batch and room, and the number of layers.
+    """
+
+    shapes: Shapes
+    prefix: str
+    unused: tuple[str, ...]
+    inputs: Mapping[str, rlx.TensorType]
+    function: Callable[..., Any]
+    step: Callable[..., Any] | None = None
+    cache: tuple[int, int] | None = None
+
+
+def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False) -> Any:
+    """`x` times a weight, which torch's layers have as `[outputs, inputs]`; with a bias where there is one."""
+    weight = parameters[f"{name}.weight"]
+    product = x @ (weight if is_turned else rlx.matrix_transpose(weight))
+    return product + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else product
+
+
+def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:
+    """A layer norm."""
+    return nn.layer_norm(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"], eps=eps)
+
+
+def tables_of_rope(config: Config, head: int, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines f32[room, head / 2] of the angles by which queries and keys are turned.
+
+    The frequencies of `llama3` are those of Llama 3.1: long waves are stretched, short ones stay, between them both are mixed.
+    """
+    said = config.rows.get("rope_parameters") or config.rows.get("rope_scaling") or {}
+    rope = Config({"rope_theta": config.rows.get("rope_theta", 10000.0), **said}, config.faults)
+    kind = rope.known("rope_type", "default", "linear", "llama3", default=said.get("type", "default"))
+    rates = rope.number("rope_theta", 10000.0) ** (-np.arange(0, head, 2) / head)
+    if kind == "linear":
+        rates = rates / rope.number("factor", 1.0)
+    if kind == "llama3":
+        factor, low, high = (
+            rope.number(n, d) for n, d in (("factor", 8.0), ("low_freq_factor", 1.0), ("high_freq_factor", 4.0))
+        )
+        turns = rope.number("original_max_position_embeddings", 8192) * rates / (2 * np.pi)
+        share = np.clip((turns - low) / (high - low), 0, 1)
+        rates = rates * (share + (1 - share) / factor)
+    angles = np.arange(room)[:, None] * rates
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

@@ -1,0 +1,115 @@
+"""Every architecture against the one that its checkpoints come from, with weights at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx_core as rlx
+from rlx_torch.pretrained import from_pretrained, generate
+
+torch = pytest.importorskip("torch", reason="python -m pip install torch")
+transformers = pytest.importorskip("transformers", reason="python -m pip install transformers")
+
+SMALL = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+GROUPED = {
+    **SMALL,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "eos_token_id": None,
+    "bos_token_id": None,
+}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}  # fmt: skip
+
+ENCODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert": ("BertConfig", "BertModel", SMALL),
+    "roberta": ("RobertaConfig", "RobertaModel", {**SMALL, "max_position_embeddings": 40}),
+    "distilbert": (
+        "DistilBertConfig",
+        "DistilBertModel",
+        {"vocab_size": 61, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4},
+    ),
+}
+DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", {"vocab_size": 61, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}),
+    "llama": ("LlamaConfig", "LlamaForCausalLM", GROUPED),
+    "llama3 tied": ("LlamaConfig", "LlamaForCausalLM", {**GROUPED, "rope_parameters": LLAMA3, "tie_word_embeddings": True}),
+    "mistral": ("MistralConfig", "MistralForCausalLM", {**GROUPED, "sliding_window": None}),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", GROUPED),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
+}  # fmt: skip
+
+
+def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> Any:
+    """A model at random, written as its authors write it."""
+    config, model, given = made
+    torch.manual_seed(0)
+    found = getattr(transformers, model)(getattr(transformers, config)(**given)).eval()
+    for each in found.parameters():  # biases and gains of a fresh model say nothing
+        torch.nn.init.normal_(each, std=0.3 if each.ndim == 1 else 0.08)
+    found.save_pretrained(folder, **said)
+    return found
+
+
+def ids_of(rows: int, length: int) -> np.ndarray:
+    return np.random.default_rng(rows * length).integers(3, 61, (rows, length))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(ENCODERS[name], tmp_path), from_pretrained(tmp_path)
+    for rows, length in ((1, 5), (3, 9)):
+        ids, mask = ids_of(rows, length), np.ones((rows, length), np.int64)
+        mask[-1, 3:], ids[-1, 3:] = 0, 1
+        with torch.no_grad():
+            expected = theirs(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask)).last_hidden_state.numpy()
+        np.testing.assert_allclose(ours(ids, mask)[mask > 0], expected[mask > 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(DECODERS[name], tmp_path), from_pretrained(tmp_path)
+    for rows, length in ((1, 5), (3, 70)):
+        ids = ids_of(rows, length)
+        with torch.no_grad():
+            expected = theirs(torch.tensor(ids)).logits.numpy()
+        np.testing.assert_allclose(ours(ids), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_likeliest_continuations_are_theirs(name: str, tmp_path: Path) -> None:
+    """Prompts of three lengths at once: each as by itself, without a cache."""
+    theirs, ours = saved(DECODERS[name], tmp_path), from_pretrained(tmp_path)
+    prompts = [ids_of(1, length)[0].tolist() for length in (1, 6, 9)]
+    found = generate(ours, prompts, 12, stop=())
+    for prompt, row in zip(prompts, found, strict=True):
+        text = list(prompt)
+        for _ in range(12):
+            with torch.no_grad():
+                text.append(int(theirs(torch.tensor([text])).logits[0, -1].argmax()))
+        assert row == text[len(prompt) :]
+
+
+def test_shards_and_narrow_weights_are_read(tmp_path: Path) -> None:
+    theirs = saved(DECODERS["llama"], tmp_path / "whole")
+    theirs.to(torch.bfloat16).save_pretrained(tmp_path / "parts", max_shard_size="10KB")
+    assert (tmp_path / "parts" / "model.safetensors.index.json").exists()
+    ours, ids = from_pretrained(tmp_path / "parts"), ids_of(1, 5)
+    assert {str(each.dtype) for each in ours.parameters.values()} == {"bfloat16"}
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).logits.float().numpy()
+    np.testing.assert_allclose(np.asarray(ours(ids), np.float32), expected, atol=0.15)
+
+
+def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:
+    saved(DECODERS["llama"], tmp_path)
+    ours, ids = from_pretrained(tmp_path), ids_of(2, 6)
+    loss = lambda p: rlx.mean(ours.function(p, ids) ** 2)  # noqa: E731
+    gradients = rlx.grad(loss)(dict(ours.parameters))
+    assert all(np.isfinite(each).all() and each.any() for each in gradients.values())
