@@ -105,6 +105,7 @@ def test_shards_and_narrow_weights_are_read(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = theirs(torch.tensor(ids)).logits.float().numpy()
     np.testing.assert_allclose(np.asarray(ours(ids), np.float32), expected, atol=0.15)
+    assert [len(row) for row in generate(ours, ids.tolist(), 4, stop=())] == [4]
 
 
 def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:

