@@ -66,8 +66,10 @@ test: $(VENV)/.test check ## Lint, strict types, and of every test what is quick
 
 # What is slow of these runs in `make test-devices`, and nowhere else.
 ON_DEVICES := tests/codegen/gpu $(wildcard $(patsubst %,%/tests,$(DEVICES) $(BARE)))
-test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases, but slow ones on devices (at most 30 minutes on 2 cores)
-	$(PYTEST) $(ON_DEVICES:%=--quick-alone %)
+# What reads other systems' models; what is slow of that runs in `make test-models`.
+READERS := $(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax)
+test-all: $(VENV)/.test check ## Lint, strict types and every test with all its cases, but slow ones on devices and of models (at most 30 minutes on 2 cores)
+	$(PYTEST) $(ON_DEVICES:%=--quick-alone %) $(READERS:%=--quick-alone %/tests)
 
 check: $(VENV)/.test ## Lint and strict types alone
 	$(BIN)/ruff check .
@@ -102,8 +104,7 @@ test-pythons: $(VENV)/.python ## The same with each of the other supported Pytho
 oracle: $(VENV)/.oracle ## rlx beside PyTorch and JAX: values, gradients, batches of all that they share; ORACLE_SEED=1: others (installs both)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/oracle
 
-# What reads other systems' models: each package's extra `models` has what it is held against.
-READERS := $(wildcard plugins/rlx_onnx plugins/rlx_torch plugins/rlx_jax)
+# Each reader's extra `models` has what it is held against.
 $(VENV)/.models: $(VENV)/.oracle $(PROJECTS)
 	$(PIP) $(patsubst %,-e "./%[models]",$(READERS))
 	touch $@

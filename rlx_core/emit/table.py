@@ -83,4 +83,13 @@ _ROWS = (softmax.Softmax, softmax.LogSoftmax, normalization.LayerNorm, normaliza
 """Ops of several loops over a row, the first operand of which a result may take over."""
 
 
-reads_in_place = Condition("operands of a result's type to be read where that result is written", is_read_in_place)
+def _may_take_over(node: Node) -> bool:
+    """Whether the results of a fused loop may take the bytes of operands.
+
+    With several results they may not: threads come to a row's later steps after others have written an earlier result of it, and
+    read an operand again there.
+    """
+    return len(node.results) == 1 and is_read_in_place(node)
+
+
+reads_in_place = Condition("one result, and operands of its type to be read where it is written", _may_take_over)

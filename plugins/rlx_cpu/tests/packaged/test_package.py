@@ -223,7 +223,7 @@ def test_nothing_is_run_or_believed_before_it_is_asked_for(package: Path) -> Non
     assert import_file(package, HOST).blobs._checked == set()
 
 
-@pytest.mark.skipif(not available(), reason="no native code here")
+@pytest.mark.skipif(not available(), reason="native code needs llvmlite and an instruction set that is known here")
 def test_a_program_without_steps_is_packaged_too(tmp_path: Path) -> None:
     same = rlx.compile(lambda x: (x, x.T), rlx.spec("f32[2, 3]"), target="cpu", host=HOST)
     rlx.package(same, tmp_path / "m.rlxpack")

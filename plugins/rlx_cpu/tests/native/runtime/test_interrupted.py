@@ -87,15 +87,16 @@ def test_a_handler_that_interrupts_the_first_run_of_all_is_served_or_told(tmp_pa
     def check(n):
         x = np.full((n, 3), 0.5, np.float32)
         np.testing.assert_allclose(program(x), 1 / n, rtol=1e-5)
-    said, inside = [], []
+    served, told, inside = [], [], []
     def handle(*_):
         if inside:
             return
         inside.append(1)
         try:
-            check(100 + len(said))
+            check(100 + len(told))
+            served.append(1)
         except rlx.errors.DeadlockError as error:
-            said.append(error)
+            told.append(error)
         inside.clear()
     import rlx_core.errors
     signal.signal(signal.SIGALRM, handle)
@@ -103,11 +104,11 @@ def test_a_handler_that_interrupts_the_first_run_of_all_is_served_or_told(tmp_pa
     check(2)
     signal.setitimer(signal.ITIMER_REAL, 0)
     check(5)
-    print(len(said))
+    print(len(served) + len(told))
     """,
         tmp_path,
     )
-    assert int(found) >= 1
+    assert int(found) >= 1  # in the middle of the first run, where each ends in one way or the other
 
 
 @pytest.mark.slow
