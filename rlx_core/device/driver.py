@@ -72,6 +72,7 @@ class DeviceFacts:
         shared_nbytes: Memory that the threads of a group share.
         units: Groups that run at the same time, roughly.
         subgroup: Threads that run in step, where kernels can count on it.
+        is_processor: Whether it is a processor, which runs the threads of a group after one another.
         lacks: Names of dtypes that its arithmetic has not.
         features: What it has that not every device of its kind has, by the names of its interface, where kernels use it.
     """
@@ -85,6 +86,7 @@ class DeviceFacts:
     shared_nbytes: int = 32 << 10
     units: int = 1
     subgroup: int | None = None
+    is_processor: bool = False
     lacks: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
 
