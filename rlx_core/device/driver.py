@@ -11,7 +11,7 @@ compiler refuses a source, `DeviceLostError` where it does not answer any more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -187,14 +187,14 @@ class Driver(ABC):
     def launch(self, module: Any, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Any:
         """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
 
-    def routine(self, name: str, places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
+    def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
         """A call of a function of the device's library, submitted and changed like a launch.
 
         Args:
-            name: As the rows of the plug-in's kernel table call it; no others are asked for.
+            function: Is given the library's module and an array of its own for each argument.
             places: The type and the strides of each argument, a `rlx_core.codegen.places.Place` each.
         """
-        raise AssertionError(f"{self.facts.driver} has no library, and is asked for {name}")
+        raise AssertionError(f"{self.facts.driver} has no library, and is asked for {function}")
 
     @abstractmethod
     def set_argument(self, launch: Any, number: int, argument: Argument) -> None:
