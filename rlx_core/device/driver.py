@@ -11,7 +11,7 @@ compiler refuses a source, `DeviceLostError` where it does not answer any more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -72,6 +72,7 @@ class DeviceFacts:
         shared_nbytes: Memory that the threads of a group share.
         units: Groups that run at the same time, roughly.
         subgroup: Threads that run in step, where kernels can count on it.
+        is_processor: Whether it is a processor, which runs the threads of a group after one another.
         lacks: Names of dtypes that its arithmetic has not.
         features: What it has that not every device of its kind has, by the names of its interface, where kernels use it.
     """
@@ -85,6 +86,7 @@ class DeviceFacts:
     shared_nbytes: int = 32 << 10
     units: int = 1
     subgroup: int | None = None
+    is_processor: bool = False
     lacks: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
 
@@ -185,14 +187,14 @@ class Driver(ABC):
     def launch(self, module: Any, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Any:
         """A launch of a function of a module, with its arguments, that can be submitted any number of times."""
 
-    def routine(self, name: str, places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
+    def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Any:
         """A call of a function of the device's library, submitted and changed like a launch.
 
         Args:
-            name: As the rows of the plug-in's kernel table call it; no others are asked for.
+            function: Is given the library's module and an array of its own for each argument.
             places: The type and the strides of each argument, a `rlx_core.codegen.places.Place` each.
         """
-        raise AssertionError(f"{self.facts.driver} has no library, and is asked for {name}")
+        raise AssertionError(f"{self.facts.driver} has no library, and is asked for {function}")
 
     @abstractmethod
     def set_argument(self, launch: Any, number: int, argument: Argument) -> None:

@@ -42,6 +42,7 @@ class Call:
         buffers: What it is given, by number: the step's operands, then its results, then its workspaces.
         faults: What its sites report; with any, it is given the words for faults and the number of the first site.
         places: How the elements of each buffer lie, where `function` is one of the device's library, which is told so; else none.
+        run: Such a function: it is given the library's module and an array of its own for each buffer.
     """
 
     function: str
@@ -50,6 +51,7 @@ class Call:
     buffers: tuple[int, ...]
     faults: tuple[Fault, ...] = ()
     places: tuple[Place, ...] = ()
+    run: Callable[..., None] | None = field(default=None, eq=False)
 
 
 @frozen
@@ -72,10 +74,10 @@ class Emitted:
         return any(call.places for call in self.calls)
 
 
-def library_call(name: str, layout: Layout) -> Emitted:
-    """A function of the device's library, given the operands of a step and then its results."""
+def library_call(name: str, layout: Layout, run: Callable[..., None]) -> Emitted:
+    """A function that calls the device's library, given its module, the operands of a step and then its results."""
     places = [(i, p) for i, p in enumerate((*layout.operands, *layout.results)) if p is not None]
-    return Emitted((), (Call(name, 1, 1, tuple(i for i, _ in places), (), tuple(p for _, p in places)),))
+    return Emitted((), (Call(name, 1, 1, tuple(i for i, _ in places), (), tuple(p for _, p in places), run),))
 
 
 Emit = Callable[[Node, Layout], Emitted]

@@ -232,8 +232,8 @@ class Frames:
             if call.faults:
                 arguments += [Whole(frame.bound[STATUS].buffer), np.uint32(site)]
                 site += len(call.faults)
-            if call.places:
-                frame.launches.append(device.driver.routine(call.function, call.places, arguments))
+            if call.run is not None:
+                frame.launches.append(device.driver.routine(call.run, call.places, arguments))
                 continue
             module = self._modules.by_function[call.function]
             frame.launches.append(device.driver.launch(module, call.function, call.groups, call.group_size, arguments))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from rlx_core.codegen.gpu.languages import Language as GpuDialect
 from rlx_core.codegen.gpu.walks import Machine
@@ -21,6 +21,9 @@ from rlx_core.emit.table import DeviceTable
 from rlx_core.pipeline.select.backend import Level
 
 __all__ = ["GpuBackend"]
+
+ON_A_PROCESSOR: Final = 4
+"""Threads that share a row: measured with PoCL, where RMS norms took a half to a fifth of the time that groups of 256 took."""
 
 
 class GpuBackend(DeviceBackend):
@@ -45,7 +48,12 @@ class GpuBackend(DeviceBackend):
     def machine(self, device: Device) -> Machine:
         """What schedules depend on."""
         facts = device.facts
-        return Machine(group=min(256, facts.group_size), subgroup=facts.subgroup, shared_nbytes=facts.shared_nbytes)
+        return Machine(
+            group=min(256, facts.group_size),
+            row_group=ON_A_PROCESSOR if facts.is_processor and facts.subgroup is None else None,
+            subgroup=facts.subgroup,
+            shared_nbytes=facts.shared_nbytes,
+        )
 
     def language(self, device: Device) -> Language:
         return GpuLanguage(self.dialect_of(device), self.machine(device), self.level_of(device), device.facts.lacks)

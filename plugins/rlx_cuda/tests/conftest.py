@@ -16,7 +16,7 @@ from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
 from rlx_core.testing.shim.compiler import compiler
 
-DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver", "rlx_cuda.routines")
+DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver")
 """What imports CuPy, or keeps the devices that it found."""
 
 

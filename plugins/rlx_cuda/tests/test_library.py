@@ -65,6 +65,58 @@ def test_who_multiplies_is_one_of_two(driven: PluginHost) -> None:
         on(driven, lambda a: a @ a, {"options": {"cuda.products": "cublas"}})(A)
 
 
+Z = (RNG.normal(size=(4, 6, 5)) + 1j * RNG.normal(size=(4, 6, 5))).astype(np.complex64)
+
+TRANSFORMS = {
+    "fft": (lambda z: rlx.fft.fft(z, axis=1), "fftn"),
+    "ifft of a view": (lambda z: rlx.fft.ifft(z[:, ::-2].mT, norm="ortho"), "ifftn"),
+    "several axes": (lambda z: rlx.fft.fftn(z, axes=(2, 0), norm="forward"), "fftn"),
+    "real": (lambda z: rlx.fft.rfftn(rlx.real(z), axes=(1, 0)), "rfftn"),
+    "to real": (lambda z: rlx.fft.irfft(z, n=9), "irfftn"),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_are_the_librarys(driven: PluginHost, world: Any, name: str) -> None:
+    f, function = TRANSFORMS[name]
+    program = on(driven, f)
+    for _ in range(2):
+        np.testing.assert_allclose(program(Z), f(Z), rtol=1e-4, atol=1e-5)
+    assert called(world).count(function) == 2
+    assert "library_" in str(program.report)
+
+
+def test_what_surrounds_a_transform_is_computed_in_parts_and_its_gradient_is_a_transform(
+    driven: PluginHost, world: Any
+) -> None:
+    def power(x: Any) -> Any:
+        return rlx.sum(rlx.complex_norm_sq(rlx.fft.rfft(x, n=12) * (2 - 1j)))
+
+    x = rlx.real(Z).astype(np.float32)
+    found = on(driven, rlx.grad(power))(x)
+    np.testing.assert_allclose(found, rlx.grad(power)(x), rtol=1e-4, atol=1e-3)
+    assert {"rfftn", "irfftn"} <= set(called(world))
+
+
+def test_products_are_in_tf32_where_the_option_says_so_and_the_mode_is_put_back(driven: PluginHost, world: Any) -> None:
+    import cupy
+
+    a = np.full((4, 4), 1 + 2.0**-12, np.float32)  # of which TF32 keeps the 1
+    config = {"options": {"cuda.tf32": True}}
+    f, exact = on(driven, rlx.matmul, config), on(driven, rlx.matmul)
+    np.testing.assert_array_equal(f(a, a), np.full((4, 4), 4, np.float32))
+    np.testing.assert_allclose(exact(a, a), a @ a, rtol=1e-6)
+    assert "library_product_tf32" in str(f.report)
+    assert cupy.cuda.cublas.getMathMode(cupy.cuda.device.get_cublas_handle()) == 0
+    both = {"options": {"cuda.tf32": True, "cuda.products": "library"}}
+    np.testing.assert_array_equal(on(driven, rlx.matmul, both)(a, a), np.full((4, 4), 4, np.float32))
+    wide = on(driven, rlx.matmul, both)(a.astype(np.float64), a.astype(np.float64))
+    np.testing.assert_allclose(wide, a.astype(np.float64) @ a, rtol=1e-12)
+
+
 def test_the_stand_in_has_no_library(host: PluginHost) -> None:
-    with pytest.raises(ConfigError, match=r"cuda:0 \(cuda on this processor\) has no library"):
+    with pytest.raises(ConfigError, match=r"cuda.products: cuda:0 \(cuda on this processor\) has no library"):
         on(host, lambda a: a @ a, LIBRARY)(A)
+    with pytest.raises(ConfigError, match=r"cuda.tf32: cuda:0 \(cuda on this processor\) has no library"):
+        on(host, lambda a: a @ a, {"options": {"cuda.tf32": True}})(A)
+    np.testing.assert_allclose(on(host, rlx.fft.fft)(Z), rlx.fft.fft(Z), rtol=1e-4, atol=1e-4)

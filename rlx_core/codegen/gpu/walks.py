@@ -26,6 +26,7 @@ class Machine:
 
     Attributes:
         group: Threads of a group, a power of two.
+        row_group: Threads that share a row, if fewer than a group's; only where there are no subgroups.
         subgroup: Threads that exchange registers, or `None` where the language or the device has no such thing.
         most_groups: Groups of one launch; where there is more to do, each takes several shares.
         shared_nbytes: Memory that the threads of a group share.
@@ -40,6 +41,7 @@ class Machine:
     """
 
     group: int = 256
+    row_group: int | None = None
     subgroup: int | None = None
     most_groups: int = 65535
     shared_nbytes: int = 16384
@@ -93,6 +95,7 @@ def schedule_of(kernel: Kernel, machine: Machine, parts: int = 0) -> Schedule:
     if walk == "row_group":
         runs = kernel.row_size // lanes
         share = -(-runs // parts) if parts else runs
+        group = min(group, machine.row_group or group)
         while group > 32 and group // 2 >= share:
             group //= 2
         shares = kernel.grid_size

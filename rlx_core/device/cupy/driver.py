@@ -16,6 +16,7 @@ from attrs import define
 
 from rlx_core.device.cupy.launches import FEWEST, Call, Launch, Recording, Submitted
 from rlx_core.device.cupy.queue import Queue
+from rlx_core.device.cupy.routines import Routine
 from rlx_core.device.driver import Adopted, Argument, At, DeviceFacts, Driver, View
 from rlx_core.errors import Fact, KernelBuildError, PlaceError
 
@@ -219,6 +220,9 @@ class CupyDriver(Driver):
     def launch(self, module: Module, name: str, groups: int, group_size: int, arguments: Sequence[Argument]) -> Launch:
         with self._queue:
             return Launch.of(self._cupy.cuda.driver.launchKernel, module.loaded, name, groups, group_size, arguments)
+
+    def routine(self, function: Callable[..., None], places: Sequence[Any], arguments: Sequence[Argument]) -> Routine:
+        return Routine.of(self._cupy, function, places, arguments, self._number)
 
     def set_argument(self, launch: Call, number: int, argument: Argument) -> None:
         launch.set(number, argument)

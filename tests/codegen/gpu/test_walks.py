@@ -39,6 +39,13 @@ def test_the_walk_is_the_one_for_the_shape(name: str) -> None:
     assert schedule_of(one, Machine()) == walk
 
 
+def test_few_threads_share_a_row_where_they_run_after_one_another() -> None:
+    one = kernel(Softmax(), "f32[256, 1024]")
+    assert schedule_of(one, Machine(row_group=4)) == Schedule("row_group", 4, 4, 256, 256, 0)
+    flat = kernel(exp.op(), "f32[1048576]")
+    assert schedule_of(flat, Machine(row_group=4)) == schedule_of(flat, Machine())
+
+
 def test_what_does_not_fit_into_a_launch_is_looped_over() -> None:
     one = kernel(exp.op(), "f32[1000]")
     assert not schedule_of(one, Machine()).is_looped

@@ -111,7 +111,7 @@ def from_dlpack(data: Any) -> ndarray:
     return found  # type: ignore[no-any-return]
 
 
-def computed(function: Any, shape: Any, dtype: Any, *operands: Any, into: Any = None) -> ndarray:
+def computed(function: Any, shape: Any, dtype: Any, *operands: Any, into: Any = None, name: Any = None) -> ndarray:
     """An array of what a function of NumPy's arrays gives, once the current stream comes to it."""
     made = ndarray(shape, dtype) if into is None else into
 
@@ -119,7 +119,7 @@ def computed(function: Any, shape: Any, dtype: Any, *operands: Any, into: Any = 
         given = [_seen(x) if isinstance(x, ndarray) else x for x in operands]
         _seen(made)[...] = function(*given)
 
-    cuda.world.records.append(("library", getattr(function, "__name__", "")))
+    cuda.world.records.append(("library", getattr(name or function, "__name__", "")))
     cuda.get_current_stream().ask(work)
     return made
 
@@ -135,16 +135,44 @@ def _seen(x: ndarray) -> np.ndarray:
 nan = float("nan")
 
 
+def like(function: Any) -> Any:
+    """A function of NumPy's on arrays of the device, for the current stream to come to.
+
+    What it gives is known beforehand by trying it on units, which everything in linear algebra is defined for.
+    """
+
+    def lazily(*operands: Any, **options: Any) -> Any:
+        def units(x: Any) -> Any:
+            if not isinstance(x, ndarray):
+                return x
+            return np.zeros(x.shape, x.dtype) + (np.eye(*x.shape[-2:], dtype=x.dtype) if x.ndim > 1 else 1)
+
+        with np.errstate(all="ignore"):
+            tried = function(*map(units, operands), **options)
+        if not isinstance(tried, tuple):
+            return computed(lambda *x: function(*x, **options), tried.shape, tried.dtype, *operands, name=function)
+        parts = [
+            computed(lambda *x, k=k: function(*x, **options)[k], t.shape, t.dtype, *operands, name=function)
+            for k, t in enumerate(tried)
+        ]
+        return tuple(parts)
+
+    return lazily
+
+
 def matmul(a: ndarray, b: ndarray, out: ndarray) -> ndarray:
+    mode = cuda.cublas.getMathMode(cuda.device.get_cublas_handle())
+    if mode == cuda.cublas.CUBLAS_TF32_TENSOR_OP_MATH:
+        return computed(lambda a, b: np.matmul(_tf32(a), _tf32(b)), None, None, a, b, into=out, name=_tf32)
     return computed(np.matmul, None, None, a, b, into=out)
 
 
-def isfinite(x: ndarray) -> ndarray:
-    return computed(np.isfinite, x.shape, bool, x)
+def _tf32(x: np.ndarray) -> np.ndarray:
+    """Rounded to ten bits of mantissa, ties away from zero."""
+    return ((x.astype(np.float32).view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
-def where(condition: ndarray, x: ndarray, y: Any) -> ndarray:
-    return computed(np.where, x.shape, x.dtype, condition, x, y)
+isfinite, where = like(np.isfinite), like(np.where)
 
 
 def copyto(into: ndarray, x: ndarray) -> None:
@@ -161,9 +189,13 @@ def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class linalg:
-    @staticmethod
-    def solve(a: ndarray, b: ndarray) -> ndarray:
-        return computed(_divided, b.shape, b.dtype, a, b)
+    solve = staticmethod(like(_divided))
+
+
+class fft:
+    """In the precision of the operand, as cuFFT is."""
+
+    fftn, ifftn, rfftn, irfftn = (staticmethod(like(getattr(np.fft, n))) for n in ("fftn", "ifftn", "rfftn", "irfftn"))
 
 
 def ascontiguousarray(data: ndarray) -> ndarray:

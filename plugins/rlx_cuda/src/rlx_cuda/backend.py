@@ -45,12 +45,15 @@ class CudaLanguage(GpuLanguage):
 
 
 @cache
-def with_products(kernels: KernelTable) -> KernelTable:
+def with_products(kernels: KernelTable, products: str, tf32: bool) -> KernelTable:
     """The kernels of a device with its library's products before them."""
 
     def fill(table: KernelTable) -> None:
         rows = DeviceTable(kernels.target, plugin=kernels.plugin)
-        library.product_rows(rows)
+        if tf32:
+            library.tf32_rows(rows)
+        if products == "library":
+            library.product_rows(rows)
         table.merge(rows)
         table.merge(kernels)
 
@@ -92,21 +95,23 @@ class CudaBackend(GpuBackend):
     def rows(self, table: DeviceTable, language: Language) -> None:
         assert isinstance(language, CudaLanguage), "it is what this backend made"
         if language.has_library:
-            library.solver_rows(table)
+            library.library_rows(table)
         super().rows(table, language)
 
     def target_for(self, options: Mapping[str, Any]) -> Target:
         target, products = super().target_for(options), str(options.get("cuda.products", "generated"))
+        tf32 = bool(options.get("cuda.tf32", False))
         if products not in PRODUCTS:
             raise ConfigError(f"cuda.products: {products!r} is neither of {' and '.join(PRODUCTS)}")
-        if products == "generated":
+        if products == "generated" and not tf32:
             return target
         device = self.device(options)
         if library.FEATURE not in device.facts.features:
+            option, without = ("cuda.tf32", "false") if tf32 else ("cuda.products", '"generated"')
             raise ConfigError(
-                f"cuda.products: {device.name} ({device.facts.name}) has no library", hint='cuda.products = "generated"'
+                f"{option}: {device.name} ({device.facts.name}) has no library", hint=f"{option} = {without}"
             )
-        return evolve(target, kernels=with_products(target.kernels))
+        return evolve(target, kernels=with_products(target.kernels, products, tf32))
 
     def translated(self, source: str, level: str, device: Device, options: Mapping[str, Any]) -> str:
         own = device.facts.driver.rpartition(" ")[2]

@@ -83,4 +83,11 @@ def rlx_options() -> list[OptionSpec]:
             doc="Whether this machine's processor runs the kernels, compiled as C++: for tests, and where there is no GPU.",
             env=STAND_IN,
         ),
+        OptionSpec(
+            "cuda.tf32",
+            bool,
+            False,
+            doc="Whether products of f32 that nothing follows are cuBLAS' in TF32: ten bits of mantissa, several times as fast.",
+            env="RLX_CUDA_TF32",
+        ),
     ]

@@ -112,6 +112,7 @@ def _described(device: cl.Device) -> Found:
         group_size=device.max_work_group_size,
         shared_nbytes=device.local_mem_size,
         units=device.max_compute_units,
+        is_processor=is_cpu,
         lacks=frozenset(lacks),
     )
     return Found(device, facts, 2 if is_cpu else 0 if is_amd else 1)
