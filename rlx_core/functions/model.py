@@ -39,12 +39,15 @@ class Model(Bundled):
         function: `function(parameters, *inputs)`, which rlx can trace.
         parameters: Arrays in a pytree, by the names of the system that it comes from.
         inputs: The inputs in order: name → a pytree of `rlx.spec`s, whose symbols may be any size.
+        compiler: For a model that is more than one program, and whose function therefore cannot be traced: what compiles it,
+            from the parameters and the arguments of `compile`. What it returns is called like a `CompiledFunction`.
     """
 
     name: str
     function: Callable[..., Any]
     parameters: Any = field(repr=False)
     inputs: Mapping[str, Any] = field()
+    compiler: Callable[..., Any] | None = field(default=None, repr=False)
 
     # Kept without attrs' cached properties: their frames have no file, and errors name the line where a model is first run.
     _compiled: list[CompiledFunction[..., Any]] = field(factory=list, init=False, repr=False)
@@ -75,6 +78,8 @@ class Model(Bundled):
         outputs: Outputs | None = None,
     ) -> CompiledFunction[..., Any]:
         """The model compiled ahead of time, its parameters bound; arguments as for `rlx.compile`."""
+        if self.compiler is not None:
+            return self.compiler(self.parameters, target=target, config=config, host=host, outputs=outputs)
         specs = self.inputs.values()
         return compile_function(
             self._called(), self.parameters, *specs, target=target, config=config, host=host, outputs=outputs

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
 from attrs import evolve, frozen
 
-from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError
+from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError, NoKernelError
 from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
 from rlx_core.ir.graph import Graph, leaf_name
 from rlx_core.ir.lir import Lir, Origin
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
 from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.dispatch import Dispatcher
 from rlx_core.system.lru import CacheCounts, LruCache
 
 __all__ = [
@@ -68,7 +70,7 @@ def specialize(
         BindingError: A symbol of the template has no size, or a quotient is not exact.
         GuardError: The sizes break a relation that the program relies on; checked before anything else.
         ShapeError: A node does not fit its bound operands.
-        NoKernelError: A kernel that took the template's node does not take the bound one, and no other does.
+        LegalizeError: No kernel takes a bound node, nor what it decomposes to.
     """
     symbols = template_symbols(template)
     missing = sorted(s.name for s in symbols if s not in binding.sizes)
@@ -81,9 +83,9 @@ def specialize(
     graph, _ = bind(template.graph, binding)
     prepare = None if template.prepare is None else _sized(template.prepare, binding)
     key = binding_key(binding, symbols)
-    made = make_lir(
-        graph,
-        target,
+    plan = partial(
+        make_lir,
+        target=target,
         output_names=[entry.name for entry in template.manifest.outputs],
         donations=_donations(template),
         prepare=prepare,
@@ -92,6 +94,13 @@ def specialize(
         resolved=template.options,
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
     )
+    try:
+        made = plan(graph)
+    except NoKernelError:
+        # Of no elements some ops mean something else: a gather from nothing is no longer a loop, nor what it was fused with.
+        from rlx_core.pipeline.legalize import legalize  # here, because few sizes need it
+
+        return plan(legalize(graph, Dispatcher(target)).graph)
     return evolve(made, origin=Origin(template, binding))
 
 

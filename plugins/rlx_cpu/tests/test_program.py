@@ -217,3 +217,16 @@ def test_an_index_out_of_range_names_the_node_and_the_line_and_does_no_harm() ->
         (node,) = [fact for fact in caught.value.facts if fact.label == "node"]
         assert "test_program.py" in str(node)
         np.testing.assert_array_equal(look_up(good), expected)
+
+
+def test_a_program_for_all_sizes_is_run_for_none() -> None:
+    """A gather from nothing is no loop, and the sum that it was fused with is taken apart."""
+    total = rlx.compile(
+        lambda x, i: rlx.sum(rlx.take(x * 2.0, i, axis=0) + 1.0),
+        rlx.spec("f32[n, 3]"),
+        rlx.spec("i64[k]"),
+        target="cpu",
+    )
+
+    assert total(np.ones((4, 3), np.float32), np.int64([1, 2])) == 18
+    assert total(np.ones((0, 3), np.float32), np.int64([])) == 0

@@ -31,3 +31,14 @@ def test_operations_sizes_and_what_is_missing(tmp_path: Path) -> None:
     found = json.loads(CliRunner().invoke(app, ["onnx", "--json", str(path)]).output)
     assert found["missing"] == {"StringNormalizer": ["node words"]}
     assert found["operations"] == {"MatMul": 1, "Bernoulli": 1, "StringNormalizer": 1}
+
+
+def test_what_runs_on_the_host_is_named(tmp_path: Path) -> None:
+    """A model is more than one program where a size is found when it runs."""
+    path = tmp_path / "m.onnx"
+    proto = model([node("NonZero", ["x"], ["y"], name="where")], ["x: f32[batch, 3]"], ["y: i64[2, n]"])
+    path.write_bytes(proto.SerializeToString())
+
+    said = " ".join(CliRunner().invoke(app, ["onnx", str(path)]).output.split())
+    assert "on the host, between two programs, unless what it takes is known node where (NonZero)" in said
+    assert json.loads(CliRunner().invoke(app, ["onnx", "--json", str(path)]).output)["host"] == ["node where (NonZero)"]

@@ -34,6 +34,7 @@ class Inventory:
         done: What was done to it before it is walked, in words.
         used: Operation → how many nodes use it, in the form that is walked.
         missing: Operation → the nodes that use it, for those without a handler.
+        host: Nodes that run on the host, between two programs, unless what they take is known.
     """
 
     about: dict[str, str]
@@ -42,6 +43,7 @@ class Inventory:
     done: list[str]
     used: dict[str, int]
     missing: dict[str, list[str]]
+    host: list[str]
 
 
 def command(
@@ -73,13 +75,17 @@ def inventory(file: Path) -> Inventory:
         raise error.about(name) from error.__cause__
     used: Counter[str] = Counter()
     missing: dict[str, list[str]] = {}
+    host: list[str] = []
     for inner in each_graph(proto.graph):
         for node in inner.node:
             op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
             used[op] += 1
-            if handler_for(node.domain, node.op_type) is None:
+            handler = handler_for(node.domain, node.op_type)
+            if handler is None:
                 missing.setdefault(op, []).append(node_words(node))
-    return Inventory(about, inputs, results, done, dict(used.most_common()), missing)
+            elif handler.finds_sizes:
+                host.append(f"{node_words(node)} ({op})")
+    return Inventory(about, inputs, results, done, dict(used.most_common()), missing, host)
 
 
 def _about(proto: Any, folder: Path | None) -> dict[str, str]:
@@ -136,6 +142,11 @@ def layout(found: Inventory) -> Iterator[Any]:
     yield listing(
         ("operation", "nodes>", ""), [(op, f"{n:,}", cell(state.get(op, ""), "red")) for op, n in found.used.items()]
     )
+    if found.host:
+        yield cell("")
+        yield facts(
+            [("on the host, between two programs, unless what it takes is known", ", ".join(found.host))], indent=0
+        )
     if found.missing:
         yield cell("")
         yield heading(f"{len(found.missing)} of {len(found.used)} operations are missing: rlx.load refuses this model")
@@ -157,4 +168,5 @@ def as_dictionary(found: Inventory) -> dict[str, Any]:
         "done": found.done,
         "operations": found.used,
         "missing": found.missing,
+        "host": found.host,
     }

@@ -1,4 +1,4 @@
-"""Boxes and regions of pictures."""
+"""Regions of pictures."""
 
 from __future__ import annotations
 
@@ -10,55 +10,6 @@ import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
-
-
-@handles("NonMaxSuppression")
-def non_max_suppression(
-    node: Node, boxes: Any, scores: Any, most: Any = None, overlap: Any = None, least: Any = None
-) -> Any:
-    """The best boxes of each class without those that overlap a better one; how many those are must be known."""
-    found, values = node.known(0, "boxes"), node.known(1, "scores")
-    count = int(node.scalar(2, "max_output_boxes_per_class", 0))
-    edge = float(node.scalar(3, "iou_threshold", 0.0))
-    floor = node.scalar(4, "score_threshold")
-    return suppressed(found, values, count, edge, floor, centred=bool(node.get("center_point_box", 0)))
-
-
-def suppressed(
-    boxes: np.ndarray, scores: np.ndarray, count: int, edge: float, floor: float | None, *, centred: bool
-) -> np.ndarray:
-    """The boxes that stay: rows of batch, class and box, `i64[n, 3]`."""
-    rows = []
-    for batch, classes in enumerate(scores):
-        corners = _corners(boxes[batch], centred)
-        for number, values in enumerate(classes):
-            order = np.argsort(-values, kind="stable")
-            if floor is not None:
-                order = order[values[order] > floor]
-            kept: list[int] = []
-            for each in order:
-                if len(kept) >= count:
-                    break
-                if all(_overlap(corners[each], corners[other]) <= edge for other in kept):
-                    kept.append(int(each))
-            rows += [(batch, number, each) for each in kept]
-    return np.array(rows, np.int64).reshape(-1, 3)
-
-
-def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:
-    """Boxes as smaller and larger corner, whichever was said first."""
-    wide = boxes.astype(np.float64)
-    if centred:
-        middle, half = wide[:, :2], wide[:, 2:] / 2
-        return np.concatenate([middle - half, middle + half], axis=1)
-    return np.concatenate([np.minimum(wide[:, :2], wide[:, 2:]), np.maximum(wide[:, :2], wide[:, 2:])], axis=1)
-
-
-def _overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """The part of two boxes' union that is in both."""
-    shared = float(np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)))
-    both = float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2])) - shared
-    return shared / both if both > 0 else 0.0
 
 
 @handles("RoiAlign")

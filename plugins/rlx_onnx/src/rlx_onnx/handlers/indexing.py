@@ -136,16 +136,20 @@ def tensor_scatter(node: Node, past: Any, update: Any, starts: Any = None) -> An
     return rlx.moveaxis(found, 1, axis)
 
 
-@handles("Compress")
+@handles("Compress", finds_sizes=True)
 def compress(node: Node, x: Any, condition: Any) -> Any:
-    """The elements of an axis where a condition holds; how many those are must be known."""
-    where = np.nonzero(node.known(1, "condition"))[0]
+    """The elements of an axis where a condition holds; where that is, is found on the host unless it is known."""
+    (where,) = node.on_host(lambda held: np.nonzero(held.ravel()), lambda n: [rlx.TensorType(rlx.i64, (n,))], 1)
     if "axis" not in node:
         return rlx.take(rlx.reshape(x, (-1,)), where, axis=0)
     return rlx.take(x, where, axis=_axis(node, node.get("axis"), x.ndim))
 
 
-@handles("NonZero")
+@handles("NonZero", finds_sizes=True)
 def nonzero(node: Node, x: Any) -> Any:
-    """Where elements are not 0, as index tuples in columns; how many those are must be known."""
-    return np.array(np.nonzero(np.atleast_1d(node.known(0, "data"))), np.int64)
+    """Where elements are not 0, as index tuples in columns."""
+
+    def places(data: np.ndarray) -> tuple[np.ndarray, ...]:
+        return (np.array(np.nonzero(np.atleast_1d(data)), np.int64),)
+
+    return node.on_host(places, lambda n: [rlx.TensorType(rlx.i64, (max(x.ndim, 1), n))], 0)

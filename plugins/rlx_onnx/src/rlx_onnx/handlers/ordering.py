@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import rlx_core as rlx
+from rlx_core.ir.dims import Dim, product
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 
@@ -19,14 +20,28 @@ def top_k(node: Node, x: Any, k: Any) -> Any:
     return values, rlx.astype(places, rlx.i64)
 
 
-@handles("Unique")
+@handles("Unique", finds_sizes=True)
 def unique(node: Node, x: Any) -> Any:
-    """The different elements, or slices of an axis; how many those are must be known."""
-    data = node.known(0, "data")
-    axis = node.get("axis")
+    """The different elements, or slices of an axis: where each is first, which one every element is, how often it is there."""
+    axis, is_sorted = node.get("axis"), bool(node.get("sorted", 1))
+
+    def types(n: Dim) -> list[rlx.TensorType]:
+        places = rlx.TensorType(rlx.i64, (n,))
+        if axis is None:
+            return [x.type.with_shape((n,)), places, places.with_shape((product(x.shape),)), places]
+        at = axis % x.ndim
+        found = x.type.with_shape((*x.shape[:at], n, *x.shape[at + 1 :]))
+        return [found, places, places.with_shape((x.shape[at],)), places]
+
+    return node.on_host(lambda data: different(data, axis, is_sorted), types, 0)
+
+
+def different(data: np.ndarray, axis: int | None, is_sorted: bool) -> tuple[np.ndarray, ...]:
+    """The different elements or slices of an array, in order or as they come first."""
     found, first, back, counts = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    if not node.get("sorted", 1):
+    back = back.ravel()
+    if not is_sorted:
         order = np.argsort(first)
         found = np.take(found, order, axis=0 if axis is None else axis)
-        first, counts, back = first[order], counts[order], np.argsort(order)[back.ravel()]
-    return found, first.astype(np.int64), back.ravel().astype(np.int64), counts.astype(np.int64)
+        first, counts, back = first[order], counts[order], np.argsort(order)[back]
+    return found, *(each.astype(np.int64) for each in (first, back, counts))

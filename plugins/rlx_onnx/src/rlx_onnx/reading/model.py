@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +19,11 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.converting import converted
 from rlx_onnx.reading.external import Neighbours
 from rlx_onnx.reading.inputs import Input, inputs_of
+from rlx_onnx.reading.parts import Walked, parted, result_of
 from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
 from rlx_onnx.walking.table import INSTEAD, handler_for
-from rlx_onnx.walking.values import Coded, traced
 from rlx_onnx.walking.walk import NeedsKnown, Walk, entered
 
 __all__ = ["import_file", "load", "prepared", "read_proto"]
@@ -138,21 +138,34 @@ class _Reading:
         return entered(array_of(tensor, f"tensor {tensor.name}", self.outside), tensor.data_type)
 
     def model(self) -> Model:
-        self._settle()
+        walked = self._settle()
+        if walked.steps:
+            return parted(walked)
         names = argument_names(each.name for each in self.inputs)
-        parameters = {name: value for name, value in self.tensors.items() if name not in self.constants}
         specs = {name: each.spec for name, each in zip(names, self.inputs, strict=True)}
-        return Model(
-            name=self.name.removesuffix(".onnx"), function=self._function(), parameters=parameters, inputs=specs
-        )
+        results = walked.results
 
-    def _settle(self) -> None:
+        def function(parameters: Mapping[str, Any], *values: Any) -> Any:
+            scope = self._walk(parameters, values)[0]
+            found = {name: result_of(scope[name]) for name in results}
+            return found if len(found) != 1 else next(iter(found.values()))
+
+        return Model(name=walked.name, function=function, parameters=walked.parameters, inputs=specs)
+
+    def _settle(self) -> Walked:
         """Walk until every tensor that must be known is a constant; this is also where faults of the model are found."""
         while True:
-            parameters = {name: _type_of(each) for name, each in self.tensors.items() if name not in self.constants}
+            parameters = {name: value for name, value in self.tensors.items() if name not in self.constants}
+            seen: list[Any] = []
+
+            def function(parameters: Mapping[str, Any], *values: Any, seen: list[Any] = seen) -> Any:
+                seen += self._walk(parameters, values)
+                return [result_of(seen[0][each.name]) for each in self.proto.graph.output]
+
             try:
-                rlx.eval_shape(self._function(), parameters, *(each.spec for each in self.inputs))
-                return
+                types = {name: _type_of(each) for name, each in parameters.items()}
+                rlx.eval_shape(function, types, *(each.spec for each in self.inputs))
+                return self._walked(parameters, *seen)
             except NeedsKnown as error:
                 inputs = error.names - self.tensors.keys()
                 if inputs:
@@ -163,23 +176,29 @@ class _Reading:
                     ).with_fact(Fact("inputs", InputsNeeded(inputs))) from None
                 self.constants |= error.names
 
-    def _function(self) -> Callable[..., Any]:
-        graph, constants = self.proto.graph, {name: self.tensors[name] for name in self.constants}
-        inputs, given, outside = tuple(self.inputs), self.given, self.outside
-        elements = {each.name: each.type.tensor_type.elem_type for each in graph.input}
+    def _walked(self, parameters: Mapping[str, Any], scope: Mapping[str, Any], walk: Walk) -> Walked:
+        return Walked(
+            name=self.name.removesuffix(".onnx"),
+            nodes=self.proto.graph.node,
+            results=tuple(dict.fromkeys(each.name for each in self.proto.graph.output)),
+            inputs=tuple(self.inputs),
+            parameters=parameters,
+            scope=scope,
+            steps=walk.steps,
+            outside=self.outside,
+        )
 
-        def function(parameters: Mapping[str, Any], *values: Any) -> Any:
-            walk = Walk(outside)
-            scope: dict[str, Any] = dict(constants)
-            scope |= {name: walk.named(name, value) for name, value in parameters.items()}
-            for each, value in zip(inputs, values, strict=True):
-                scope[each.name] = walk.named(each.name, each.entered(value))
-            scope |= {name: _given(value, elements.get(name, 0)) for name, value in given.items()}
-            walk.nodes(graph.node, scope)
-            results = {each.name: _result(scope[each.name]) for each in graph.output}
-            return results if len(results) != 1 else next(iter(results.values()))
-
-        return function
+    def _walk(self, parameters: Mapping[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], Walk]:
+        """Every value of the graph by its name, and the walk that found them."""
+        walk = Walk(self.outside, parameters)
+        elements = {each.name: each.type.tensor_type.elem_type for each in self.proto.graph.input}
+        scope: dict[str, Any] = {name: self.tensors[name] for name in self.constants}
+        scope |= {name: walk.named(name, value) for name, value in parameters.items()}
+        for each, value in zip(self.inputs, values, strict=True):
+            scope[each.name] = walk.named(each.name, each.entered(value))
+        scope |= {name: _given(value, elements.get(name, 0)) for name, value in self.given.items()}
+        walk.nodes(self.proto.graph.node, scope)
+        return scope, walk
 
 
 class InputsNeeded(tuple[str, ...]):
@@ -211,9 +230,3 @@ def _given(value: Any, element: int) -> Any:
     if isinstance(value, list | tuple) or value is None:
         return list(value) if value is not None else None
     return entered(np.asarray(value), element) if element and element not in DTYPES else np.asarray(value)
-
-
-def _result(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_result(each) for each in value]
-    return traced(value.value if isinstance(value, Coded) else value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 from onnx import AttributeProto
 
+import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, UnsupportedError
 from rlx_core.ir.dims import Dim, Expr
 from rlx_onnx.reading.structure import node_words
@@ -162,6 +163,28 @@ class Node:
         if found.size != 1:
             raise FormatError(f"{self}: {what} is one number, not {list(found.shape)}")
         return found.ravel()[0].item()
+
+    def on_host(
+        self,
+        function: Callable[..., tuple[np.ndarray, ...]],
+        types: Callable[[Dim], Sequence[rlx.TensorType]],
+        *numbers: int,
+    ) -> tuple[Any, ...]:
+        """Results whose size is found only when they are computed: now if the operands are known, else between two programs.
+
+        Args:
+            function: Of arrays, and `None` for operands that are left out; its results have the types.
+            types: Of the results, for the size that is found.
+            numbers: Which operands it takes.
+
+        Raises:
+            UnsupportedError: The operands are not known, in a graph that is part of a node.
+        """
+        operands = [self.operands[i] if i < len(self.operands) else None for i in numbers]
+        if all(each is None or is_array(each) for each in operands):
+            return function(*operands)
+        names = [self.proto.input[i] if i < len(self.proto.input) else "" for i in numbers]
+        return self.walk.on_host(self, function, types, names, operands)
 
     def counted(self, number: int, what: str) -> int:
         """A count of elements or parts that are made while the model is read, from 0 to some millions.

@@ -37,6 +37,7 @@ FAMILIES: Final = (
     "signals",
     "ordering",
     "detection",
+    "suppression",
     "randomness",
     "optimisers",
     "contributed",
@@ -64,6 +65,7 @@ class Handler:
         takes_sizes: Whether operands may be sizes with symbols among them.
         takes_coded: Whether operands may be `Coded`.
         grows: Whether a result may be much larger than all operands, so that it is not made at once unless it is small.
+        finds_sizes: Whether a size of a result is found when it runs, on the host, unless its operands are known.
         is_pure: Whether equal operands give equal results; if not it is never evaluated at once.
         most: How many operands the function takes; `None` for any number.
     """
@@ -72,6 +74,7 @@ class Handler:
     takes_sizes: bool = False
     takes_coded: bool = False
     grows: bool = False
+    finds_sizes: bool = False
     is_pure: bool = True
     most: int | None = None
 
@@ -85,6 +88,7 @@ def handles(
     takes_sizes: bool = False,
     takes_coded: bool = False,
     grows: bool = False,
+    finds_sizes: bool = False,
     is_pure: bool = True,
 ) -> Callable[[Function], Function]:
     """Enter the function below for operations."""
@@ -95,7 +99,7 @@ def handles(
         for operation in operations:
             key = (domain, operation)
             assert key not in _TABLE, f"{operation}: {_TABLE[key].function.__module__} handles it already"
-            _TABLE[key] = Handler(function, takes_sizes, takes_coded, grows, is_pure, most)
+            _TABLE[key] = Handler(function, takes_sizes, takes_coded, grows, finds_sizes, is_pure, most)
         return function
 
     return entered

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +11,10 @@ import optree
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, RlxError, UnsupportedError
+from rlx_core.ir.dims import Dim, free_symbols
 from rlx_core.ir.graph import Value
 from rlx_onnx.reading.tensors import DTYPES, HELD, array_of, numpy_dtype
+from rlx_onnx.walking.host import HostStep, step_key
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import Handler, handler_for
 from rlx_onnx.walking.values import Coded, at_once, is_known, is_sizes, traced
@@ -35,18 +38,30 @@ class Walk:
 
     Attributes:
         outside: Reads the bytes of tensors that lie in other files.
+        parameters: The names among the sources that may be made constants.
         sources: A value → the names of the parameters and inputs that it is made of.
+        steps: First result of a node → what of it runs on the host, between two programs.
     """
 
-    def __init__(self, outside: Callable[[Any], np.ndarray] | None = None) -> None:
-        self.outside = outside
+    def __init__(
+        self,
+        outside: Callable[[Any], np.ndarray] | None = None,
+        parameters: Collection[str] = (),
+        given: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        """`given` has the results of steps that have run on the host, by their keys."""
+        self.outside, self.parameters, self._given = outside, parameters, given or {}
         self.sources: dict[int, frozenset[str]] = {}
+        self.steps: dict[str, HostStep] = {}
         self._alive: list[Any] = []
+        self._symbols: set[str] = set()
+        self._depth = 0
 
     def named(self, name: str, value: Any) -> Any:
         """Note that a value is a parameter or an input."""
         for leaf in leaves(value):
             self._note(leaf, frozenset({name}))
+            self._symbols |= {each.name for each in free_symbols(*leaf.shape)}
         return value
 
     def run(self, graph: Any, given: Sequence[Any], around: Mapping[str, Any]) -> list[Any]:
@@ -63,7 +78,11 @@ class Walk:
         for tensor in graph.initializer:
             scope[tensor.name] = entered(array_of(tensor, f"tensor {tensor.name}", self.outside), tensor.data_type)
         scope |= {each.name: value for each, value in zip(graph.input, given, strict=True)}
-        self.nodes(graph.node, scope)
+        self._depth += 1
+        try:
+            self.nodes(graph.node, scope)
+        finally:
+            self._depth -= 1
         return [scope[each.name] for each in graph.output]
 
     def nodes(self, nodes: Sequence[Any], scope: dict[str, Any]) -> None:
@@ -76,12 +95,46 @@ class Walk:
     def known(self, value: Any, node: Node, number: int, what: str) -> np.ndarray:
         """Refuse, or begin again: a value is not known that must be."""
         said = f"{node}: its operand {number}, {what}, must be known when the program is compiled"
-        names = frozenset().union(*(self.sources.get(id(leaf), frozenset()) for leaf in leaves(value)))
+        names = self._sources([value])
         if not names or is_sizes(value):
             raise UnsupportedError(said, hint=f"a constant, or a size of an input, as {what}")
         raise NeedsKnown(names, said, what)
 
+    def on_host(
+        self,
+        node: Node,
+        function: Callable[..., tuple[np.ndarray, ...]],
+        types: Callable[[Dim], Sequence[rlx.TensorType]],
+        names: Sequence[str],
+        operands: Sequence[Any],
+    ) -> tuple[Any, ...]:
+        """The results of a step that runs on the host; zeros stand for them while the parts of a model are found."""
+        key = step_key(node.proto)
+        if key in self._given:
+            return tuple(self._given[key])
+        sources = self._sources(operands)
+        if sources and sources <= frozenset(self.parameters):
+            raise NeedsKnown(sources, f"{node}: its operands must be known when the program is compiled", "operand")
+        if self._depth:
+            node.refuse(
+                "a result whose size is found when it runs, in a graph that is part of a node", "the node outside of it"
+            )
+        step = self.steps[key] = HostStep(str(node), key, tuple(names), tuple(types(self._unknown(key))), function)
+        return tuple(rlx.zeros(each.shape, dtype=each.dtype) for each in step.types)
+
+    def _unknown(self, key: str) -> Dim:
+        """A symbol of its own for a size that is found by a step."""
+        plain = "n_" + re.sub(r"\W", "_", key, flags=re.ASCII)
+        while plain in self._symbols:
+            plain += "_"
+        self._symbols.add(plain)
+        return rlx.symbol(plain)
+
     # ----------------------------------------------------------------------------------------------
+
+    def _sources(self, values: Iterable[Any]) -> frozenset[str]:
+        found = (self.sources.get(id(leaf)) for each in values for leaf in leaves(each))
+        return frozenset[str]().union(*(each for each in found if each))
 
     def _results(self, proto: Any, operands: list[Any], scope: Mapping[str, Any]) -> Sequence[Any]:
         handler = handler_for(proto.domain, proto.op_type)
@@ -98,8 +151,7 @@ class Walk:
         results = found if isinstance(found, tuple) else (found,)
         if sum(map(bool, proto.output)) > len(results):
             raise UnsupportedError(f"{node}: it has {len(results)} results here, not {len(proto.output)}")
-        sources = [self.sources.get(id(leaf)) for each in operands for leaf in leaves(each)]
-        names = frozenset[str]().union(*(each for each in sources if each))
+        names = self._sources(operands)
         if names:
             for leaf in (leaf for each in results for leaf in leaves(each)):
                 self._note(leaf, names)
