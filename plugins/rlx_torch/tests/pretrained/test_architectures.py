@@ -10,6 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_torch.pretrained import from_pretrained, generate
+from rlx_torch.pretrained.t5 import buckets
 
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 transformers = pytest.importorskip("transformers", reason="python -m pip install transformers")
@@ -44,6 +45,19 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", GROUPED),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
 }  # fmt: skip
+
+
+T5 = {
+    "vocab_size": 61, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "decoder_start_token_id": 0,
+}  # fmt: skip
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+FAR = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "t5": ("T5Config", "T5ForConditionalGeneration", T5),
+    "t5 gated": ("T5Config", "T5ForConditionalGeneration", {**T5, **GATED}),
+    "mt5": ("MT5Config", "MT5ForConditionalGeneration", {**T5, **FAR}),
+}
 
 
 def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> Any:
@@ -114,3 +128,39 @@ def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:
     loss = lambda p: rlx.mean(ours.function(p, ids) ** 2)  # noqa: E731
     gradients = rlx.grad(loss)(dict(ours.parameters))
     assert all(np.isfinite(each).all() and each.any() for each in gradients.values())
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_encoders_with_decoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(READERS[name], tmp_path), from_pretrained(tmp_path)
+    for rows, length, steps in ((1, 5, 1), (3, 40, 33)):
+        ids, mask, written = ids_of(rows, length), np.ones((rows, length), np.int64), ids_of(rows, steps)
+        mask[-1, 3:] = 0
+        with torch.no_grad():
+            expected = theirs(*map(torch.tensor, (ids, mask, written)))
+        np.testing.assert_allclose(ours(ids, mask, written), expected.logits.numpy(), atol=1e-5)
+        features = expected.encoder_last_hidden_state.numpy()
+        np.testing.assert_allclose(ours.encoder(ids, mask)[mask > 0], features[mask > 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_written_is_what_theirs_writes(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(READERS[name], tmp_path), from_pretrained(tmp_path)
+    prompts = [ids_of(1, length)[0].tolist() for length in (1, 6, 20)]
+    found = generate(ours, prompts, 12)
+    for prompt, row in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            (expected,) = theirs.generate(
+                torch.tensor([prompt]), max_new_tokens=12, do_sample=False, num_beams=1
+            ).tolist()
+        assert row == expected[1:]
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_kinds_of_distances_are_theirs(is_causal: bool) -> None:
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    for count, reach in ((32, 128), (8, 20), (64, 256)):
+        distances = torch.arange(-reach, reach + 1)
+        theirs = T5Attention._relative_position_bucket(distances, not is_causal, count, reach)
+        np.testing.assert_array_equal(buckets(count, reach, is_causal=is_causal), theirs.numpy())

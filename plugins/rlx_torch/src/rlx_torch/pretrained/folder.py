@@ -111,7 +111,12 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def checked(
-    what: str, tensors: Mapping[str, np.ndarray], shapes: Shapes, prefix: str, unused: tuple[str, ...]
+    what: str,
+    tensors: Mapping[str, np.ndarray],
+    shapes: Shapes,
+    prefix: str,
+    unused: tuple[str, ...],
+    optional: tuple[str, ...] = (),
 ) -> dict[str, np.ndarray]:
     """The tensors of an architecture by its own names.
 
@@ -121,12 +126,15 @@ def checked(
         shapes: Those that there must be.
         prefix: What the checkpoint may put before the names.
         unused: Beginnings or ends of names that a checkpoint may have besides: heads and buffers of other uses.
+        optional: Names that it may lack.
 
     Raises:
         FormatError: Tensors are missing, misshapen or unknown; all of them are named.
     """
     found = {name.removeprefix(prefix): each for name, each in tensors.items()}
-    facts = [Fact(name, f"is missing, {list(shape)}") for name, shape in shapes.items() if name not in found]
+    facts = [
+        Fact(name, f"is missing, {list(shape)}") for name, shape in shapes.items() if name not in (*found, *optional)
+    ]
     facts += [
         Fact(name, f"is {list(found[name].shape)}, and the configuration says {list(shape)}")
         for name, shape in shapes.items()
@@ -138,4 +146,4 @@ def checked(
         count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
         rest = [Fact("more", len(facts) - 12)] if len(facts) > 12 else []
         raise FormatError(f"from_pretrained: {count} not fit the architecture {what}", *facts[:12], *rest)
-    return {name: found[name] for name in shapes}
+    return {name: found[name] for name in shapes if name in found}

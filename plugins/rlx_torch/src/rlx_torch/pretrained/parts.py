@@ -36,13 +36,17 @@ class Decoding:
             cache with their keys and values.
         features: Those of the keys, or values, of a layer: a cache is a pair f32[batch, room, features] a layer.
         layers: How many there are.
-        positions: The most tokens of a text.
+        positions: The most tokens of a text, where there is such a number.
+        read: Of one with an encoder: `read(parameters, *inputs)` gives, as a tuple, what a step takes besides.
+        start: Of one that reads its prompts: the token that what it writes begins with.
     """
 
     step: Callable[..., tuple[Any, list[tuple[Any, Any]]]]
     features: int
     layers: int
-    positions: int
+    positions: int | None
+    read: Callable[..., tuple[Any, ...]] | None = None
+    start: int | None = None
 
 
 @frozen
@@ -56,6 +60,8 @@ class Architecture:
         inputs: The specs of its inputs by name.
         function: `function(parameters, *inputs)`.
         decoding: Of one that continues texts.
+        optional: Tensors that a checkpoint may lack.
+        encoder: Of one with an encoder: its function and inputs.
     """
 
     shapes: Shapes
@@ -64,6 +70,8 @@ class Architecture:
     inputs: Mapping[str, rlx.TensorType]
     function: Callable[..., Any]
     decoding: Decoding | None = None
+    optional: tuple[str, ...] = ()
+    encoder: tuple[Callable[..., Any], Mapping[str, rlx.TensorType]] | None = None
 
 
 def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False) -> Any:
