@@ -24,10 +24,27 @@ T5 = {
     "tie_word_embeddings": False, "pad_token_id": 0,
 }  # fmt: skip
 
+VIT = {
+    "model_type": "vit", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12,
+    "image_size": 8, "patch_size": 4, "num_channels": 1,
+}  # fmt: skip
+WHISPER = {
+    "model_type": "whisper", "vocab_size": 11, "d_model": 8, "num_mel_bins": 3, "max_source_positions": 5,
+    "max_target_positions": 64, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 12,
+    "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 12,
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {"model_type": "gpt2", "vocab_size": 11, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 64},
     "llama": LLAMA,
     "t5": T5,
+    "vit": VIT,
+    "vit classifier": {
+        **VIT,
+        "architectures": ["ViTForImageClassification"],
+        "id2label": {"0": "a", "1": "b", "2": "c"},
+    },
+    "whisper": WHISPER,
     "t5 encoder": {**T5, "architectures": ["T5EncoderModel"]},
 }
 

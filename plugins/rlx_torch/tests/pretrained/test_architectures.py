@@ -60,6 +60,27 @@ READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+VIT = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": [12, 8],
+    "patch_size": 4,
+}  # fmt: skip
+SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "features": ("ViTConfig", "ViTModel", VIT),
+    "without biases": ("ViTConfig", "ViTModel", {**VIT, "qkv_bias": False, "image_size": 8}),
+    "classifier": ("ViTConfig", "ViTForImageClassification", {**VIT, "num_labels": 5}),
+}
+WHISPER = (
+    "WhisperConfig",
+    "WhisperForConditionalGeneration",
+    {
+        "vocab_size": 61, "d_model": 32, "num_mel_bins": 8, "encoder_layers": 2, "decoder_layers": 1,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40,
+        "max_source_positions": 20, "max_target_positions": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        "decoder_start_token_id": 3,
+    },
+)  # fmt: skip
+
+
 def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> Any:
     """A model at random, written as its authors write it."""
     config, model, given = made
@@ -164,3 +185,35 @@ def test_kinds_of_distances_are_theirs(is_causal: bool) -> None:
         distances = torch.arange(-reach, reach + 1)
         theirs = T5Attention._relative_position_bucket(distances, not is_causal, count, reach)
         np.testing.assert_array_equal(buckets(count, reach, is_causal=is_causal), theirs.numpy())
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(SEEING[name], tmp_path), from_pretrained(tmp_path)
+    for rows in (1, 3):
+        shape = ours.inputs["pixels"].shape[1:]
+        pixels = np.random.default_rng(rows).standard_normal((rows, *shape)).astype(np.float32)
+        with torch.no_grad():
+            found = theirs(torch.tensor(pixels))
+        expected = found.logits if name == "classifier" else found.last_hidden_state
+        np.testing.assert_allclose(ours(pixels), expected.numpy(), atol=1e-5)
+
+
+def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
+    theirs, ours = saved(WHISPER, tmp_path), from_pretrained(tmp_path)
+    for rows, length in ((1, 3), (3, 20)):
+        features = np.random.default_rng(rows).standard_normal((rows, 8, 40)).astype(np.float32)
+        ids = ids_of(rows, length)
+        with torch.no_grad():
+            expected = theirs(torch.tensor(features), decoder_input_ids=torch.tensor(ids))
+        np.testing.assert_allclose(ours(features, ids), expected.logits.numpy(), atol=1e-5)
+        np.testing.assert_allclose(ours.encoder(features), expected.encoder_last_hidden_state.numpy(), atol=1e-5)
+    prompts = [ids_of(1, length)[0].tolist() for length in (1, 4, 9)]
+    found = generate(ours, prompts, 12, features=features, stop=())
+    for heard, prompt, row in zip(features, prompts, found, strict=True):
+        text = list(prompt)
+        for _ in range(12):
+            with torch.no_grad():
+                said = theirs(torch.tensor(heard[None]), decoder_input_ids=torch.tensor([text])).logits
+            text.append(int(said[0, -1].argmax()))
+        assert row == text[len(prompt) :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlx_core.errors import ConfigError, UnsupportedError
+from rlx_core.errors import ConfigError, ShapeError, UnsupportedError
 from rlx_torch.pretrained import from_pretrained, generate
 
 from .checkpoints import CONFIGS, written
@@ -51,6 +51,42 @@ def test_an_encoder_is_a_model_of_its_own(tmp_path) -> None:
         _ = alone.encoder
     with pytest.raises(ConfigError, match="t5 has no decoder"):
         generate(alone, [[1]], 3)
+
+
+@pytest.mark.slow
+def test_texts_of_sounds_are_continued_as_the_whole_text_would_be(tmp_path) -> None:
+    model = from_pretrained(written(tmp_path / "m", CONFIGS["whisper"]))
+    features = np.random.default_rng(0).standard_normal((2, 3, 10)).astype(np.float32)
+    prompts = [ids_of(1, length)[0].tolist() for length in (1, 4)]
+    for heard, prompt, row in zip(
+        features, prompts, generate(model, prompts, 5, features=features, stop=()), strict=True
+    ):
+        said = model(heard[None], np.array([[*prompt, *row]]))[0].argmax(-1)
+        assert row == said[len(prompt) - 1 : -1].tolist()
+    assert model.encoder(features).shape == (2, 5, 8)
+    with pytest.raises(ConfigError, match="whisper writes what it hears, and there are no features"):
+        generate(model, prompts, 5)
+
+
+def test_pictures_become_features_or_logits(tmp_path) -> None:
+    seeing = from_pretrained(written(tmp_path / "m", CONFIGS["vit"]))
+    naming = from_pretrained(written(tmp_path / "c", CONFIGS["vit classifier"]))
+    pixels = np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype(np.float32)
+    seen, named = seeing(pixels), naming(pixels)
+    assert seen.shape == (3, 5, 8)
+    assert named.shape == (3, 3)
+    np.testing.assert_allclose(naming(pixels[1:2])[0], named[1], atol=1e-5)
+    with pytest.raises(ShapeError, match="pixels"):
+        seeing(pixels[:, :, :4])
+    with pytest.raises(UnsupportedError) as caught:
+        from_pretrained(written(tmp_path / "w", {**CONFIGS["vit classifier"], "image_size": [8, 8, 8], "id2label": 3}))
+    assert all(word in str(caught.value) for word in ("image_size", "id2label"))
+
+
+def test_features_are_for_models_that_hear(tmp_path) -> None:
+    model = from_pretrained(written(tmp_path / "m", CONFIGS["llama"]))
+    with pytest.raises(ConfigError, match="llama hears nothing"):
+        generate(model, [[1]], 3, features=np.zeros((1, 3, 10), np.float32))
 
 
 def test_other_layers_of_t5_are_refused_by_name(tmp_path) -> None:

@@ -45,8 +45,26 @@ class Config:
         self.faults.append(Fact(name, f"{found!r}, and must be a number above 0"))
         return 1
 
+    def sizes(self, name: str, count: int) -> tuple[int, ...]:
+        """So many of them, or one for all."""
+        found = self.rows.get(name)
+        each = found if isinstance(found, list | tuple) else [found] * count
+        if len(each) != count:
+            self.faults.append(Fact(name, f"{found!r}, and must be {count} numbers above 0"))
+            return (1,) * count
+        return tuple(Config({name: one}, self.faults).size(name) for one in each)
+
+    def entries(self, name: str, default: int) -> int:
+        """How many a table has."""
+        found = self.rows.get(name)
+        if found is None or (isinstance(found, dict) and found):
+            return default if found is None else len(found)
+        self.faults.append(Fact(name, f"{found!r}, and must be a table"))
+        return 1
+
     def number(self, name: str, default: float) -> float:
-        found = self.rows.get(name, default)
+        found = self.rows.get(name)
+        found = default if found is None else found
         if isinstance(found, int | float) and not isinstance(found, bool):
             return float(found)
         self.faults.append(Fact(name, f"{found!r}, and must be a number"))

@@ -26,6 +26,7 @@ def generate(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     *,
+    features: Any = None,
     key: Any = None,
     temperature: float = 1.0,
     top_k: int = 0,
@@ -45,6 +46,7 @@ def generate(
         model: A decoder, or an encoder and decoder, from `from_pretrained`.
         prompts: The tokens of each; at least one each. An encoder-decoder (T5) reads them, and what it writes begins anew.
         max_new_tokens: The most tokens behind each.
+        features: What the texts are of, for a model that hears (Whisper): f32[prompts, mels, frames].
         key: From `rlx.random.key`; without it the likeliest token is taken.
         temperature, top_k, top_p, min_p: As for `rlx.random.sample_logits`; for drawn ones only.
         stop: Tokens behind which a text ends; by default what the configuration calls `eos_token_id`.
@@ -71,10 +73,18 @@ def generate(
     lengths = [len(each) for each in prompts]
     if not lengths or not all(lengths):
         raise ShapeError("generate: each prompt has a token at least", Fact("lengths", lengths))
+    is_heard = decoding.read is not None and decoding.start is None
+    if is_heard is not (features is not None):
+        said = (
+            "writes what it hears, and there are no features" if is_heard else "hears nothing, and there are features"
+        )
+        raise ConfigError(f"generate: {model.name} {said}")
     context: tuple[Any, ...] = ()
-    if decoding.start is not None:  # the prompts are read, and another text is written
+    if decoding.read is not None:
         read = _program(model, "read", target)
-        context = read(*(rlx.device_put(each, target or read.report.target) for each in _read(prompts)))
+        given = (features,) if is_heard else _read(prompts)
+        context = read(*(rlx.device_put(each, target or read.report.target) for each in given))
+    if decoding.start is not None:  # the prompts were read, and another text is written
         prompts, lengths = [[decoding.start]] * len(prompts), [1] * len(prompts)
     total = max(lengths) + max_new_tokens
     if decoding.positions is not None and total > decoding.positions:

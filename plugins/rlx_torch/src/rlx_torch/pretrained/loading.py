@@ -17,6 +17,8 @@ from rlx_torch.pretrained.decoders import gpt2, llama
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
 from rlx_torch.pretrained.parts import Architecture
 from rlx_torch.pretrained.t5 import t5
+from rlx_torch.pretrained.vit import vit
+from rlx_torch.pretrained.whisper import whisper
 
 __all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
 
@@ -31,6 +33,8 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "qwen3": llama,
     "roberta": roberta,
     "t5": t5,
+    "vit": vit,
+    "whisper": whisper,
     "xlm-roberta": roberta,
 }
 """By `model_type`."""
@@ -67,9 +71,10 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
     Encoders (BERT, DistilBERT, RoBERTa) take ids and a mask i64[batch, length] and give f32[batch, length, features]; decoders
-    (GPT-2, Llama, Mistral, Qwen2, Qwen3) take ids and give logits f32[batch, length, words]; T5 takes ids and mask of what it
-    reads and decoder_ids i64[batch, steps] of what it writes. Batch and length are free. The weights stay in the mapped files,
-    under their names there, in the dtype that they have; `generate` writes texts with a decoder.
+    (GPT-2, Llama, Mistral, Qwen2, Qwen3) take ids and give logits f32[batch, length, words]. T5 takes ids and mask of what it
+    reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames] and ids; ViT takes
+    pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths of texts are free.
+    The weights stay in the mapped files, under their names there, in the dtype that they have; `generate` writes texts.
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.

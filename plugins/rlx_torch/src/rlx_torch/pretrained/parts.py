@@ -12,7 +12,17 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config, Shapes
 
-__all__ = ["ACTIVATIONS", "Architecture", "Decoding", "Parameters", "linear", "norm", "tables_of_rope"]
+__all__ = [
+    "ACTIVATIONS",
+    "Architecture",
+    "Decoding",
+    "Parameters",
+    "layer_shapes",
+    "linear",
+    "norm",
+    "norm_shapes",
+    "tables_of_rope",
+]
 
 Parameters = Mapping[str, Any]
 
@@ -79,6 +89,17 @@ def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False
     weight = parameters[f"{name}.weight"]
     product = x @ (weight if is_turned else rlx.matrix_transpose(weight))
     return product + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else product
+
+
+def layer_shapes(name: str, outputs: int, inputs: int, *, has_bias: bool = True) -> dict[str, tuple[int, ...]]:
+    """The tensors of a `linear`."""
+    bias: dict[str, tuple[int, ...]] = {f"{name}.bias": (outputs,)} if has_bias else {}
+    return {f"{name}.weight": (outputs, inputs), **bias}
+
+
+def norm_shapes(name: str, d: int) -> dict[str, tuple[int, ...]]:
+    """The tensors of a layer norm."""
+    return {f"{name}.weight": (d,), f"{name}.bias": (d,)}
 
 
 def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:
