@@ -10,6 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_torch.pretrained import from_pretrained, generate
+from rlx_torch.pretrained.t5 import buckets
 
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 transformers = pytest.importorskip("transformers", reason="python -m pip install transformers")
@@ -44,6 +45,40 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", GROUPED),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
 }  # fmt: skip
+
+
+T5 = {
+    "vocab_size": 61, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "decoder_start_token_id": 0,
+}  # fmt: skip
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+FAR = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+READERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "t5": ("T5Config", "T5ForConditionalGeneration", T5),
+    "t5 gated": ("T5Config", "T5ForConditionalGeneration", {**T5, **GATED}),
+    "mt5": ("MT5Config", "MT5ForConditionalGeneration", {**T5, **FAR}),
+}
+
+
+VIT = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": [12, 8],
+    "patch_size": 4,
+}  # fmt: skip
+SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "features": ("ViTConfig", "ViTModel", VIT),
+    "without biases": ("ViTConfig", "ViTModel", {**VIT, "qkv_bias": False, "image_size": 8}),
+    "classifier": ("ViTConfig", "ViTForImageClassification", {**VIT, "num_labels": 5}),
+}
+WHISPER = (
+    "WhisperConfig",
+    "WhisperForConditionalGeneration",
+    {
+        "vocab_size": 61, "d_model": 32, "num_mel_bins": 8, "encoder_layers": 2, "decoder_layers": 1,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40,
+        "max_source_positions": 20, "max_target_positions": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        "decoder_start_token_id": 3,
+    },
+)  # fmt: skip
 
 
 def saved(made: tuple[str, str, dict[str, Any]], folder: Path, **said: Any) -> Any:
@@ -114,3 +149,71 @@ def test_it_is_trained_as_any_function_is(tmp_path: Path) -> None:
     loss = lambda p: rlx.mean(ours.function(p, ids) ** 2)  # noqa: E731
     gradients = rlx.grad(loss)(dict(ours.parameters))
     assert all(np.isfinite(each).all() and each.any() for each in gradients.values())
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_encoders_with_decoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(READERS[name], tmp_path), from_pretrained(tmp_path)
+    for rows, length, steps in ((1, 5, 1), (3, 40, 33)):
+        ids, mask, written = ids_of(rows, length), np.ones((rows, length), np.int64), ids_of(rows, steps)
+        mask[-1, 3:] = 0
+        with torch.no_grad():
+            expected = theirs(*map(torch.tensor, (ids, mask, written)))
+        np.testing.assert_allclose(ours(ids, mask, written), expected.logits.numpy(), atol=1e-5)
+        features = expected.encoder_last_hidden_state.numpy()
+        np.testing.assert_allclose(ours.encoder(ids, mask)[mask > 0], features[mask > 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_written_is_what_theirs_writes(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(READERS[name], tmp_path), from_pretrained(tmp_path)
+    prompts = [ids_of(1, length)[0].tolist() for length in (1, 6, 20)]
+    found = generate(ours, prompts, 12)
+    for prompt, row in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            (expected,) = theirs.generate(
+                torch.tensor([prompt]), max_new_tokens=12, do_sample=False, num_beams=1
+            ).tolist()
+        assert row == expected[1:]
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_kinds_of_distances_are_theirs(is_causal: bool) -> None:
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    for count, reach in ((32, 128), (8, 20), (64, 256)):
+        distances = torch.arange(-reach, reach + 1)
+        theirs = T5Attention._relative_position_bucket(distances, not is_causal, count, reach)
+        np.testing.assert_array_equal(buckets(count, reach, is_causal=is_causal), theirs.numpy())
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_pictures_are_seen_as_theirs_sees_them(name: str, tmp_path: Path) -> None:
+    theirs, ours = saved(SEEING[name], tmp_path), from_pretrained(tmp_path)
+    for rows in (1, 3):
+        shape = ours.inputs["pixels"].shape[1:]
+        pixels = np.random.default_rng(rows).standard_normal((rows, *shape)).astype(np.float32)
+        with torch.no_grad():
+            found = theirs(torch.tensor(pixels))
+        expected = found.logits if name == "classifier" else found.last_hidden_state
+        np.testing.assert_allclose(ours(pixels), expected.numpy(), atol=1e-5)
+
+
+def test_sounds_are_heard_as_theirs_hears_them(tmp_path: Path) -> None:
+    theirs, ours = saved(WHISPER, tmp_path), from_pretrained(tmp_path)
+    for rows, length in ((1, 3), (3, 20)):
+        features = np.random.default_rng(rows).standard_normal((rows, 8, 40)).astype(np.float32)
+        ids = ids_of(rows, length)
+        with torch.no_grad():
+            expected = theirs(torch.tensor(features), decoder_input_ids=torch.tensor(ids))
+        np.testing.assert_allclose(ours(features, ids), expected.logits.numpy(), atol=1e-5)
+        np.testing.assert_allclose(ours.encoder(features), expected.encoder_last_hidden_state.numpy(), atol=1e-5)
+    prompts = [ids_of(1, length)[0].tolist() for length in (1, 4, 9)]
+    found = generate(ours, prompts, 12, features=features, stop=())
+    for heard, prompt, row in zip(features, prompts, found, strict=True):
+        text = list(prompt)
+        for _ in range(12):
+            with torch.no_grad():
+                said = theirs(torch.tensor(heard[None]), decoder_input_ids=torch.tensor([text])).logits
+            text.append(int(said[0, -1].argmax()))
+        assert row == text[len(prompt) :]

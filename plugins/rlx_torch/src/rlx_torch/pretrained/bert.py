@@ -7,7 +7,7 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config
-from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear, norm
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear, norm, norm_shapes
 
 __all__ = ["bert", "distilbert", "roberta"]
 
@@ -81,7 +81,7 @@ def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: i
     shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (config.size("vocab_size"), d),
         "embeddings.position_embeddings.weight": (room, d),
-        **vector("embeddings.LayerNorm", d),
+        **norm_shapes("embeddings.LayerNorm", d),
         **({} if kinds is None else {"embeddings.token_type_embeddings.weight": (kinds, d)}),
     }
     for n in range(layers):
@@ -92,7 +92,7 @@ def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: i
             "down": (d, inner),
         }.items():
             shapes |= {f"{place}.{names[part]}.weight": (outputs, inputs), f"{place}.{names[part]}.bias": (outputs,)}
-        shapes |= vector(f"{place}.{names['norm_a']}", d) | vector(f"{place}.{names['norm_b']}", d)
+        shapes |= norm_shapes(f"{place}.{names['norm_a']}", d) | norm_shapes(f"{place}.{names['norm_b']}", d)
 
     def function(parameters: Parameters, ids: Any, mask: Any) -> Any:
         real = rlx.not_equal(mask, 0)
@@ -118,8 +118,3 @@ def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: i
 
     spec = rlx.spec("i64[batch, length]")
     return Architecture(shapes, prefix, UNUSED, {"ids": spec, "mask": spec}, function)
-
-
-def vector(name: str, d: int) -> dict[str, tuple[int, ...]]:
-    """The tensors of a layer norm."""
-    return {f"{name}.weight": (d,), f"{name}.bias": (d,)}

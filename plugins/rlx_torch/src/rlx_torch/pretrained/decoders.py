@@ -7,6 +7,7 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.caching import Cached
 from rlx_torch.pretrained.folder import Config, Shapes
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, linear, norm, tables_of_rope
 
@@ -56,20 +57,9 @@ def decoder(
     def step(
         parameters: Parameters, ids: Any, padding: Any, cache: Sequence[tuple[Any, Any]], at: Any
     ) -> tuple[Any, list[tuple[Any, Any]]]:
-        """ids i64[batch, steps] at places `at` and on of a room whose first `padding` i64[batch] places nobody sees."""
-        kept: list[tuple[Any, Any]] = []
-        room = rlx.arange(cache[0][0].shape[1])
-        places = at + rlx.arange(ids.shape[1])
-        reached = room[None, :] <= places[:, None]
-        mask = rlx.logical_and(room[None, None, None, :] >= padding[:, None, None, None], reached[None, None])
-
-        def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            keys, values = (nn.update_cache(old, new, at) for old, new in zip(cache[number], (k, v), strict=True))
-            kept.append((keys, values))
-            return nn.attention(q, keys, values, num_heads=heads, num_kv_heads=kv_heads, mask=mask)
-
-        h = layers(parameters, ids, rlx.maximum(places[None, :] - padding[:, None], 0), attend)
-        return logits(parameters, h[:, -1]), kept
+        cached = Cached(cache, at, padding, ids.shape[1], heads, kv_heads)
+        h = layers(parameters, ids, cached.positions, cached)
+        return logits(parameters, h[:, -1]), cached.kept
 
     decoding = Decoding(step, kv_heads * head, count, positions)
     return Architecture(shapes, prefix, UNUSED, {"ids": IDS}, function, decoding)

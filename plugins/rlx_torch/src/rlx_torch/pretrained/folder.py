@@ -45,8 +45,26 @@ class Config:
         self.faults.append(Fact(name, f"{found!r}, and must be a number above 0"))
         return 1
 
+    def sizes(self, name: str, count: int) -> tuple[int, ...]:
+        """So many of them, or one for all."""
+        found = self.rows.get(name)
+        each = found if isinstance(found, list | tuple) else [found] * count
+        if len(each) != count:
+            self.faults.append(Fact(name, f"{found!r}, and must be {count} numbers above 0"))
+            return (1,) * count
+        return tuple(Config({name: one}, self.faults).size(name) for one in each)
+
+    def entries(self, name: str, default: int) -> int:
+        """How many a table has."""
+        found = self.rows.get(name)
+        if found is None or (isinstance(found, dict) and found):
+            return default if found is None else len(found)
+        self.faults.append(Fact(name, f"{found!r}, and must be a table"))
+        return 1
+
     def number(self, name: str, default: float) -> float:
-        found = self.rows.get(name, default)
+        found = self.rows.get(name)
+        found = default if found is None else found
         if isinstance(found, int | float) and not isinstance(found, bool):
             return float(found)
         self.faults.append(Fact(name, f"{found!r}, and must be a number"))
@@ -111,7 +129,12 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def checked(
-    what: str, tensors: Mapping[str, np.ndarray], shapes: Shapes, prefix: str, unused: tuple[str, ...]
+    what: str,
+    tensors: Mapping[str, np.ndarray],
+    shapes: Shapes,
+    prefix: str,
+    unused: tuple[str, ...],
+    optional: tuple[str, ...] = (),
 ) -> dict[str, np.ndarray]:
     """The tensors of an architecture by its own names.
 
@@ -121,12 +144,15 @@ def checked(
         shapes: Those that there must be.
         prefix: What the checkpoint may put before the names.
         unused: Beginnings or ends of names that a checkpoint may have besides: heads and buffers of other uses.
+        optional: Names that it may lack.
 
     Raises:
         FormatError: Tensors are missing, misshapen or unknown; all of them are named.
     """
     found = {name.removeprefix(prefix): each for name, each in tensors.items()}
-    facts = [Fact(name, f"is missing, {list(shape)}") for name, shape in shapes.items() if name not in found]
+    facts = [
+        Fact(name, f"is missing, {list(shape)}") for name, shape in shapes.items() if name not in (*found, *optional)
+    ]
     facts += [
         Fact(name, f"is {list(found[name].shape)}, and the configuration says {list(shape)}")
         for name, shape in shapes.items()
@@ -138,4 +164,4 @@ def checked(
         count = f"{len(facts)} tensors do" if len(facts) > 1 else "a tensor does"
         rest = [Fact("more", len(facts) - 12)] if len(facts) > 12 else []
         raise FormatError(f"from_pretrained: {count} not fit the architecture {what}", *facts[:12], *rest)
-    return {name: found[name] for name in shapes}
+    return {name: found[name] for name in shapes if name in found}

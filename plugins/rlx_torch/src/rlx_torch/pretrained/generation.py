@@ -14,7 +14,6 @@ from rlx_core.errors import ConfigError, Fact, ShapeError
 if TYPE_CHECKING:
     from rlx_core.runtime.compiled_function import CompiledFunction
     from rlx_torch.pretrained.loading import PretrainedModel
-    from rlx_torch.pretrained.parts import Decoding
 
 __all__ = ["generate"]
 
@@ -27,6 +26,7 @@ def generate(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     *,
+    features: Any = None,
     key: Any = None,
     temperature: float = 1.0,
     top_k: int = 0,
@@ -43,9 +43,10 @@ def generate(
     single tokens, with room for keys and values that is a power of two: few sizes, whatever the texts.
 
     Args:
-        model: A decoder from `from_pretrained`.
-        prompts: The tokens of each; at least one each.
+        model: A decoder, or an encoder and decoder, from `from_pretrained`.
+        prompts: The tokens of each; at least one each. An encoder-decoder (T5) reads them, and what it writes begins anew.
         max_new_tokens: The most tokens behind each.
+        features: What the texts are of, for a model that hears (Whisper): f32[prompts, mels, frames].
         key: From `rlx.random.key`; without it the likeliest token is taken.
         temperature, top_k, top_p, min_p: As for `rlx.random.sample_logits`; for drawn ones only.
         stop: Tokens behind which a text ends; by default what the configuration calls `eos_token_id`.
@@ -56,12 +57,14 @@ def generate(
         The new tokens of each prompt, with that which ended it.
 
     Raises:
-        ConfigError: The model continues no texts, or there is nothing to draw with.
+        ConfigError: The model writes no texts, or there is nothing to draw with.
         ShapeError: A prompt is empty, or there are none, or the texts would be longer than the model's positions.
     """
     decoding = model.architecture.decoding
     if decoding is None:
-        raise ConfigError(f"generate: {model.name} is no decoder", hint="models such as gpt2, llama and qwen3 are")
+        raise ConfigError(
+            f"generate: {model.name} has no decoder", hint="models such as gpt2, llama, qwen3 and t5 write texts"
+        )
     drawing = (temperature, top_k, top_p, min_p)
     if key is None and drawing != (1.0, 0, 1.0, 0.0):
         raise ConfigError(
@@ -70,17 +73,28 @@ def generate(
     lengths = [len(each) for each in prompts]
     if not lengths or not all(lengths):
         raise ShapeError("generate: each prompt has a token at least", Fact("lengths", lengths))
+    is_heard = decoding.read is not None and decoding.start is None
+    if is_heard is not (features is not None):
+        said = (
+            "writes what it hears, and there are no features" if is_heard else "hears nothing, and there are features"
+        )
+        raise ConfigError(f"generate: {model.name} {said}")
+    context: tuple[Any, ...] = ()
+    if decoding.read is not None:
+        read = _program(model, "read", target)
+        given = (features,) if is_heard else _read(prompts)
+        context = read(*(rlx.device_put(each, target or read.report.target) for each in given))
+    if decoding.start is not None:  # the prompts were read, and another text is written
+        prompts, lengths = [[decoding.start]] * len(prompts), [1] * len(prompts)
     total = max(lengths) + max_new_tokens
-    if total > decoding.positions:
+    if decoding.positions is not None and total > decoding.positions:
         raise ShapeError(f"generate: {total} tokens are more than the {decoding.positions} positions of {model.name}")
-    step, choose = _step(model, decoding, target), _chooser(target)
+    step, choose = _program(model, "step", target), _chooser(target)
+    ids, padding = _continued(prompts)
+    width = ids.shape[1]
 
-    width = -(-max(lengths) // WIDTHS) * WIDTHS
-    ids, padding = np.zeros((len(lengths), width), np.int64), width - np.array(lengths)
-    for row, prompt in enumerate(prompts):
-        ids[row, padding[row] :] = prompt
-    # On a device the cache stays there, and with it the logits.
-    empty = np.zeros((len(lengths), 1 << (width + max_new_tokens - 1).bit_length(), decoding.features), np.float32)
+    # On a device the cache stays there, and with it the logits, and what was read.
+    empty = np.zeros((len(prompts), 1 << (width + max_new_tokens - 1).bit_length(), decoding.features), np.float32)
     place = target or step.report.target
     cache = [tuple(rlx.device_put(empty.copy(), place) for _ in range(2)) for _ in range(decoding.layers)]
 
@@ -88,7 +102,7 @@ def generate(
     texts: list[list[int]] = [[] for _ in lengths]
     open_rows = set(range(len(lengths)))
     for number in range(max_new_tokens):
-        logits, cache = step(ids, padding, cache, np.array(0 if number == 0 else width + number - 1))
+        logits, cache = step(ids, padding, cache, np.array(0 if number == 0 else width + number - 1), *context)
         tokens = np.asarray(choose(logits, key, np.array(number), *drawing))
         for row in sorted(open_rows):
             texts[row].append(int(tokens[row]))
@@ -102,16 +116,58 @@ def generate(
     return texts
 
 
-def _step(model: PretrainedModel, decoding: Decoding, target: str | None) -> CompiledFunction[..., Any]:
-    """The step of a model, made once a target: its parameters are bound, and the cache is written where it lies."""
-    if target not in model.steps:
-        one = rlx.spec(f"f32[batch, room, {decoding.features}]")
-        ids, padding, at = (rlx.spec(each) for each in ("i64[batch, steps]", "i64[batch]", "i64[]"))
-        cache = [(one, one)] * decoding.layers
-        model.steps[target] = rlx.compile(
-            decoding.step, model.parameters, ids, padding, cache, at, donate="cache", target=target
-        )
-    return model.steps[target]
+def _continued(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Prompts as ids i64[prompts, width] with padding in front, and how much of it i64[prompts] each has."""
+    lengths = np.array([len(each) for each in prompts])
+    width = _width(int(lengths.max()))
+    ids = np.zeros((len(prompts), width), np.int64)
+    for row, prompt in zip(ids, prompts, strict=True):
+        row[width - len(prompt) :] = prompt
+    return ids, width - lengths
+
+
+def _read(prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Prompts as ids i64[prompts, width] with padding behind, and a mask that is 0 for it."""
+    ids, mask = np.zeros((2, len(prompts), _width(max(map(len, prompts)))), np.int64)
+    for row, real, prompt in zip(ids, mask, prompts, strict=True):
+        row[: len(prompt)], real[: len(prompt)] = prompt, 1
+    return ids, mask
+
+
+def _width(most: int) -> int:
+    return most if most == 1 else -(-most // WIDTHS) * WIDTHS
+
+
+def _program(model: PretrainedModel, name: str, target: str | None) -> CompiledFunction[..., Any]:
+    """A program of a model, made once a target: its parameters are bound, and a cache is written where it lies."""
+    key = (name, target)
+    if key not in model.programs:
+        model.programs[key] = _PROGRAMS[name](model, target)
+    return model.programs[key]
+
+
+def _step(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
+    decoding = model.architecture.decoding
+    assert decoding is not None, "looked at before"
+    one = rlx.spec(f"f32[batch, room, {decoding.features}]")
+    ids, padding, at = (rlx.spec(each) for each in ("i64[batch, steps]", "i64[batch]", "i64[]"))
+    cache = [(one, one)] * decoding.layers
+    context: tuple[Any, ...] = ()
+    if decoding.read is not None:
+        context = rlx.eval_shape(decoding.read, model.parameters, *model.encoder.inputs.values())
+    return rlx.compile(
+        decoding.step, model.parameters, ids, padding, cache, at, *context, donate="cache", target=target
+    )
+
+
+def _reading(model: PretrainedModel, target: str | None) -> CompiledFunction[..., Any]:
+    decoding = model.architecture.decoding
+    assert decoding is not None, "looked at before"
+    assert decoding.read is not None, "looked at before"
+    return rlx.compile(decoding.read, model.parameters, *model.encoder.inputs.values(), target=target)
+
+
+_PROGRAMS: Final = {"step": _step, "read": _reading}
 
 
 @functools.lru_cache

@@ -10,12 +10,15 @@ from typing import Any
 from attrs import field, frozen
 
 import rlx_core as rlx
-from rlx_core.errors import Fact, UnsupportedError, nearest, unsupported
+from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_torch.pretrained.bert import bert, distilbert, roberta
 from rlx_torch.pretrained.decoders import gpt2, llama
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
 from rlx_torch.pretrained.parts import Architecture
+from rlx_torch.pretrained.t5 import t5
+from rlx_torch.pretrained.vit import vit
+from rlx_torch.pretrained.whisper import whisper
 
 __all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
 
@@ -25,9 +28,13 @@ ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "gpt2": gpt2,
     "llama": llama,
     "mistral": llama,
+    "mt5": t5,
     "qwen2": llama,
     "qwen3": llama,
     "roberta": roberta,
+    "t5": t5,
+    "vit": vit,
+    "whisper": whisper,
     "xlm-roberta": roberta,
 }
 """By `model_type`."""
@@ -40,21 +47,34 @@ class PretrainedModel(rlx.Model):
     Attributes:
         architecture: What its configuration made.
         config: The configuration as it is written.
-        steps: What `generate` compiled, its parameters bound, by target.
+        programs: What `generate` compiled, its parameters bound, by name and target.
     """
 
     architecture: Architecture = field(repr=False)
     config: dict[str, Any] = field(repr=False)
-    steps: dict[str | None, CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
+    programs: dict[tuple[str, str | None], CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
+
+    @property
+    def encoder(self) -> rlx.Model:
+        """What an encoder-decoder reads with, as a model of its own with the same parameters.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        if self.architecture.encoder is None:
+            raise ConfigError(f"{self.name} is no encoder and decoder", hint="call the model itself")
+        function, inputs = self.architecture.encoder
+        return rlx.Model(name=f"{self.name}_encoder", function=function, parameters=self.parameters, inputs=inputs)
 
 
 def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
     Encoders (BERT, DistilBERT, RoBERTa) take ids and a mask i64[batch, length] and give f32[batch, length, features]; decoders
-    (GPT-2, Llama, Mistral, Qwen2, Qwen3) take ids and give logits f32[batch, length, words]. Batch and length are free. The
-    weights stay in the mapped files, under their names there, in the dtype that they have; `generate` continues texts with a
-    decoder.
+    (GPT-2, Llama, Mistral, Qwen2, Qwen3) take ids and give logits f32[batch, length, words]. T5 takes ids and mask of what it
+    reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames] and ids; ViT takes
+    pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths of texts are free.
+    The weights stay in the mapped files, under their names there, in the dtype that they have; `generate` writes texts.
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.
@@ -76,7 +96,7 @@ def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
         raise UnsupportedError(
             f"from_pretrained: {kind} with what is not known here", *config.faults, Fact("folder", place)
         )
-    tensors = checked(kind, read_tensors(place), made.shapes, made.prefix, made.unused)
+    tensors = checked(kind, read_tensors(place), made.shapes, made.prefix, made.unused, made.optional)
     return PretrainedModel(
         name=kind,
         function=made.function,

@@ -12,7 +12,17 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config, Shapes
 
-__all__ = ["ACTIVATIONS", "Architecture", "Decoding", "Parameters", "linear", "norm", "tables_of_rope"]
+__all__ = [
+    "ACTIVATIONS",
+    "Architecture",
+    "Decoding",
+    "Parameters",
+    "layer_shapes",
+    "linear",
+    "norm",
+    "norm_shapes",
+    "tables_of_rope",
+]
 
 Parameters = Mapping[str, Any]
 
@@ -36,13 +46,17 @@ class Decoding:
             cache with their keys and values.
         features: Those of the keys, or values, of a layer: a cache is a pair f32[batch, room, features] a layer.
         layers: How many there are.
-        positions: The most tokens of a text.
+        positions: The most tokens of a text, where there is such a number.
+        read: Of one with an encoder: `read(parameters, *inputs)` gives, as a tuple, what a step takes besides.
+        start: Of one that reads its prompts: the token that what it writes begins with.
     """
 
     step: Callable[..., tuple[Any, list[tuple[Any, Any]]]]
     features: int
     layers: int
-    positions: int
+    positions: int | None
+    read: Callable[..., tuple[Any, ...]] | None = None
+    start: int | None = None
 
 
 @frozen
@@ -56,6 +70,8 @@ class Architecture:
         inputs: The specs of its inputs by name.
         function: `function(parameters, *inputs)`.
         decoding: Of one that continues texts.
+        optional: Tensors that a checkpoint may lack.
+        encoder: Of one with an encoder: its function and inputs.
     """
 
     shapes: Shapes
@@ -64,6 +80,8 @@ class Architecture:
     inputs: Mapping[str, rlx.TensorType]
     function: Callable[..., Any]
     decoding: Decoding | None = None
+    optional: tuple[str, ...] = ()
+    encoder: tuple[Callable[..., Any], Mapping[str, rlx.TensorType]] | None = None
 
 
 def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False) -> Any:
@@ -71,6 +89,17 @@ def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False
     weight = parameters[f"{name}.weight"]
     product = x @ (weight if is_turned else rlx.matrix_transpose(weight))
     return product + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else product
+
+
+def layer_shapes(name: str, outputs: int, inputs: int, *, has_bias: bool = True) -> dict[str, tuple[int, ...]]:
+    """The tensors of a `linear`."""
+    bias: dict[str, tuple[int, ...]] = {f"{name}.bias": (outputs,)} if has_bias else {}
+    return {f"{name}.weight": (outputs, inputs), **bias}
+
+
+def norm_shapes(name: str, d: int) -> dict[str, tuple[int, ...]]:
+    """The tensors of a layer norm."""
+    return {f"{name}.weight": (d,), f"{name}.bias": (d,)}
 
 
 def norm(parameters: Parameters, name: str, x: Any, eps: float) -> Any:

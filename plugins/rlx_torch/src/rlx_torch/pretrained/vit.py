@@ -1,0 +1,77 @@
+"""ViT: pictures as sequences of patches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import rlx_core as rlx
+from rlx_core import nn
+from rlx_torch.pretrained.folder import Config
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, layer_shapes, linear, norm, norm_shapes
+
+__all__ = ["vit"]
+
+UNUSED = ("pooler.", "decoder.", "embeddings.mask_token")
+
+PARTS = {
+    "q": "attention.attention.query",
+    "k": "attention.attention.key",
+    "v": "attention.attention.value",
+    "out": "attention.output.dense",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+}
+"""What the parts of a layer are called."""
+
+
+def vit(config: Config) -> Architecture:
+    """pixels f32[batch, channels, height, width] -> f32[batch, 1 + patches, hidden_size]; the first row stands for the picture.
+
+    A checkpoint of `ViTForImageClassification` gives logits f32[batch, labels]. Pictures have the size that it says.
+    """
+    d, inner, heads = (config.size(name) for name in ("hidden_size", "intermediate_size", "num_attention_heads"))
+    count, channels = config.size("num_hidden_layers"), config.size("num_channels", 3)
+    picture, patch = config.sizes("image_size", 2), config.sizes("patch_size", 2)
+    patches = math.prod(side // step for side, step in zip(picture, patch, strict=True))
+    eps = config.number("layer_norm_eps", 1e-12)
+    act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="gelu")]
+    has_bias = config.flag("qkv_bias", True)
+    is_classifier = config.rows.get("architectures") == ["ViTForImageClassification"]
+
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.cls_token": (1, 1, d),
+        "embeddings.position_embeddings": (1, patches + 1, d),
+        "embeddings.patch_embeddings.projection.weight": (d, channels, *patch),
+        "embeddings.patch_embeddings.projection.bias": (d,),
+        **norm_shapes("layernorm", d),
+    }
+    if is_classifier:
+        shapes |= layer_shapes("classifier", config.entries("id2label", 2), d)
+    for n in range(count):
+        at = f"encoder.layer.{n}"
+        for part in "qkv":
+            shapes |= layer_shapes(f"{at}.{PARTS[part]}", d, d, has_bias=has_bias)
+        for part, (outputs, inputs) in {"out": (d, d), "up": (inner, d), "down": (d, inner)}.items():
+            shapes |= layer_shapes(f"{at}.{PARTS[part]}", outputs, inputs)
+        shapes |= norm_shapes(f"{at}.layernorm_before", d) | norm_shapes(f"{at}.layernorm_after", d)
+
+    def function(parameters: Parameters, pixels: Any) -> Any:
+        kernel, shift = (parameters[f"embeddings.patch_embeddings.projection.{name}"] for name in ("weight", "bias"))
+        seen = nn.conv(pixels, kernel, shift, stride=patch)
+        seen = rlx.matrix_transpose(rlx.reshape(seen, (pixels.shape[0], d, patches)))
+        first = rlx.broadcast_to(parameters["embeddings.cls_token"], (pixels.shape[0], 1, d))
+        h = rlx.concat([first, seen], axis=1) + parameters["embeddings.position_embeddings"]
+        for n in range(count):
+            at = {part: f"encoder.layer.{n}.{name}" for part, name in PARTS.items()}
+            given = norm(parameters, f"encoder.layer.{n}.layernorm_before", h, eps)
+            q, k, v = (linear(parameters, at[part], given) for part in "qkv")
+            h = h + linear(parameters, at["out"], nn.attention(q, k, v, num_heads=heads))
+            given = norm(parameters, f"encoder.layer.{n}.layernorm_after", h, eps)
+            h = h + linear(parameters, at["down"], act(linear(parameters, at["up"], given)))
+        h = norm(parameters, "layernorm", h, eps)
+        return linear(parameters, "classifier", h[:, 0]) if is_classifier else h
+
+    spec = rlx.spec(f"f32[batch, {channels}, {picture[0]}, {picture[1]}]")
+    unused = UNUSED if is_classifier else (*UNUSED, "classifier.")
+    return Architecture(shapes, "vit.", unused, {"pixels": spec}, function)
