@@ -341,12 +341,12 @@ def _linear_chunk(s: Any, q: Any, k: Any, v: Any) -> Any:
 def _run(
     what: str, step: Any, z: Any, hidden: int, state: Sequence[Any] | None, count: int, reverse: bool
 ) -> tuple[Any, tuple[Any, ...]]:
-    batch = z.shape[0]
+    batch = z.shape[1]
     given = (None,) * count if state is None else tuple(state)
     if len(given) != count:
         raise ShapeError(f"{what}: state has {count} arrays, not {len(given)}")
     first = tuple(_state(what, each, (batch, hidden), z) for each in given)
-    last, found = rlx.scan(step, first, _turned(z), reverse=reverse)
+    last, found = rlx.scan(step, first, z, reverse=reverse)
     return _turned(found), last
 
 
@@ -368,8 +368,8 @@ def _recurrent(what: str, x: Any, w: Any, u: Any, gates: int) -> int:
 
 
 def _projected(x: Any, w: Any, b: Any) -> Any:
-    """`x·w + b` of all steps."""
-    z = _value(x) @ _value(w)
+    """`x·w + b` of all steps, with the steps in front: it is x that is turned, because the gates are more."""
+    z = _turned(x) @ _value(w)
     return z if b is None else z + b
 
 

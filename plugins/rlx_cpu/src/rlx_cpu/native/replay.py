@@ -42,6 +42,7 @@ from rlx_core.ops import (
     standard_ops,
     structural,
 )
+from rlx_core.ops.fourier.fourier import Fft
 from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.samples import Case, Sample
 from rlx_core.testing.cases import Program, programs
@@ -75,6 +76,9 @@ def larger_problems() -> Iterator[Problem]:
     yield from products()
     yield from attentions()
     yield from rows_and_moves()
+    for dtype in ("c64", "c128"):
+        for n in (8, 64, 2048):
+            yield Problem(Fft, Sample(f"{dtype}[3, {n}]"))
 
 
 def products() -> Iterator[Problem]:

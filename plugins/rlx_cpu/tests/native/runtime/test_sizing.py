@@ -34,6 +34,7 @@ def weights(*shape: int) -> np.ndarray:
 
 
 W1, B1, W2, B2, W3 = weights(64, 200), weights(200), weights(200, 10), weights(10), weights(2500, 33)
+W4 = weights(39, 20)
 
 
 def mlp(x: Any) -> Any:
@@ -82,6 +83,7 @@ CASES = {
     "product": Case(lambda x: x @ W1, ["f32[n, 3, 64]"]),
     "product and what follows": Case(lambda x, r: rlx.tanh(x @ W1 + B1 + r) * r, ["f32[n, 64]", "f32[n, 200]"]),
     "deep product and what follows": Case(lambda x, r: (x @ W3) * r + r, ["f32[n, 2500]", "f32[n, 33]"]),
+    "narrow product whose depth is no whole round": Case(lambda x: x @ W4, ["f32[n, 39]"]),
     "deep product": Case(lambda x: x @ W3, ["f32[n, 2500]"]),
     "product of doubles": Case(lambda x: x @ W1.astype(np.float64), ["f64[n, 64]"]),
     "element by element": Case(lambda x, y: rlx.tanh(x) * y, ["f32[n]", "f32[n]"]),

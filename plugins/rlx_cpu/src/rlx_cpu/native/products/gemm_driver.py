@@ -22,6 +22,7 @@ from rlx_cpu.native.products.epilogue import Epilogue
 from rlx_cpu.native.products.gemm_item import Item
 from rlx_cpu.native.products.gemm_plan import ProductPlan
 from rlx_cpu.native.products.gemm_rows import PACKED_STEPS, PackedRows, row_strides
+from rlx_cpu.native.products.gemm_tiles import UNROLL, chains_of
 from rlx_cpu.native.products.microkernel import Microkernel, Result, Right, Runs
 from rlx_cpu.native.products.packing import pack_panel
 
@@ -164,6 +165,8 @@ class Driver:
         found = {}
         for rows in tiles.rows.sizes:
             for vectors in tiles.panels.sizes:
+                chains = chains_of(rows, tiles.panels.start(tiles.panels.pieces))
+                unroll = plan.unroll if chains == 1 else UNROLL
                 found[rows, vectors] = Microkernel(
                     words=words,
                     rows=rows,
@@ -183,8 +186,9 @@ class Driver:
                         is_prefetched=plan.prefetches_result,
                     ),
                     accumulates=plan.splits_depth,
-                    is_even=plan.k > 0 and all(n % plan.unroll == 0 for n in lengths),
-                    unroll=plan.unroll,
+                    is_even=plan.k > 0 and all(n % unroll == 0 for n in lengths),
+                    unroll=unroll,
+                    chains=chains,
                     runs=None if plan.run is None else Runs(plan.run, plan.runs),
                     sharers=plan.sharers,
                     epilogue=self.epilogue,

@@ -15,7 +15,7 @@ from rlx_core.codegen.cuts import Cut, cut, evenly
 from rlx_core.ir.dtypes import DType
 from rlx_cpu.native.llvm.isa import Isa
 
-__all__ = ["Blocks", "TileShape", "blocks", "depth_of", "grouped", "tile_for", "tiles_of"]
+__all__ = ["Blocks", "TileShape", "blocks", "chains_of", "depth_of", "grouped", "tile_for", "tiles_of"]
 
 
 @frozen
@@ -45,6 +45,9 @@ NARROW: Final[dict[int, dict[int, TileShape]]] = {
 
 UNROLL: Final = 4
 """Steps along K in one round of the inner loop."""
+
+IN_FLIGHT: Final = 8
+"""Fused products that are begun before the first of them is done."""
 
 
 @frozen
@@ -98,6 +101,21 @@ def tile_for(m: int, n: int, lanes: int, registers: int) -> TileShape:
     if vectors in NARROW[key] and m > TILES[key][1].rows:
         return NARROW[key][vectors]
     return next((t for t in TILES[key] if m > t.rows // 2), TILES[key][-1])
+
+
+def chains_of(rows: int, vectors: int) -> int:
+    """Sums that each element of a product of one row is made of, so that enough of them are in flight; 1 for more rows.
+
+    Which of them a step of k goes to follows from the product's columns, not from how these are cut into panels: code for all
+    numbers of rows has other panels and gives the same bits.
+
+    Args:
+        rows: Of a tile. Rows are cut evenly, so one of a single row is all there is.
+        vectors: Of all columns.
+    """
+    if rows > 1:
+        return 1
+    return next((chains for chains in (UNROLL, 2) if chains * vectors <= IN_FLIGHT), 1)
 
 
 def tiles_of(m: int, n: int, dtype: DType, isa: Isa, *, lines: int = 1) -> tuple[Cut, Cut]:

@@ -150,6 +150,7 @@ class Microkernel:
         accumulates: Whether K comes in several blocks.
         is_even: Whether every call, or run, takes whole rounds of `unroll` words, one at least; no code is made for others.
         unroll: Words in one round of the inner loop.
+        chains: Sums that each element is made of; a divisor of `unroll`.
         runs: How the terms of A lie, if not one stride apart; a call takes whole runs then.
         sharers: Among how many tiles the prefetching of the panel that comes next is divided; 0 for no prefetching.
         epilogue: Makes the stages that follow the last k; called with the buffers that the kernel is given.
@@ -164,6 +165,7 @@ class Microkernel:
     accumulates: bool = False
     is_even: bool = False
     unroll: int = UNROLL
+    chains: int = 1
     runs: Runs | None = None
     sharers: int = 0
     epilogue: Callable[[Simd, ir.IRBuilder, ir.Value], Epilogue] = nothing_follows
@@ -262,11 +264,23 @@ class Microkernel:
         masks: Masks,
     ) -> tuple[tuple[ir.Value, ...], Sums]:
         """All of k: rounds of several steps, then the steps that are left."""
+        sums = [[*line, *[self.simd.zero] * (self.vectors * (self.chains - 1))] for line in sums]
         if self.is_even:
-            return self._rounds(b, streams, depth, sums, self.unroll, masks)
-        rest = b.and_(depth, index(self.unroll - 1))
-        streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, self.unroll, masks)
-        return self._rounds(b, streams, rest, sums, 1, masks)
+            streams, sums = self._rounds(b, streams, depth, sums, self.unroll, masks)
+        else:
+            rest = b.and_(depth, index(self.unroll - 1))
+            streams, sums = self._rounds(b, streams, b.sub(depth, rest), sums, self.unroll, masks)
+            streams, sums = self._rounds(b, streams, rest, sums, 1, masks)
+        return streams, [self._joined(b, line) for line in sums]
+
+    def _joined(self, b: ir.IRBuilder, line: list[ir.Value]) -> list[ir.Value]:
+        """The sums of a row, each of all its chains: neighbours are added, then neighbours of those."""
+        parts = [line[start : start + self.vectors] for start in range(0, len(line), self.vectors)]
+        while len(parts) > 1:
+            parts = [
+                [b.fadd(x, y) for x, y in zip(*pair, strict=True)] for pair in zip(parts[::2], parts[1::2], strict=True)
+            ]
+        return parts[0]
 
     def _runs(self, b: ir.IRBuilder, runs: Runs, at: Arguments, sums: Sums, masks: Masks) -> Sums:
         """All runs of a call, one at least: A begins anew with each, B goes on."""
@@ -314,7 +328,10 @@ class Microkernel:
         nbytes = unroll * self.right.stride // self.sharers if self.sharers else 0
         lines = range(0, nbytes, CACHE_LINE)
         for u in range(unroll):
-            self._step(b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.right.stride), current, masks)
+            chain = u % self.chains * self.vectors
+            self._step(
+                b, offset(b, a, u * self.a_strides[1]), offset(b, panel, u * self.right.stride), current, chain, masks
+            )
             for start in lines[u * len(lines) // unroll : (u + 1) * len(lines) // unroll]:
                 prefetch(b, offset(b, following, start), locality=2)
         moved = (unroll * self.a_strides[1], unroll * self.right.stride, nbytes)
@@ -336,13 +353,13 @@ class Microkernel:
         totals = iter([_merge(b, self.simd.vector, (s, before), (n, loop)) for _, s, n in flat])
         return ends, [[next(totals) for _ in line] for line in sums]
 
-    def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, masks: Masks) -> None:
-        """One k: the outer product of a column of A and a row of B."""
+    def _step(self, b: ir.IRBuilder, a: ir.Value, panel: ir.Value, sums: Sums, first: int, masks: Masks) -> None:
+        """One k: the outer product of a column of A and a row of B, added to the sums from the `first` of each row on."""
         simd, words = self.simd, self.words
         line = [self._right(b, panel, j, masks[j] if masks else None) for j in range(self.vectors)]
         for i in range(self.rows):
             factor = simd.splat(b, simd.load_scalar(b, offset(b, a, i * self.a_strides[0]), words.align))
-            for j, value in enumerate(line):
+            for j, value in enumerate(line, first):
                 sums[i][j] = words.multiply_add(b, factor, value, sums[i][j])
 
     def _right(self, b: ir.IRBuilder, panel: ir.Value, j: int, mask: ir.Value | None) -> ir.Value:
@@ -356,9 +373,9 @@ class Microkernel:
     # ------------------------------------------------------------------------------------- the result
 
     def _finish(self, b: ir.IRBuilder, tile: Tile, sums: Sums, scratch: ir.Value) -> None:
-        """The epilogue and the stores; a long epilogue goes over the tile in memory, row by row."""
+        """The epilogue and the stores; a long epilogue goes over a tile of several vectors in memory, row by row."""
         epilogue, nbytes = self.epilogue(self.simd, b, tile.at.buffers), self.simd.nbytes
-        if not epilogue.is_long:
+        if not epilogue.is_long or self.rows * self.vectors == 1:
             values = [
                 [epilogue.apply(b, value, tile.spot(b, index(i), j)) for j, value in enumerate(line)]
                 for i, line in enumerate(sums)

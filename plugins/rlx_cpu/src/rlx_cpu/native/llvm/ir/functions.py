@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rlx_cpu.native.llvm.ir.types import POINTER, FunctionType, Type
 from rlx_cpu.native.llvm.ir.values import Alloca, Argument, Phi, Value
 
 __all__ = ["Block", "Function", "Module", "declare"]
+
+_ESCAPED: Final = tuple(f"\\{byte:02x}" for byte in range(256))
+"""Bytes as text."""
 
 
 class Module:
@@ -29,7 +33,7 @@ class Module:
 
     def data(self, name: str, content: bytes) -> Value:
         """Bytes that the code reads, at a cache line; their address."""
-        text = "".join(f"\\{byte:02x}" for byte in content)
+        text = "".join(map(_ESCAPED.__getitem__, content))
         self._data.append(f'@"{name}" = internal constant [{len(content)} x i8] c"{text}", align 64')
         return Value(POINTER, f'@"{name}"')
 
