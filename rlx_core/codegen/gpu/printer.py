@@ -112,8 +112,7 @@ class _Printing:
         runs = prod(self.kernel.extents[-s.flat_axes :]) // s.lanes if s.flat_axes else 1
         row_place = "i" if runs == 1 else f"i / {runs}u"
         at = At(self._coordinates(self.kernel.grid_axes, "i", "g", s.lanes), "i", row_place, None, {})
-        for store in self.kernel.stores:
-            self.values.store(store, at)
+        self.values.store(self.kernel.stores, at)
 
     def _coordinates(self, axes: range, flat: str, prefix: str, lanes: int) -> dict[int, str]:
         """The index along each axis that is asked for, of a number that counts runs of neighbours along the last."""
@@ -151,8 +150,7 @@ class _Printing:
                 for v, names in arrays.items():
                     for lane, name in enumerate(names):
                         self.writer.line(f"{name}[{at.slot}] = {self.values.value(v, lane, at).text};")
-                for number in nest.stores:
-                    self.values.store(kernel.stores[number], at)
+                self.values.store([kernel.stores[number] for number in nest.stores], at)
 
             self._runs(bounds, outside, run)
             self.values.kept.update(arrays)
@@ -170,8 +168,7 @@ class _Printing:
         self, stores: Sequence[int], grid: dict[int, str], row_place: str, uniform: dict[int, Register]
     ) -> None:
         at = At(grid, row_place, row_place, None, uniform)
-        for number in stores:
-            self.values.store(self.kernel.stores[number], at)
+        self.values.store([self.kernel.stores[number] for number in stores], at)
 
     def _bounds(self, grid: dict[int, str]) -> tuple[str, str]:
         """The first run of the row and the end of the runs that this thread or group is given."""

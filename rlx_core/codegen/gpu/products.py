@@ -161,8 +161,7 @@ class _Printing:
             axes = {**grid, len(batch): row, len(batch) + 1: column}
             place = " + ".join(f"{axes[a]} * {_after(kernel.extents, a)}u" for a in sorted(axes))
             at = At(axes, place, place, None, {self.problem.element: element})
-            for store in kernel.stores:
-                self.values.store(store, at)
+            self.values.store(kernel.stores, at)
 
 
 def _after(extents: Sequence[int], axis: int) -> int:

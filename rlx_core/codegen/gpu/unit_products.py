@@ -253,5 +253,4 @@ class _Printing:
         place = point if len(sums) == 1 else f"({point}) / {len(sums)}u"
         at = At(axes, place, place, None, {})
         at.lanes = {(self.problem.element, lane): Register(text, f32) for lane, text in enumerate(sums)}
-        for store in self.values.kernel.stores:
-            self.values.store(store, at)
+        self.values.store(self.values.kernel.stores, at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import define, field
 
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
@@ -185,17 +187,24 @@ class Values:
         nearest = b.select(b.icmp_signed("<", index, zero), zero, last)
         return b.select(is_inside, index, nearest)
 
-    def store(self, store: Store, at: At) -> None:
-        """A store of the kernel, for all neighbours of the run."""
-        buffer, lanes = self.kernel.buffers[store.buffer], range(self.schedule.lanes)
-        if store.strides and not store.strides[self.lane_axis]:
-            lanes = range(1)
-        values = [self.value(store.value, lane, at) for lane in lanes]
-        if self.is_wide(store):
-            self.memory.store_words(buffer.name, buffer.dtype, self._address(store, 0, at), values)
-            return
-        for lane, value in zip(lanes, values, strict=True):
-            self.memory.store(buffer.name, buffer.dtype, self._address(store, lane, at), value)
+    def store(self, stores: Iterable[Store], at: At) -> None:
+        """Stores of the kernel, for all neighbours of the run.
+
+        Every value comes before any store: a result may lie in the bytes of an operand that another result still needs.
+        """
+        found = [(store, [self.value(store.value, lane, at) for lane in self._lanes(store)]) for store in stores]
+        for store, values in found:
+            buffer = self.kernel.buffers[store.buffer]
+            if self.is_wide(store):
+                self.memory.store_words(buffer.name, buffer.dtype, self._address(store, 0, at), values)
+                continue
+            for lane, value in enumerate(values):
+                self.memory.store(buffer.name, buffer.dtype, self._address(store, lane, at), value)
+
+    def _lanes(self, store: Store) -> range:
+        """The neighbours of a run that a store has places for."""
+        is_one = bool(store.strides) and not store.strides[self.lane_axis]
+        return range(1 if is_one else self.schedule.lanes)
 
 
 def register_of(term: Scalar) -> DType:

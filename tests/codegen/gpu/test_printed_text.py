@@ -20,9 +20,10 @@ from rlx_core.codegen.gpu.wgsl import WGSL
 from rlx_core.codegen.loops import Buffer, Kernel, Load, Store
 from rlx_core.ir.dtypes import ALL, c64, f32, f64, i64
 from rlx_core.ops.activation import erf, exp, sqrt
-from rlx_core.ops.arithmetic import add, maximum, remainder
+from rlx_core.ops.arithmetic import add, maximum, multiply, remainder
 from rlx_core.ops.conversion import Cast
 from rlx_core.ops.indexing import Gather
+from rlx_core.ops.region import ElementwiseRegion, RegionStep
 from rlx_core.ops.structural import Sum
 from tests.codegen.gpu.cases import printed
 from tests.codegen.kernels import kernel
@@ -134,3 +135,14 @@ def test_numbers_are_printed_exactly() -> None:
     assert WGSL.literal(i64, -2) == "vec2<u32>(4294967294u, 4294967295u)"
     assert WGSL.literal(f32, float("-inf")) == "rlx_f32_of_u32(0xff800000u)"
     assert WGSL.literal(f32, -0.0) == "rlx_f32_of_u32(0x80000000u)"
+
+
+@pytest.mark.parametrize("wide", [0, 1 << 30], ids=["neighbours", "points"])
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_operands_are_loaded_before_a_result_is_stored(language: Language, wide: int) -> None:
+    """A result may lie in the bytes of an operand that another result still needs."""
+    steps = (RegionStep(exp.op(), (0,)), RegionStep(multiply.op(), (1, 2)))
+    region = ElementwiseRegion((300,), steps, ((1,), (1,)), (0, 1))
+    text = printed(kernel(region, "f32[300]", "f32[300]"), language, Machine(wide_points=wide)).functions[0].text
+    body = text.partition("if (i")[2]
+    assert body.rindex("m1") < body.index("m2"), text
