@@ -33,7 +33,7 @@ def attention_rows(table: DeviceTable, language: GpuLanguage) -> None:
 
     @table.emitter(Attention, when=is_there, name="attention_tiles")
     def attention_tiles(node: Node, layout: Layout) -> Emitted:
-        """An online softmax over tiles of keys, a group a tile of queries."""
+        """An online softmax over tiles of keys, a group a tile of queries; products by matrix units where there are any."""
         return language.printed(print_attention, problem_of(node, layout))
 
     @table.emitter(AttentionBackward, when=is_there, name="attention_backward_tiles")

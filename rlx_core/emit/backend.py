@@ -27,7 +27,7 @@ from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, Ob
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.system.locks import Lock
 
-__all__ = ["DeviceBackend"]
+__all__ = ["DeviceBackend", "adopted"]
 
 
 class DeviceBackend(Backend):

@@ -1,4 +1,4 @@
-"""The rows that every code-generating device starts with: whatever is one loop kernel runs as one.
+"""A kernel table of devices, and the rows that every one starts with: whatever is one loop kernel runs as one.
 
 Structured kernels (products, attention, sorts) are rows of their ops and come before these, because a row of an op comes before
 those of its base class.
@@ -7,12 +7,13 @@ those of its base class.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar, Unpack
 
 from rlx_core.codegen import check_kernel, formula_of, kernel_of
 from rlx_core.codegen.meaning import is_read_in_place
 from rlx_core.codegen.places import Layout
-from rlx_core.emit.emitters import Emit, Emitted, Emitting, Language
+from rlx_core.emit.emitters import Emit, Emitted, Emitting, Language, library_call
 from rlx_core.ir.block import Block
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
@@ -21,14 +22,15 @@ from rlx_core.ops.fused_loop import FusedLoop
 from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.pipeline.select.kernels import Condition, KernelTable, TraitWords
 
-__all__ = ["GENERATED", "TIERS", "DeviceTable", "loop_rows", "reads_in_place"]
+__all__ = ["GENERATED", "LIBRARY", "TIERS", "DeviceTable", "loop_rows", "reads_in_place"]
 
-GENERATED = "generated"
+GENERATED, LIBRARY = "generated", "library"
 
-TIERS = (GENERATED, "library", "host")
+TIERS = (GENERATED, LIBRARY, "host")
 """Where the steps of a device's programs run, best first."""
 
 _E = TypeVar("_E", bound=Emit)
+_R = TypeVar("_R", bound=Callable[..., None])
 
 
 class DeviceTable(KernelTable):
@@ -44,6 +46,21 @@ class DeviceTable(KernelTable):
             run.__doc__ = emit.__doc__
             self.register(*ops, name=name, **own)(run)
             return emit
+
+        return add
+
+    def library(self, *ops: type[Op], name: str, **traits: Unpack[TraitWords]) -> Callable[[_R], _R]:
+        """Register the decorated function for each of `ops`: it is given the op, the module of the device's array library, and
+        arrays of that library for the operands and then the results, to which it writes. `traits` as in `emitter`."""
+        own: TraitWords = {"tier": LIBRARY, **traits}
+
+        def add(run: _R) -> _R:
+            def call(node: Node, layout: Layout) -> Emitted:
+                return library_call(name, layout, partial(run, node.op))
+
+            call.__doc__ = run.__doc__
+            self.emitter(*ops, name=name, **own)(call)
+            return run
 
         return add
 

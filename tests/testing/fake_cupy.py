@@ -37,7 +37,7 @@ def fake_cupy(driven: Sequence[str], *, is_hip: bool = False) -> Iterator[Any]:
 
 def _forget(patch: pytest.MonkeyPatch, driven: Sequence[str]) -> None:
     for name in list(sys.modules):
-        if name == "cupy" or name.startswith("cupy.") or name in driven:
+        if name.partition(".")[0] in ("cupy", "cupyx") or name in driven:
             patch.delitem(sys.modules, name)
     for name in driven:  # `from package import module` looks at the package first
         package, _, module = name.rpartition(".")

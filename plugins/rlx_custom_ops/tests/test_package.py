@@ -30,6 +30,7 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PUBLIC = {
     "rlx_core",
     "rlx_core.contributions",
+    "rlx_core.emit.table",
     "rlx_core.errors",
     "rlx_core.hooks",
     "rlx_core.ops",

@@ -16,6 +16,8 @@ from rlx_core.codegen.gpu.functions import Function, Printed, each_group
 from rlx_core.codegen.gpu.kernels import print_loops
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.score_tiles import ScoreTiles, Sums, refusal
+from rlx_core.codegen.gpu.unit_attention import print_unit_attention
+from rlx_core.codegen.gpu.unit_head_tiles import unit_for_attention
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.loops import Buffer, Const, Kernel, Store
 from rlx_core.codegen.scalars.table import ScalarTable
@@ -28,6 +30,9 @@ def print_attention(problem: PlacedAttention, language: Language, machine: Machi
     assert (reason := refusal(problem, language, scalars)) is None, f"{problem} needs {reason}"
     if not (all(problem.sizes) and problem.width):
         return print_zeros(problem, language, machine, scalars)
+    unit = unit_for_attention(problem, language, machine)
+    if unit is not None:
+        return Printed((print_unit_attention(problem, unit, language, machine, scalars),))
     return Printed((_function(problem, language, machine, scalars),))
 
 

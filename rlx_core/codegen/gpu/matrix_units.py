@@ -25,6 +25,8 @@ class MatrixUnit:
         size: Rows, columns and depth of what is multiplied at once.
         threads: Of a subgroup, which holds the matrices.
         pairs: Pairs of neighbouring columns that a thread has of the sums.
+        rows: Rows that these are in: pair `p` is in the thread's row `p % rows`.
+        sharing: Threads, neighbours, that have the same rows.
         fragments: The prelude's functions and types, by name.
     """
 
@@ -32,6 +34,8 @@ class MatrixUnit:
     size: int
     threads: int
     pairs: int
+    rows: int
+    sharing: int
     fragments: Mapping[str, str] = field(eq=False)
 
 
@@ -79,11 +83,26 @@ RLX_FN void {name}(rlx_sums& sums, const rlx_lhs& a, const rlx_rhs& b) {{
     }
 
 
+def _rounded(dtype: DType) -> dict[str, str]:
+    """Sums as the left factor of another product: a thread has the same elements of both."""
+    name = f"rlx_lhs_of_sums_{dtype}"
+    return {
+        name: f"""
+RLX_FN void {name}(rlx_lhs& matrix, const rlx_sums& sums) {{
+  RLX_UNROLL for (u32 i = 0u; i < 4u; i += 1u) {{
+    asm("cvt.rn.{dtype}x2.f32 %0, %1, %2;" : "=r"(matrix.words[i]) : "f"(sums.each[2u * i + 1u]), "f"(sums.each[2u * i]));
+  }}
+}}"""
+    }
+
+
 CUDA_UNIT = MatrixUnit(
     dtypes=frozenset((f16, bf16)),
     size=16,
     threads=32,
     pairs=4,
+    rows=2,
+    sharing=4,
     # The PTX ISA, "Warp-level matrix instructions": two products of 16 by 8 by 16 are one of ours.
     fragments={
         "rlx_lhs": "struct rlx_lhs { u32 words[4]; };",
@@ -97,6 +116,8 @@ CUDA_UNIT = MatrixUnit(
         **_bring("rlx_bring_rhs_transposed", "rlx_rhs", _ACROSS, "rlx_blocks"),
         **_multiply(f16),
         **_multiply(bf16),
+        **_rounded(f16),
+        **_rounded(bf16),
         "rlx_sum_row": f"""
 RLX_FN u32 rlx_sum_row(u32 pair) {{ {_LANE} return lane / 4u + pair % 2u * 8u; }}""",
         "rlx_sum_column": f"""

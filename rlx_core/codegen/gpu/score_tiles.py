@@ -61,6 +61,7 @@ class ScoreTiles:
     Attributes:
         buffers: Those of the problem and then workspaces.
         arrays: The shared arrays that the function has beside the tiles of operands.
+        rows: Queries of a tile, where they do not follow from how many fit.
     """
 
     problem: PlacedAttention
@@ -69,6 +70,7 @@ class ScoreTiles:
     scalars: ScalarTable
     buffers: tuple[Buffer, ...]
     arrays: tuple[str, ...]
+    rows: int | None = None
     b: TextAssembler = field(init=False)
     values: Values = field(init=False)
     size: int = field(init=False)
@@ -77,7 +79,7 @@ class ScoreTiles:
 
     def __attrs_post_init__(self) -> None:
         self.b = TextAssembler(self.language)
-        self.size = 32 if self._nbytes(32) <= self.machine.shared_nbytes else 16
+        self.size = self.rows or (32 if self._nbytes(32) <= self.machine.shared_nbytes else 16)
         self.across = 16
         while self.across**2 > self.machine.group:
             self.across //= 2
@@ -118,10 +120,13 @@ class ScoreTiles:
         tile, pitch = self.size * (self.size + 1), DEPTH * (self.size + 1)
         shared = [self.language.shared(type, name, pitch) for name in ("left", "right")]
         shared += [self.language.shared(type, n, self.size if n in _ARRAYS else tile) for n in self.arrays]
-        arguments = {
+        return assembled(stem, self.b, self.arguments(), shared, self.group, groups)
+
+    def arguments(self) -> dict[int, Argument]:
+        """What is passed of the buffers, by number."""
+        return {
             i: Argument(f"m{i}", self.buffers[i].dtype, is_written) for i, is_written in sorted(self._written.items())
         }
-        return assembled(stem, self.b, arguments, shared, self.group, groups)
 
     def line(self, text: str) -> None:
         self.b.writer.line(text)

@@ -32,6 +32,15 @@ RLX_FN void rlx_multiply_{dtype}(rlx_sums& sums, const rlx_lhs& a, const rlx_rhs
 }}"""
         for dtype, is_bf16 in (("f16", "false"), ("bf16", "true"))
     },
+    **{
+        f"rlx_lhs_of_sums_{dtype}": f"""
+RLX_FN void rlx_lhs_of_sums_{dtype}(rlx_lhs& matrix, const rlx_sums& sums) {{
+  for (u32 i = 0u; i < 4u; i += 1u) {{
+    matrix.words[i] = (u32)rlx_{dtype}_of_f32(sums.each[2u * i]) | (u32)rlx_{dtype}_of_f32(sums.each[2u * i + 1u]) << 16;
+  }}
+}}"""  # the function that rounds is there, because results are stored by it
+        for dtype in ("f16", "bf16")
+    },
     "rlx_copy_ahead": """
 RLX_FN void rlx_copy_ahead(u16* to, const u16* from, bool is_there) { shim::copy_ahead(to, from, is_there ? 16u : 0u); }""",
     "rlx_copies_end": "RLX_FN void rlx_copies_end() { shim::ended[shim::current] += 1u; }",

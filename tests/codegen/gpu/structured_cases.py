@@ -42,6 +42,8 @@ __all__ = [
     "SCANS_SMALL",
     "SYSTEMS",
     "SYSTEMS_SMALL",
+    "UNIT_ATTENTIONS",
+    "UNIT_ATTENTIONS_SMALL",
     "attention",
     "attention_of",
     "edges",
@@ -263,5 +265,32 @@ BACKWARDS_SMALLEST = [
     )
 ]
 """Two heads on one of keys, a tile and a part of one: what PoCL compiles in three seconds."""
+
+
+ROOMY = Machine(shared_nbytes=48 << 10)
+
+
+def on_units(*types: str | None, **attributes: Any) -> Case:
+    return attention(Attention, ROOMY, *types, **attributes)
+
+
+UNIT_ATTENTIONS_SMALL = [
+    on_units("bf16[1, 70, 64]", *["bf16[1, 90, 32]"] * 2, num_kv_heads=1, head_dim=32, mask_kind="causal",
+             attn_logit_softcap=1.5),
+    on_units(*["f16[2, 2, 35, 20]"] * 3, "bool[2, 1, 1, 35]", layout="bhsd", mask_kind="custom"),
+]  # fmt: skip
+"""Heads that share keys, a cap, tiles that are not visited, copies of 16 bytes; then elements one by one, and a mask."""
+
+UNIT_ATTENTIONS = [
+    on_units("bf16[1, 130, 256]", *["bf16[1, 150, 128]"] * 2, head_dim=128, num_kv_heads=1, mask_kind="causal",
+             attn_logit_softcap=20.0),
+    on_units(*["bf16[1, 70, 128]"] * 3, head_dim=64, mask_kind="causal", attn_logit_softcap=20.0),
+    on_units(*["f16[1, 80, 64]"] * 3, num_heads=1, head_dim=64, mask_kind="sliding_window", window=9),
+    on_units(*["bf16[2, 35, 2, 20]"] * 3, None, "bf16[2, 35, 35]", layout="bshd", mask_kind="bias"),
+    on_units(*["bf16[1, 35, 40]"] * 3, "bf16[1, 35]", mask_kind="causal", empty_row="uniform"),
+    on_units("f16[1, 70, 40]", *["f16[1, 40, 40]"] * 2, mask_kind="causal", empty_row="nan"),
+    on_units("bf16[1, 70, 40]", "bf16[1, 40, 40]", "bf16[1, 40, 36]", mask_kind="causal"),
+]  # fmt: skip
+"""Every mask, layout and answer to a query that sees nothing; features and values of other sizes than a unit's."""
 
 ATTENTIONS, BACKWARDS = (_every(op) for op in (Attention, AttentionBackward))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from rlx_core.codegen.gpu.cuda import CUDA, HIP
+from rlx_core.codegen.gpu.unit_head_tiles import unit_for_attention
 from rlx_core.ops.attention import Attention, AttentionBackward
-from tests.codegen.gpu.executors import EXECUTORS, Executor
-from tests.codegen.gpu.structured import Case, check, static_samples
+from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
+from tests.codegen.gpu.structured import USUAL, Case, check, printed, static_samples
 from tests.codegen.gpu.structured_cases import (
     ATTENTIONS,
     ATTENTIONS_SMALL,
@@ -14,6 +18,9 @@ from tests.codegen.gpu.structured_cases import (
     BACKWARDS_SMALL,
     BACKWARDS_SMALLEST,
     LITTLE,
+    UNIT_ATTENTIONS,
+    UNIT_ATTENTIONS_SMALL,
+    attention,
     attention_of,
     edges,
 )
@@ -30,6 +37,29 @@ def test_tiles_of_queries_and_keys_give_what_the_op_means(executor: Executor, ca
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)
 def test_cotangents_of_heads_that_share_keys_are_those_of_the_op(executor: Executor) -> None:
     check(executor, BACKWARDS_SMALLEST)
+
+
+@pytest.mark.parametrize(
+    "cases", [UNIT_ATTENTIONS_SMALL, pytest.param(UNIT_ATTENTIONS, marks=pytest.mark.slow)], ids=["small", "every"]
+)
+def test_units_multiply_queries_keys_and_values_of_two_bytes(cases: list[Case]) -> None:
+    for case in cases:
+        text = printed(case.print, case.problem, CUDA, ON_CUDA.machine(case.machine)).functions[0].text
+        assert f"rlx_multiply_{case.problem.problem.stored}" in text
+    check(ON_CUDA, cases)
+
+
+def test_units_are_for_what_they_have_rows_and_registers_for() -> None:
+    def unit_for(*types: str, **attributes: Any) -> object:
+        case = attention(Attention, ON_CUDA.machine(USUAL), *types, **attributes)
+        return unit_for_attention(case.problem, CUDA, case.machine)
+
+    assert unit_for(*["bf16[1, 16, 40]"] * 3) is CUDA.matrix_unit
+    assert unit_for("bf16[1, 15, 40]", *["bf16[1, 64, 40]"] * 2) is None
+    assert unit_for(*["f32[1, 64, 40]"] * 3) is None
+    assert unit_for(*["bf16[1, 64, 272]"] * 3, head_dim=136) is None
+    case = attention(Attention, ON_CUDA.machine(USUAL), *["bf16[1, 16, 40]"] * 3)
+    assert unit_for_attention(case.problem, HIP, case.machine) is None
 
 
 @pytest.mark.slow

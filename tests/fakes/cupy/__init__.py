@@ -7,6 +7,7 @@ are loaded from here instead of CUBINs.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class ndarray:
         self.size, self.ndim = int(np.prod(self.shape)), len(self.shape)
         dense = np.empty(self.shape, self.dtype).strides
         self.strides = tuple(strides or dense)
-        self.data = memptr or cuda.alloc(max(self.size * self.dtype.itemsize, 1))
+        self.data = memptr or cuda.alloc(builtins.max(self.size * self.dtype.itemsize, 1))
         self.flags = Flags(self.strides == dense)
 
     @property
@@ -62,9 +63,17 @@ class ndarray:
         stream.synchronize()
         return host
 
-    def all(self, axis: Any, keepdims: bool) -> ndarray:
-        shape = [1 if i - len(self.shape) in axis else d for i, d in enumerate(self.shape)]
-        return computed(lambda x: x.all(axis=axis, keepdims=keepdims), shape, bool, self)
+    def all(self, axis: Any = None, keepdims: bool = False) -> ndarray:
+        return like(np.all)(self, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    def any(self) -> ndarray:
+        return like(np.any)(self)  # type: ignore[no-any-return]
+
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
+    def swapaxes(self, a: int, b: int) -> ndarray:
+        return like(np.swapaxes)(self, a, b)  # type: ignore[no-any-return]
 
     def reshape(self, shape: Any) -> ndarray:
         return computed(lambda x: x.reshape(shape), shape, self.dtype, self)
@@ -94,6 +103,8 @@ def array(data: np.ndarray) -> ndarray:
 def asarray(data: Any) -> ndarray:
     if isinstance(data, ndarray):
         return data
+    if isinstance(data, np.ndarray):
+        return array(data)
     said = data.__cuda_array_interface__
     dtype, shape = np.dtype(said["typestr"]), said["shape"]
     if said.get("stream"):
@@ -145,6 +156,8 @@ def like(function: Any) -> Any:
         def units(x: Any) -> Any:
             if not isinstance(x, ndarray):
                 return x
+            if x.dtype.kind == "i":  # places
+                return np.zeros(x.shape, x.dtype)
             return np.zeros(x.shape, x.dtype) + (np.eye(*x.shape[-2:], dtype=x.dtype) if x.ndim > 1 else 1)
 
         with np.errstate(all="ignore"):
@@ -172,7 +185,14 @@ def _tf32(x: np.ndarray) -> np.ndarray:
     return ((x.astype(np.float32).view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
-isfinite, where = like(np.isfinite), like(np.where)
+isfinite, where, diagonal, sign, abs = map(like, (np.isfinite, np.where, np.diagonal, np.sign, np.abs))
+argmax, max, take_along_axis = map(like, (np.argmax, np.max, np.take_along_axis))
+for _name in ("__add__", "__mul__", "__rmul__", "__lt__", "__ge__", "__eq__"):
+    setattr(ndarray, _name, like(getattr(np.ndarray, _name)))
+
+
+def eye(n: int, m: int, dtype: Any) -> ndarray:
+    return array(np.eye(n, m, dtype=dtype))
 
 
 def copyto(into: ndarray, x: ndarray) -> None:
@@ -188,8 +208,22 @@ def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return found
 
 
+def factored(function: Any, strict: Any = None) -> Any:
+    """A factorization, which waits and fails where it is asked to."""
+
+    def made(*operands: Any, **options: Any) -> Any:
+        if cuda.world.raises:
+            (strict or function)(*(x.get() for x in operands), **options)
+        return like(function)(*operands, **options)
+
+    return staticmethod(made)
+
+
 class linalg:
-    solve = staticmethod(like(_divided))
+    solve = factored(_divided, np.linalg.solve)
+    cholesky, qr, eigh, svd, slogdet = (
+        factored(getattr(np.linalg, n)) for n in ("cholesky", "qr", "eigh", "svd", "slogdet")
+    )
 
 
 class fft:

@@ -13,13 +13,14 @@ from attrs import evolve
 from rlx_core.codegen.gpu.cuda import CUDA
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
-from rlx_core.emit.emitters import Language
+from rlx_core.emit.backend import adopted
+from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.gpu import GpuLanguage
 from rlx_core.emit.gpu_backend import GpuBackend
-from rlx_core.emit.table import DeviceTable
+from rlx_core.emit.table import LIBRARY, DeviceTable
 from rlx_core.errors import ConfigError
 from rlx_core.pipeline.select.backend import Level, Target
-from rlx_core.pipeline.select.kernels import KernelTable
+from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_cuda import library, nvrtc
 
 __all__ = ["CudaBackend"]
@@ -58,6 +59,11 @@ def with_products(kernels: KernelTable, products: str, tf32: bool) -> KernelTabl
         table.merge(kernels)
 
     return KernelTable(kernels.target, plugin=kernels.plugin, fill=fill)
+
+
+def adopted_without_library(row: Kernel) -> Kernel | None:
+    """What a row that another package brings is on a device that has no library."""
+    return None if row.tier == LIBRARY and emitter_of(row.run) is not None else adopted(row)
 
 
 class CudaBackend(GpuBackend):
@@ -101,12 +107,15 @@ class CudaBackend(GpuBackend):
     def target_for(self, options: Mapping[str, Any]) -> Target:
         target, products = super().target_for(options), str(options.get("cuda.products", "generated"))
         tf32 = bool(options.get("cuda.tf32", False))
+        device = self.device(options)
+        has_library = library.FEATURE in device.facts.features
+        if not has_library:
+            target = evolve(target, adopt=adopted_without_library)
         if products not in PRODUCTS:
             raise ConfigError(f"cuda.products: {products!r} is neither of {' and '.join(PRODUCTS)}")
         if products == "generated" and not tf32:
             return target
-        device = self.device(options)
-        if library.FEATURE not in device.facts.features:
+        if not has_library:
             option, without = ("cuda.tf32", "false") if tf32 else ("cuda.products", '"generated"')
             raise ConfigError(
                 f"{option}: {device.name} ({device.facts.name}) has no library", hint=f"{option} = {without}"

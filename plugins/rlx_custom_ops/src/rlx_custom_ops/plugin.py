@@ -29,4 +29,7 @@ def rlx_ops() -> Iterator[OpFamily]:
 
 @hookimpl
 def rlx_kernels() -> list[KernelSpec]:
-    return [KernelSpec("cpu", "rlx_custom_ops.kernels:kernels", summary="LAPACK, through SciPy.")]
+    return [
+        KernelSpec("cpu", "rlx_custom_ops.kernels:kernels", summary="LAPACK, through SciPy."),
+        KernelSpec("cuda", "rlx_custom_ops.device_kernels:kernels", summary="cuSOLVER, through CuPy."),
+    ]

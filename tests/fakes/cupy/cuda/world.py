@@ -11,6 +11,8 @@ import numpy as np
 lock = threading.RLock()
 records: list[tuple[str, Any]] = []
 is_hip = False
+raises = False
+"""Whether factorizations wait and say that they failed."""
 devices = 2
 driver_version = 13000
 limit = 1 << 30
