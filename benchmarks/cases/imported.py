@@ -32,14 +32,16 @@ def from_package(package: str, file: str, **feeds: np.ndarray) -> Data:
 
     files = importlib.metadata.files(package) or []
     model = onnx.load(str(next(each.locate() for each in files if each.name == file)))
-    inputs = {each.name: each for each in model.graph.input if each.name.replace(".", "_") in feeds}
-    for name, each in inputs.items():
-        sizes = feeds[name.replace(".", "_")].shape
-        for dim, size in zip(each.type.tensor_type.shape.dim, sizes, strict=True):
+    initial = {each.name for each in model.graph.initializer}
+    own = [each for each in model.graph.input if each.name not in initial]
+    del model.graph.input[:]  # weights among the inputs are values that may be given, which nobody's compiler may fold
+    model.graph.input.extend(own)
+    named = {each.name: feeds[each.name.replace(".", "_")] for each in own}
+    for each in model.graph.input:
+        for dim, size in zip(each.type.tensor_type.shape.dim, named[each.name].shape, strict=True):
             dim.dim_value = size
     for each in model.graph.output:  # what a file says of its results is said for other sizes
         each.type.tensor_type.ClearField("shape")
-    named = {name: feeds[name.replace(".", "_")] for name in inputs}
     return {"model": model.SerializeToString(), "feeds": named}
 
 
