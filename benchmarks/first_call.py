@@ -3,7 +3,7 @@
     python -m benchmarks.first_call rlx 1 128
 
 The process imports, finds the device and maps the weights first; the clock runs from there to the first result. What starts from
-a file, `package` and `onnxruntime`, finds it in the cache directory, and reading it is part of the call.
+a file, `package`, `imported` and `onnxruntime`, finds it in the cache directory, and reading it is part of the call.
 """
 
 from __future__ import annotations
@@ -80,13 +80,26 @@ def main(system: str, batch: int, length: int) -> None:
         import rlx_core as rlx
         import rlx_core.files.packages.opening
         import rlx_cpu.backend
-        import rlx_cpu.packaged.opening  # noqa: F401
+        import rlx_cpu.packaged.opening
         from benchmarks.cases.minilm import data
 
         given = data(batch, length)
 
         def call() -> Any:
             return rlx.load(file_of(PACKAGE))(given["ids"], given["mask"])
+    elif system == "imported":
+        import rlx_core as rlx
+        import rlx_cpu.native.runtime.program  # noqa: F401
+        import rlx_onnx.reading.model  # noqa: F401
+        from benchmarks.cases.minilm import data
+        from rlx_onnx.walking.table import handlers
+
+        rlx.Session("cpu")
+        handlers()
+        given = data(batch, length)
+
+        def call() -> Any:
+            return rlx.load(file_of(MODEL))(given["ids"], given["mask"])
     elif system == "onnxruntime":
         import onnxruntime
 

@@ -10,6 +10,7 @@ from benchmarks.cases import (
     decoding,
     elementwise,
     gemm,
+    imported,
     memory,
     minilm,
     numbers,
@@ -28,6 +29,7 @@ CASES: tuple[Case, ...] = (
     *recurrent.CASES,
     *decoding.CASES,
     *vision.CASES,
+    *imported.CASES,
     *elementwise.CASES,
     *numbers.CASES,
     *memory.CASES,
@@ -39,7 +41,7 @@ CASES: tuple[Case, ...] = (
 
 GROUPS = (
     *("minilm", "gpt-train", "mlp-train", "lstm", "lstm-train", "scan", "decode", "resnet18", "mobilenet", "cnn-train"),
-    *("call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "compile", "sizes"),
+    *("imported", "call", "chain", "math", "random", "fft", "adamw", "memory", "gemm", "compile", "sizes"),
 )
 """What names of cases are or begin with."""
 
@@ -51,7 +53,7 @@ def chosen(words: Sequence[str]) -> list[Case]:
         UnknownNameError: A word is the beginning of no name.
     """
     if not words:
-        return [c for c in CASES if c not in gemm.FURTHER | memory.FURTHER | numbers.FURTHER]
+        return [c for c in CASES if c not in {*gemm.FURTHER, *memory.FURTHER, *numbers.FURTHER, *imported.CASES}]
     for word in words:
         if not any(is_meant(c, word) for c in CASES):
             raise UnknownNameError(

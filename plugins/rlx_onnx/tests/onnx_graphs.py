@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-TYPES = {"f32": TensorProto.FLOAT, "i64": TensorProto.INT64, "bool": TensorProto.BOOL, "u8": TensorProto.UINT8}
+TYPES = {
+    "f32": TensorProto.FLOAT,
+    "i32": TensorProto.INT32,
+    "i64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+    "u8": TensorProto.UINT8,
+}
 
 
 def value(text: str) -> Any:

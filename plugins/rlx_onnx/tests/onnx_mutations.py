@@ -150,6 +150,36 @@ def seeds() -> list[bytes]:
             ["y: f32[a, b, c, d]"],
             opset=7,
         ),
+        model(
+            [
+                node("Neg", ["x"], ["h"]),
+                node("NonZero", ["h"], ["at"]),
+                node("Compress", ["x", "c"], ["k"], axis=0),
+                node("Unique", ["k"], ["u", "", "i"], axis=1, sorted=0),
+                node("NonMaxSuppression", ["b", "s", "most"], ["y"]),
+                node("Gather", ["at", "column"], ["z"], axis=1),
+            ],
+            ["x: f32[n, 3]", "c: bool[n]", "b: f32[1, m, 4]", "s: f32[1, 2, m]"],
+            ["y: i64[k, 3]", "u: f32[a, b]", "i: i64[e]", "z: i64[2]"],
+            {"most": np.array([2]), "column": np.array(0)},
+        ),
+        model(
+            [
+                node(
+                    "GroupQueryAttention",
+                    ["x", "x", "x", "p", "p", "e", "t"],
+                    ["y", "", "z"],
+                    domain="com.microsoft",
+                    num_heads=2,
+                    kv_num_heads=2,
+                    local_window_size=2,
+                )
+            ],
+            ["x: f32[1, 1, 8]", "p: f32[1, 2, 3, 4]"],
+            ["y: f32[1, 1, 8]", "z: f32[1, 2, k, 4]"],
+            {"e": np.array([2], np.int32), "t": np.array(3, np.int32)},
+            domains={"com.microsoft": 1},
+        ),
     ]
     return [each.SerializeToString() for each in models]
 

@@ -11,7 +11,7 @@ from onnx import helper
 from onnx_graphs import model, node
 
 import rlx_core as rlx
-from rlx_core.errors import DtypeError, ShapeError, UnsupportedError, WrongInputCountError
+from rlx_core.errors import DtypeError, FormatError, ShapeError, UnsupportedError, WrongInputCountError
 from rlx_onnx import load
 from rlx_onnx.handlers.suppression import suppressed
 from rlx_onnx.parted import PartedFunction
@@ -79,6 +79,14 @@ def test_compress_takes_a_condition_that_is_computed() -> None:
 
     assert found(np.float32([1, -1, 0, 2])).tolist() == [[1, 0], [0, 0]]
     assert found(np.float32([1, 1, 1, 1])).tolist() == np.eye(2, 4).tolist()
+
+
+def test_what_does_not_fit_is_refused_before_it_runs() -> None:
+    compress = model([node("Compress", ["x", "c"], ["y"], axis=0)], ["x: f32[4]", "c: bool[5]"], ["y: f32[k]"])
+    with pytest.raises(FormatError, match="a condition of 5 elements for 4"):
+        load(compress)
+    with pytest.raises(FormatError, match="axis 2 is outside of 1 axes"):
+        load(model([node("Unique", ["x"], ["y"], axis=2)], ["x: f32[4]"], ["y: f32[k]"]))
 
 
 @pytest.mark.parametrize("how", [{}, {"sorted": 0}, {"axis": 0}, {"axis": -1, "sorted": 0}])

@@ -70,7 +70,7 @@ def inventory(file: Path) -> Inventory:
         initial = {each.name for each in graph.initializer}
         inputs = [(each.name, _type(each)) for each in graph.input if each.name not in initial]
         results = [(each.name, _type(each)) for each in graph.output]
-        proto, done = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
+        proto, done, _ = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
     except RlxError as error:
         raise error.about(name) from error.__cause__
     used: Counter[str] = Counter()

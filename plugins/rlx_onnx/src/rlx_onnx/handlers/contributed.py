@@ -146,17 +146,22 @@ def rotary(node: Node, x: Any, places: Any, cos: Any, sin: Any) -> Any:
     width = node.get("rotary_embedding_dim", 0) or data.shape[-1]
     if places.ndim == 1:
         places = rlx.reshape(rlx.arange(data.shape[2]), (1, -1)) + places
+    found = turned_by(data, places, cos, sin, width, in_pairs=bool(node.get("interleaved", 0)))
+    return joined_heads(found) if is_flat else found
+
+
+def turned_by(data: Any, places: Any, cos: Any, sin: Any, width: Any, *, in_pairs: bool) -> Any:
+    """The first features of heads `[batch, heads, time, n]` turned by the angles of places `[batch, time]`."""
     c, s = (rlx.expand_dims(rlx.take(each, places, axis=0)[..., : width // 2], axis=1) for each in (cos, sin))
     turned, rest = data[..., :width], data[..., width:]
-    if node.get("interleaved", 0):
+    if in_pairs:
         pairs = rlx.reshape(turned, (*turned.shape[:-1], width // 2, 2))
         a, b = pairs[..., 0], pairs[..., 1]
         found = rlx.reshape(rlx.stack([a * c - b * s, b * c + a * s], axis=-1), turned.shape)
     else:
         a, b = turned[..., : width // 2], turned[..., width // 2 :]
         found = rlx.concat([a * c - b * s, b * c + a * s], axis=-1)
-    found = rlx.concat([found, rest], axis=-1) if width != data.shape[-1] else found
-    return joined_heads(found) if is_flat else found
+    return rlx.concat([found, rest], axis=-1) if width != data.shape[-1] else found
 
 
 def _attended(node: Node, q: Any, k: Any, v: Any, padding: Any, bias: Any) -> Any:

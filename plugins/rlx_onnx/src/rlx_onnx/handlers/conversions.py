@@ -67,8 +67,9 @@ def bit_cast(node: Node, x: Any) -> Any:
     if to not in DTYPES or isinstance(x, Coded):
         return node.refuse(f"the bits of elements of {element_name(to)}", "elements of a dtype of rlx")
     wanted = dtype_of(DTYPES[to])
-    if not isinstance(x, np.ndarray):
-        own = dtype_of(x.dtype)
-        if own is wanted or (own.is_integer and wanted.is_integer and own.itemsize == wanted.itemsize):
-            return rlx.astype(x, wanted)
-    return node.known(0, "data").view(wanted.numpy)
+    if isinstance(x, np.ndarray):
+        return x.view(wanted.numpy)
+    own = dtype_of(x.dtype)
+    if own.kind == "bool":
+        x = rlx.astype(x, rlx.u8)
+    return rlx.bitcast(x, rlx.u8) != 0 if wanted.kind == "bool" else rlx.bitcast(x, wanted)

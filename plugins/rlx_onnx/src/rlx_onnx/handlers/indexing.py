@@ -139,10 +139,13 @@ def tensor_scatter(node: Node, past: Any, update: Any, starts: Any = None) -> An
 @handles("Compress", finds_sizes=True)
 def compress(node: Node, x: Any, condition: Any) -> Any:
     """The elements of an axis where a condition holds; where that is, is found on the host unless it is known."""
+    axis = _axis(node, node.get("axis"), x.ndim) if "axis" in node else None
+    data = rlx.reshape(x, (-1,)) if axis is None else x
+    size, most = condition.size, data.shape[axis or 0]
+    if isinstance(size, int) and isinstance(most, int) and size > most:
+        raise FormatError(f"{node}: a condition of {size} elements for {most}")
     (where,) = node.on_host(lambda held: np.nonzero(held.ravel()), lambda n: [rlx.TensorType(rlx.i64, (n,))], 1)
-    if "axis" not in node:
-        return rlx.take(rlx.reshape(x, (-1,)), where, axis=0)
-    return rlx.take(x, where, axis=_axis(node, node.get("axis"), x.ndim))
+    return rlx.take(data, where, axis=axis or 0)
 
 
 @handles("NonZero", finds_sizes=True)

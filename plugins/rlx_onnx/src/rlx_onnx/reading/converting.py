@@ -6,7 +6,7 @@ that ONNX itself gives for an operation may use older ones, so those come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import onnx
@@ -40,8 +40,8 @@ def version_of(model: Any, domain: str = "") -> int | None:
     return next((each.version for each in model.opset_import if each.domain in names), None)
 
 
-def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, list[str]]:
-    """The model in that form, and what was done to it, in words.
+def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, list[str], dict[str, bytes]]:
+    """The model in that form, what was done to it, in words, and the bytes of its large tensors, which were taken out of it.
 
     Args:
         model: A checked `ModelProto`, which is changed.
@@ -70,8 +70,7 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
     except FAULTS as error:
         said = str(error).strip().splitlines()
         raise FormatError("ONNX's converter cannot read it", Fact("it said", said[0] if said else error)) from error
-    _with_weights(model.graph, kept)
-    return model, done
+    return model, done, kept
 
 
 def _moved(model: Any, is_handled: Callable[[str, str], bool]) -> None:
@@ -133,22 +132,14 @@ def _has_function(domain: str, op: str) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _without_weights(graph: Any) -> dict[str, Any]:
+def _without_weights(graph: Any) -> dict[str, bytes]:
     """Take large tensors' bytes out, so that conversion does not copy them; what was taken, by name."""
     kept = {}
-    for tensor in _large(graph):
-        kept[tensor.name] = _copied(tensor)
-        tensor.ClearField("raw_data")
-        tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value="taken-out")
-    return kept
-
-
-def _large(graph: Any) -> Iterator[Any]:
-    return (each for each in graph.initializer if each.HasField("raw_data") and len(each.raw_data) > _LARGE)
-
-
-def _with_weights(graph: Any, kept: dict[str, Any]) -> None:
     for tensor in graph.initializer:
-        if tensor.name in kept:
-            tensor.CopyFrom(kept[tensor.name])
+        data = tensor.raw_data  # a copy, every time it is asked for
+        if len(data) > _LARGE and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            kept[tensor.name] = data
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="taken-out")
+    return kept

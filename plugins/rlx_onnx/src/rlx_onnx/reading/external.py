@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -16,10 +17,30 @@ import numpy as np
 
 from rlx_core.errors import Fact, FormatError
 
-__all__ = ["Neighbours"]
+__all__ = ["Neighbours", "bytes_in"]
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def bytes_in(folder: Path | None, taken: Mapping[str, bytes]) -> Callable[[Any], np.ndarray]:
+    """What reads the bytes of tensors that are not in the model: those that were taken out of it, and those of its folder.
+
+    Raises:
+        FormatError: By what is returned, for a tensor in another file of a model that lies in none.
+    """
+    neighbours = None if folder is None else Neighbours(folder)
+
+    def bytes_of(tensor: Any) -> np.ndarray:
+        if tensor.name in taken:
+            return np.frombuffer(taken[tensor.name], np.uint8)
+        if neighbours is None:
+            raise FormatError(
+                f"tensor {tensor.name}: its bytes lie in another file, of which there is none for a model in memory"
+            )
+        return neighbours.bytes_of(tensor)
+
+    return bytes_of
 
 
 class Neighbours:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from rlx_core.errors import unsupported as unsupported_error
 from rlx_core.functions.model import Model, argument_names
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.converting import converted
-from rlx_onnx.reading.external import Neighbours
+from rlx_onnx.reading.external import bytes_in
 from rlx_onnx.reading.inputs import Input, inputs_of
 from rlx_onnx.reading.parts import Walked, parted, result_of
 from rlx_onnx.reading.signatures import check_signatures
@@ -67,8 +67,8 @@ def load(
     try:
         check_structure(proto)
         check_signatures(proto)
-        proto, _ = prepared(proto)
-        return _Reading(proto, folder, name, dict(inputs or {}), dict(known or {})).model()
+        proto, taken = prepared(proto)
+        return _Reading(proto, bytes_in(folder, taken), name, dict(inputs or {}), dict(known or {})).model()
     except RlxError as error:
         raise error.about(name) from error.__cause__
 
@@ -94,13 +94,13 @@ def read_proto(model: Any) -> tuple[Any, Path | None, str]:
     return proto, path.parent, path.name
 
 
-def prepared(proto: Any) -> tuple[Any, list[str]]:
-    """A checked model in the form that is walked, and what was done to it.
+def prepared(proto: Any) -> tuple[Any, dict[str, bytes]]:
+    """A checked model in the form that is walked, and the bytes of its large tensors, which are not in it any more.
 
     Raises:
         UnsupportedError: Operations are left for which there is no handler.
     """
-    proto, done = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
+    proto, _, taken = converted(proto, lambda domain, op: handler_for(domain, op) is not None)
     uses: dict[str, list[str]] = {}
     for graph in each_graph(proto.graph):
         for node in graph.node:
@@ -111,17 +111,21 @@ def prepared(proto: Any) -> tuple[Any, list[str]]:
         raise unsupported_error(
             "it", uses, {op: INSTEAD[op.rpartition(".")[2]] for op in uses if op.rpartition(".")[2] in INSTEAD}
         )
-    return proto, done
+    return proto, taken
 
 
 class _Reading:
     """A model while it is made: which tensors are parameters is found by walking once."""
 
     def __init__(
-        self, proto: Any, folder: Path | None, name: str, types: dict[str, Any], known: dict[str, Any]
+        self,
+        proto: Any,
+        outside: Callable[[Any], np.ndarray],
+        name: str,
+        types: dict[str, Any],
+        known: dict[str, Any],
     ) -> None:
-        self.proto, self.name, self.given = proto, name, known
-        self.outside = Neighbours(folder).bytes_of if folder is not None else None
+        self.proto, self.outside, self.name, self.given = proto, outside, name, known
         graph = proto.graph
         self.tensors = {each.name: self._tensor(each) for each in graph.initializer}
         for each in graph.sparse_initializer:

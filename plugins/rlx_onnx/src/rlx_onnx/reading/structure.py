@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from onnx import AttributeProto
+from onnx import AttributeProto, TensorProto
 
 from rlx_core.errors import CycleError, Fact, FormatError
 from rlx_onnx.reading.tensors import check_tensor
@@ -57,7 +57,8 @@ def check_structure(model: Any) -> None:
 
 def _check_texts(message: Any) -> None:
     """Require that texts are UTF-8: protobuf hands out bytes where they are not."""
-    for field, value in message.ListFields():
+    fields = message.ListFields() if not isinstance(message, TensorProto) else _beside_elements(message)
+    for field, value in fields:
         if field.type == field.TYPE_STRING:
             for each in value if not isinstance(value, str | bytes) else (value,):
                 if isinstance(each, bytes):
@@ -65,6 +66,12 @@ def _check_texts(message: Any) -> None:
         elif field.type == field.TYPE_MESSAGE:
             for each in value if field.is_repeated else (value,):
                 _check_texts(each)
+
+
+def _beside_elements(tensor: Any) -> Iterator[tuple[Any, Any]]:
+    """The fields of a tensor that hold texts: asking for all of them copies its elements."""
+    for name in ("name", "doc_string", "external_data", "metadata_props"):
+        yield tensor.DESCRIPTOR.fields_by_name[name], getattr(tensor, name)
 
 
 def _check_graph(graph: Any, around: frozenset[str]) -> None:

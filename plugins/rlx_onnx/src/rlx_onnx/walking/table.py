@@ -41,6 +41,7 @@ FAMILIES: Final = (
     "randomness",
     "optimisers",
     "contributed",
+    "grouped",
 )
 """The modules of `rlx_onnx.handlers`."""
 
