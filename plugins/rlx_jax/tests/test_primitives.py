@@ -142,7 +142,39 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "while_loop": (lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5), (0, x))[1], (floats(4),)),
 }  # fmt: skip
 
-WITHOUT_GRADIENT = {"while_loop": "without a bound neither side has one in reverse"}
+SYSTEMS = floats(2, 3, 3) + 3 * np.eye(3, dtype=np.float32)
+
+
+def signed_qr(x: Any, **said: Any) -> Any:
+    """The factors with a diagonal of R that is not negative, whatever the signs that LAPACK chose."""
+    q, r = jnp.linalg.qr(x, **said)
+    sign = jnp.sign(jnp.diagonal(r, axis1=-2, axis2=-1))
+    return q[..., : sign.shape[-1]] * sign[..., None, :], r[..., : sign.shape[-1], :] * sign[..., :, None]
+
+
+def triangular(side: str, lower: bool, turned: bool, unit: bool) -> Callable[..., Any]:
+    return partial(
+        lax.linalg.triangular_solve, left_side=side == "left", lower=lower, transpose_a=turned, unit_diagonal=unit
+    )
+
+
+CASES |= {
+    "qr": (signed_qr, (floats(4, 3),)),
+    "qr of many": (signed_qr, (floats(2, 3, 3),)),
+    "qr complete": (partial(signed_qr, mode="complete"), (floats(4, 3),)),
+    **{
+        f"triangular_solve {side} lower={lower} turned={turned} unit={unit}": (
+            triangular(side, lower, turned, unit), (SYSTEMS, floats(2, 3, 2) if side == "left" else floats(2, 2, 3)),
+        )
+        for side in ("left", "right") for lower in (True, False) for turned in (True, False) for unit in (True, False)
+    },
+    "solve_triangular": (partial(jax.scipy.linalg.solve_triangular, trans=1, lower=True), (SYSTEMS[0], floats(3))),
+}  # fmt: skip
+
+WITHOUT_GRADIENT = {
+    "while_loop": "without a bound neither side has one in reverse",
+    "qr complete": "JAX has none",
+}
 """Cases of floats whose gradient is not compared, and why."""
 
 

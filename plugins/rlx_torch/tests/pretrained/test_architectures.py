@@ -10,7 +10,7 @@ import pytest
 
 import rlx_core as rlx
 from rlx_torch.pretrained import from_pretrained, generate
-from rlx_torch.pretrained.t5 import buckets
+from rlx_torch.pretrained.distances import buckets
 
 torch = pytest.importorskip("torch", reason="python -m pip install torch")
 transformers = pytest.importorskip("transformers", reason="python -m pip install transformers")
@@ -31,6 +31,11 @@ LLAMA3 = {
 ENCODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertConfig", "BertModel", SMALL),
     "roberta": ("RobertaConfig", "RobertaModel", {**SMALL, "max_position_embeddings": 40}),
+    "mpnet": (
+        "MPNetConfig",
+        "MPNetModel",
+        {**SMALL, "max_position_embeddings": 160},
+    ),
     "distilbert": (
         "DistilBertConfig",
         "DistilBertModel",
@@ -43,6 +48,7 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama3 tied": ("LlamaConfig", "LlamaForCausalLM", {**GROUPED, "rope_parameters": LLAMA3, "tie_word_embeddings": True}),
     "mistral": ("MistralConfig", "MistralForCausalLM", {**GROUPED, "sliding_window": None}),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", GROUPED),
+    "gemma": ("GemmaConfig", "GemmaForCausalLM", {**GROUPED, "head_dim": 8}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
 }  # fmt: skip
 
@@ -99,7 +105,7 @@ def ids_of(rows: int, length: int) -> np.ndarray:
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_give_what_theirs_give(name: str, tmp_path: Path) -> None:
     theirs, ours = saved(ENCODERS[name], tmp_path), from_pretrained(tmp_path)
-    for rows, length in ((1, 5), (3, 9)):
+    for rows, length in ((1, 5), (3, 35)):
         ids, mask = ids_of(rows, length), np.ones((rows, length), np.int64)
         mask[-1, 3:], ids[-1, 3:] = 0, 1
         with torch.no_grad():

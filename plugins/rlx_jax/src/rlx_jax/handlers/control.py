@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import rlx_core as rlx
 from rlx_jax.walk import Equation, handles
 
@@ -46,7 +48,17 @@ def while_loop(equation: Equation, *x: Any) -> list[Any]:
     )
 
 
+@handles("platform_index")
+def platform_index(equation: Equation) -> np.int32:
+    """Which branch of `lax.platform_dependent` is taken: the CPU's, or that for all."""
+    platforms = equation["platforms"]
+    named = [n for n, each in enumerate(platforms) if each is not None and "cpu" in each]
+    return np.int32(named[0] if named else platforms.index(None))
+
+
 @handles("cond")
 def cond(equation: Equation, index: Any, *x: Any) -> list[Any]:
+    if isinstance(index, np.generic):  # known here
+        return equation.run(equation["branches"][int(index)], *x)
     branches = [lambda *x, branch=branch: tuple(equation.run(branch, *x)) for branch in equation["branches"]]
     return list(rlx.switch(rlx.astype(index, rlx.i32), branches, *x))

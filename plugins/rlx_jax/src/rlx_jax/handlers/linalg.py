@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import rlx_core as rlx
 from rlx_core.errors import unsupported
+from rlx_core.ops.array_linalg import factorisation
 from rlx_jax.walk import Equation, handles
 
 
@@ -27,6 +28,27 @@ def svd(equation: Equation, a: Any) -> list[Any]:
         return [rlx.linalg.svdvals(a)]
     u, s, vh = rlx.linalg.svd(a, full_matrices=equation["full_matrices"])
     return [s, u, vh]
+
+
+@handles("qr")
+def qr(equation: Equation, a: Any) -> list[Any]:
+    """With a diagonal of R that is not negative; LAPACK, and so JAX, leaves its signs open."""
+    if equation["pivoting"]:
+        raise unsupported("from_jax", {"qr with pivoting": ["an equation"]})
+    return list(rlx.linalg.qr(a, mode="complete" if equation["full_matrices"] else "reduced"))
+
+
+@handles("triangular_solve")
+def triangular_solve(equation: Equation, a: Any, b: Any) -> Any:
+    """op(a) x = b, or x op(a) = b, which is opᵀ(a) xᵀ = bᵀ."""
+    a = rlx.conj(a) if equation["conjugate_a"] else a
+    is_left, op = equation["left_side"], cast(Any, factorisation("triangular_solve"))
+    solve = op(
+        lower=equation["lower"],
+        operation="transpose" if equation["transpose_a"] is is_left else "none",
+        unit_diagonal=equation["unit_diagonal"],
+    )
+    return solve(a, b) if is_left else rlx.matrix_transpose(solve(a, rlx.matrix_transpose(b)))
 
 
 @handles("fft")

@@ -6,10 +6,11 @@ from typing import Any
 
 import rlx_core as rlx
 from rlx_core import nn
+from rlx_torch.pretrained.distances import bias
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear, norm, norm_shapes
 
-__all__ = ["bert", "distilbert", "roberta"]
+__all__ = ["bert", "distilbert", "mpnet", "roberta"]
 
 UNUSED = (
     "pooler.",
@@ -45,7 +46,18 @@ DISTILBERT = {
     "down": "ffn.lin2",
     "norm_b": "output_layer_norm",
 }
+MPNET = {
+    **BERT,
+    "q": "attention.attn.q",
+    "k": "attention.attn.k",
+    "v": "attention.attn.v",
+    "out": "attention.attn.o",
+    "norm_a": "attention.LayerNorm",
+}
 """What the parts of a layer are called."""
+
+BIAS = "encoder.relative_attention_bias.weight"
+REACH = 128
 
 
 def bert(config: Config) -> Architecture:
@@ -57,6 +69,13 @@ def roberta(config: Config) -> Architecture:
     """RoBERTa and its kin: positions begin behind that of the padding."""
     first = int(config.number("pad_token_id", 1)) + 1
     return encoder(config, "roberta.", BERT, config.size("hidden_size"), config.size("intermediate_size"), first=first)
+
+
+def mpnet(config: Config) -> Architecture:
+    """MPNet: positions as RoBERTa's, and biases by distance."""
+    d, inner, kinds = (config.size(n) for n in ("hidden_size", "intermediate_size", "relative_attention_num_buckets"))
+    renamed = Config({**config.rows, "type_vocab_size": None}, config.faults)
+    return encoder(renamed, "mpnet.", MPNET, d, inner, first=2, kinds_of_distance=kinds)
 
 
 def distilbert(config: Config) -> Architecture:
@@ -71,7 +90,9 @@ def distilbert(config: Config) -> Architecture:
     return encoder(renamed, "distilbert.", DISTILBERT, config.size("dim"), config.size("hidden_dim"), first=0)
 
 
-def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: int, *, first: int) -> Architecture:
+def encoder(
+    config: Config, prefix: str, names: dict[str, str], d: int, inner: int, *, first: int, kinds_of_distance: int = 0
+) -> Architecture:
     """ids i64[batch, length], mask i64[batch, length] (0 for padding) -> f32[batch, length, d]."""
     heads, layers = config.size("num_attention_heads"), config.size("num_hidden_layers")
     act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="gelu")]
@@ -84,6 +105,8 @@ def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: i
         **norm_shapes("embeddings.LayerNorm", d),
         **({} if kinds is None else {"embeddings.token_type_embeddings.weight": (kinds, d)}),
     }
+    if kinds_of_distance:
+        shapes[BIAS] = (kinds_of_distance, heads)
     for n in range(layers):
         place = names["layer"].format(n)
         for part, (outputs, inputs) in {
@@ -106,10 +129,12 @@ def encoder(config: Config, prefix: str, names: dict[str, str], d: int, inner: i
         if kinds is not None:
             h = h + parameters["embeddings.token_type_embeddings.weight"][0]
         h = norm(parameters, "embeddings.LayerNorm", h, eps)
+        places = rlx.arange(ids.shape[1])
+        biases = bias(parameters[BIAS], REACH, places, places, is_causal=False) if kinds_of_distance else None
         for n in range(layers):
             at = {part: f"{names['layer'].format(n)}.{name}" for part, name in names.items() if part != "layer"}
             q, k, v = (linear(parameters, at[part], h) for part in "qkv")
-            seen = nn.attention(q, k, v, num_heads=heads, mask=real)
+            seen = nn.attention(q, k, v, num_heads=heads, mask=real, bias=biases)
             h = norm(parameters, at["norm_a"], h + linear(parameters, at["out"], seen), eps)
             h = norm(
                 parameters, at["norm_b"], h + linear(parameters, at["down"], act(linear(parameters, at["up"], h))), eps

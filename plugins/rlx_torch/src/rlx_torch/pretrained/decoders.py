@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -103,13 +104,20 @@ def gpt2(config: Config) -> Architecture:
 
 
 def llama(config: Config) -> Architecture:
-    """Llama, Mistral, Qwen2 and Qwen3: ids i64[batch, length] -> logits f32[batch, length, words]."""
+    """Llama, Mistral, Qwen2, Qwen3 and Gemma: ids i64[batch, length] -> logits f32[batch, length, words]."""
     kind = config.rows.get("model_type")
     d, inner, count = config.size("hidden_size"), config.size("intermediate_size"), config.size("num_hidden_layers")
     heads = config.size("num_attention_heads")
-    kv_heads, head = config.size("num_key_value_heads", heads), config.size("head_dim", max(1, d // heads))
+    kv_heads, head = (
+        config.size("num_key_value_heads", heads),
+        config.size("head_dim", 256 if kind == "gemma" else max(1, d // heads)),
+    )
     eps, words = config.number("rms_norm_eps", 1e-6), config.size("vocab_size")
-    act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="silu")]
+    is_gemma = kind == "gemma"
+    act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="gelu" if is_gemma else "silu")]
+    if is_gemma:
+        act = ACTIVATIONS["gelu_pytorch_tanh"]  # whatever files say: the first ones say gelu, and mean this
+        config.known("hidden_activation", None, "gelu_pytorch_tanh")
     room = config.size("max_position_embeddings", 2048)
     cos, sin = tables_of_rope(config, head, room)
     config.known("use_sliding_window", False, None, default=False)
@@ -117,7 +125,7 @@ def llama(config: Config) -> Architecture:
         config.known("sliding_window", None)
     has_bias = kind == "qwen2" or config.flag("attention_bias", False)
     shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (words, d), "norm.weight": (d,)}
-    is_tied = config.flag("tie_word_embeddings", False)
+    is_tied = config.flag("tie_word_embeddings", is_gemma)
     if not is_tied:
         shapes["lm_head.weight"] = (words, d)
     for n in range(count):
@@ -142,19 +150,24 @@ def llama(config: Config) -> Architecture:
         rank = len(positions.shape)
         return nn.rope(x, cos, sin, positions if rank == 2 else None, head_dim=head)
 
+    def normed(parameters: Parameters, name: str, x: Any) -> Any:
+        gain = parameters[f"{name}.weight"]
+        return nn.rms_norm(x, gain + 1.0 if is_gemma else gain, eps=eps)
+
     def layers(parameters: Parameters, ids: Any, positions: Any, attend: Attend) -> Any:
         h = nn.embedding(ids, parameters["embed_tokens.weight"])
+        h = h * math.sqrt(d) if is_gemma else h
         for n in range(count):
             at = f"layers.{n}"
-            given = nn.rms_norm(h, parameters[f"{at}.input_layernorm.weight"], eps=eps)
+            given = normed(parameters, f"{at}.input_layernorm", h)
             q, k, v = (linear(parameters, f"{at}.self_attn.{name}_proj", given) for name in "qkv")
             gains = (parameters.get(f"{at}.self_attn.{name}_norm.weight") for name in "qk")
             q, k = (turned(x, positions, gain) for x, gain in zip((q, k), gains, strict=True))
             h = h + linear(parameters, f"{at}.self_attn.o_proj", attend(n, q, k, v))
-            given = nn.rms_norm(h, parameters[f"{at}.post_attention_layernorm.weight"], eps=eps)
+            given = normed(parameters, f"{at}.post_attention_layernorm", h)
             gate = act(linear(parameters, f"{at}.mlp.gate_proj", given))
             h = h + linear(parameters, f"{at}.mlp.down_proj", gate * linear(parameters, f"{at}.mlp.up_proj", given))
-        return nn.rms_norm(h, parameters["norm.weight"], eps=eps)
+        return normed(parameters, "norm", h)
 
     name = "embed_tokens.weight" if is_tied else "lm_head.weight"
     return decoder(

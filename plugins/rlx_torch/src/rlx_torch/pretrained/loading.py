@@ -12,7 +12,7 @@ from attrs import field, frozen
 import rlx_core as rlx
 from rlx_core.errors import ConfigError, Fact, UnsupportedError, nearest, unsupported
 from rlx_core.runtime.compiled_function import CompiledFunction
-from rlx_torch.pretrained.bert import bert, distilbert, roberta
+from rlx_torch.pretrained.bert import bert, distilbert, mpnet, roberta
 from rlx_torch.pretrained.decoders import gpt2, llama
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
 from rlx_torch.pretrained.parts import Architecture
@@ -25,9 +25,11 @@ __all__ = ["ARCHITECTURES", "PretrainedModel", "from_pretrained"]
 ARCHITECTURES: dict[str, Callable[[Config], Architecture]] = {
     "bert": bert,
     "distilbert": distilbert,
+    "gemma": llama,
     "gpt2": gpt2,
     "llama": llama,
     "mistral": llama,
+    "mpnet": mpnet,
     "mt5": t5,
     "qwen2": llama,
     "qwen3": llama,
@@ -70,11 +72,12 @@ class PretrainedModel(rlx.Model):
 def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:
     """The model of a checkpoint in the layout of Hugging Face: `config.json` beside `model.safetensors`, in one file or several.
 
-    Encoders (BERT, DistilBERT, RoBERTa) take ids and a mask i64[batch, length] and give f32[batch, length, features]; decoders
-    (GPT-2, Llama, Mistral, Qwen2, Qwen3) take ids and give logits f32[batch, length, words]. T5 takes ids and mask of what it
-    reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames] and ids; ViT takes
-    pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths of texts are free.
-    The weights stay in the mapped files, under their names there, in the dtype that they have; `generate` writes texts.
+    Encoders (BERT, DistilBERT, RoBERTa, MPNet) take ids and a mask i64[batch, length] and give f32[batch, length, features];
+    decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma) take ids and give logits f32[batch, length, words]. T5 takes ids and a
+    mask of what it reads and decoder_ids i64[batch, steps] of what it writes; Whisper takes features f32[batch, mels, frames]
+    and ids; ViT takes pixels f32[batch, channels, height, width] and gives features, or a classifier's logits. Batch and lengths
+    of texts are free. The weights stay in the mapped files, under their names there, in the dtype that they have; `generate`
+    writes texts.
 
     Args:
         folder: The folder. Nothing outside of it is read, and nothing in it is executed.

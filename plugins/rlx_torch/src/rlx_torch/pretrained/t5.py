@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.caching import Cached
+from rlx_torch.pretrained.distances import bias
 from rlx_torch.pretrained.folder import Config
 from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, linear
 
-__all__ = ["buckets", "t5"]
+__all__ = ["t5"]
 
 UNUSED = ("encoder.embed_tokens.", "decoder.embed_tokens.", "EncDecAttention.relative_attention_bias.weight")
 
@@ -62,11 +61,8 @@ def t5(config: Config) -> Architecture:
     def normed(parameters: Parameters, name: str, x: Any) -> Any:
         return nn.rms_norm(x, parameters[f"{name}.weight"], eps=eps)
 
-    def bias(parameters: Parameters, stack: str, queries: Any, keys: Any) -> Any:
-        """Of their distances, f32[1, heads, queries, keys]."""
-        table = nn.embedding(buckets(kinds, reach, is_causal=stack == "decoder"), parameters[bias_name(stack)])
-        distances = rlx.clip(keys[None, :] - queries[:, None], -reach, reach) + reach
-        return rlx.permute_dims(nn.embedding(distances, table), (2, 0, 1))[None]
+    def near(parameters: Parameters, stack: str, queries: Any, keys: Any) -> Any:
+        return bias(parameters[bias_name(stack)], reach, queries, keys, is_causal=stack == "decoder")
 
     def layers(
         parameters: Parameters,
@@ -95,10 +91,10 @@ def t5(config: Config) -> Architecture:
 
     def encode(parameters: Parameters, ids: Any, mask: Any) -> Any:
         places, real = rlx.arange(ids.shape[1]), rlx.not_equal(mask, 0)
-        near = bias(parameters, "encoder", places, places)
+        biases = near(parameters, "encoder", places, places)
 
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return nn.attention(q, k, v, num_heads=heads, mask=real, bias=near, scale=1.0)
+            return nn.attention(q, k, v, num_heads=heads, mask=real, bias=biases, scale=1.0)
 
         return layers(parameters, "encoder", ids, attend)
 
@@ -118,10 +114,10 @@ def t5(config: Config) -> Architecture:
 
     def function(parameters: Parameters, ids: Any, mask: Any, decoder_ids: Any) -> Any:
         places = rlx.arange(decoder_ids.shape[1])
-        near = bias(parameters, "decoder", places, places)
+        biases = near(parameters, "decoder", places, places)
 
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return nn.attention(q, k, v, num_heads=heads, causal=True, bias=near, scale=1.0)
+            return nn.attention(q, k, v, num_heads=heads, causal=True, bias=biases, scale=1.0)
 
         cross = crossing(*read(parameters, ids, mask))
         return logits(parameters, layers(parameters, "decoder", decoder_ids, attend, cross))
@@ -130,10 +126,10 @@ def t5(config: Config) -> Architecture:
         parameters: Parameters, ids: Any, padding: Any, cache: Any, at: Any, pairs: Any, real: Any
     ) -> tuple[Any, list[tuple[Any, Any]]]:
         cached = Cached(cache, at, padding, ids.shape[1], heads, heads)
-        near = bias(parameters, "decoder", cached.places, cached.room)
+        biases = near(parameters, "decoder", cached.places, cached.room)
 
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
-            return cached(number, q, k, v, bias=near, scale=1.0)
+            return cached(number, q, k, v, bias=biases, scale=1.0)
 
         h = layers(parameters, "decoder", ids, attend, crossing(pairs, real))
         return logits(parameters, h[:, -1]), cached.kept
@@ -157,20 +153,3 @@ def t5(config: Config) -> Architecture:
 def bias_name(stack: str) -> str:
     """The table of biases by kind of distance, which the first layer has for all."""
     return f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-
-
-def buckets(count: int, reach: int, *, is_causal: bool) -> np.ndarray:
-    """The kind i64[2 · reach + 1] of each distance of a key from its query, from -reach to reach.
-
-    Half of the kinds that a direction has are for one distance each; the others grow with its logarithm. Where keys behind the
-    query are hidden, all kinds are for those before it.
-    """
-    distances = np.arange(-reach, reach + 1)
-    own = count if is_causal else count // 2
-    far = np.maximum(-distances, 0) if is_causal else np.abs(distances)
-    exact = own // 2
-    # In f32, as the checkpoints were trained: an ulp decides at the edges of a kind.
-    growth = np.log(np.maximum(far, 1).astype(np.float32) / np.float32(exact)) / np.float32(np.log(reach / exact))
-    grown = exact + (growth * np.float32(own - exact)).astype(np.int64)
-    kinds = np.where(far < exact, far, np.minimum(grown, own - 1))
-    return kinds if is_causal else kinds + own * (distances > 0)
