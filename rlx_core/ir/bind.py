@@ -13,7 +13,7 @@ import attrs
 
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.dims import DimBinding, Expr, Guard
-from rlx_core.ir.graph import Builder, Graph, Node, Value
+from rlx_core.ir.graph import Builder, Graph, Node, Value, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
@@ -89,8 +89,12 @@ def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mappin
     try:
         op = bind_op(node.op, binding)
         operands = [None if v is None else values[v] for v in node.operands]
+        # The types of what no size changes are known; leaves would only be asked for theirs.
+        is_known = op is node.op and all(v is None or values[v].type == v.type for v in node.operands)
         with originating(node.origin):
-            results = builder.emit(op, operands, name=node.name, origin=node.origin)
+            results = builder.emit(
+                op, operands, name=node.name, origin=node.origin, types=node.types if is_known else None
+            )
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", binding)) from None
     for old, new in zip(node.types, results, strict=True):
@@ -105,7 +109,7 @@ def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mappin
 
 def bind_op(op: Op, binding: DimBinding) -> Op:
     """The op with every size in its attributes bound; the same object if there is none."""
-    return _evolved(op, binding)
+    return _evolved(op, binding) if symbols_inside(op) else op
 
 
 def _evolved(record: Any, binding: DimBinding) -> Any:

@@ -54,7 +54,12 @@ def reason_at(node: Node) -> str | None:
     return reason_of(node.op, tuple(v.type for v in node.present()))
 
 
-is_product = Condition("a region whose steps have vector code", lambda node: reason_at(node) is None, reason_at)
+is_product = Condition(
+    "a region whose steps have vector code",
+    lambda node: reason_at(node) is None,
+    reason_at,
+    is_settled=lambda node: True,  # a region of single elements has the same steps for all sizes
+)
 
 
 def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
