@@ -1,7 +1,8 @@
 """Movement whose sizes come with the call: how many boxes there are is fixed, how far they reach and where they lie is told.
 
 What a row of a box is (a copy, zeros, one element again and again, elements apart) is part of the code, everything else is a
-number. So one function moves whatever is cut into as many boxes of such rows.
+number. So one function moves whatever is cut into as many boxes of such rows. Rows that are short, or put in order in registers,
+are part of the code as they are, and so are squares that are transposed.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from rlx_cpu.native.llvm.build import I8, KERNEL
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
 from rlx_cpu.native.llvm.sizes import sized
-from rlx_cpu.native.movement.mover import in_loop_order, in_words, is_transposed
+from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
 from rlx_cpu.native.movement.mover_rows import LONGEST_STEP, Rows
 
 __all__ = ["MoveForm", "sized_move"]
 
-Kind = Literal["copy", "clear", "spread", "apart"]
-"""What a row is: a copy, zeros, one element in all places, or elements that lie apart."""
-
-SHORT_ROW: Final = 32
+SHORT_ROW: Final = 64
 """Bytes of rows that code for their length moves in fewer steps than it takes to ask how long they are."""
 
 FEW_ROWS: Final = 64
 """Rows for which that does not matter."""
+
+Kind = Literal["copy", "spread", "apart"] | tuple[Axis, ...]
+"""What a row is: a copy or zeros, one element in all places, elements that lie apart, or exactly these axes."""
 
 
 @frozen
@@ -46,7 +47,7 @@ class Part:
 
     Attributes:
         itemsize: Bytes of what is moved in one piece.
-        outer: Axes around the rows.
+        outer: Axes around what a kind is of.
     """
 
     operand: int | None
@@ -79,12 +80,13 @@ class MoveForm:
         if boxes is None or tuple(part for part, _ in boxes) != self.parts:
             return None
         numbers: dict[str, int] = {}
-        for number, (_, box) in enumerate(boxes):
-            numbers |= {f"rows{number}": _rows(box), f"to{number}": box.to, f"start{number}": box.start}
-            for i, axis in enumerate(box.axes):
+        for number, (part, box) in enumerate(boxes):
+            numbers |= {f"rows{number}": _rows(part, box), f"to{number}": box.to, f"start{number}": box.start}
+            told = box.axes if isinstance(part.kind, str) else box.axes[: part.outer]
+            for i, axis in enumerate(told):
                 at = f"{number}_{i}"
                 numbers |= {f"count{at}": axis.count, f"to{at}": axis.to, f"from{at}": axis.source}
-        rows = sum(_rows(box) for _, box in boxes)
+        rows = sum(_rows(part, box) for part, box in boxes)
         nbytes = sum(box.size * part.itemsize for part, box in boxes)
         return Call(
             said(**numbers),
@@ -108,13 +110,16 @@ class MoveForm:
         return Emitted(name)
 
     def _move_row(self, b: ir.IRBuilder, number: int, row: ir.Value, to: ir.Value, source: ir.Value | None) -> None:
-        """One row of a box, counted through its outer axes."""
+        """One row of a box, or one piece of what is part of the code, counted through its outer axes."""
         part = self.parts[number]
         for i in reversed(range(part.outer)):
             count = sized(b, unknown(f"count{number}_{i}"))
             at, row = b.urem(row, count), b.udiv(row, count)
             to = offset(b, to, (at, unknown(f"to{number}_{i}")))
             source = source and offset(b, source, (at, unknown(f"from{number}_{i}")))
+        if isinstance(part.kind, tuple):
+            Mover(b, self.isa, part.itemsize).move(to, source, part.kind)
+            return
         rows, last = Rows(b, self.isa, part.itemsize), f"{number}_{part.outer}"
         count = sized(b, unknown(f"count{last}"))
         if source is None:
@@ -140,31 +145,35 @@ def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[t
     for box in boxes_of(bind_op(node.op, sizes), layout):
         words, itemsize = in_words(box, layout.results[box.result].type.dtype.itemsize)
         simple = simplified(words, itemsize)
+        simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
         kind = kind_of(simple, itemsize)
-        last = simple.axes[-1]
-        is_short = last.count * itemsize < SHORT_ROW and _rows(simple) > FEW_ROWS
-        if kind is None or is_short or min(min(a.to, a.source) for a in simple.axes) < 0:
-            return None
-        most = isa.machine.movement.unit_nbytes // itemsize
-        for piece in in_blocks(simple, most) if kind != "apart" else (simple,):
+        inner, most = len(kind) if isinstance(kind, tuple) else 1, isa.machine.movement.unit_nbytes // itemsize
+        if inner > 1 and prod(axis.count for axis in simple.axes[-inner:]) > most:
+            return None  # large squares are cut into bands
+        for piece in in_blocks(simple, most) if kind in ("copy", "spread") else (simple,):
             padded = of_rank(piece, node.types[box.result].rank + 2)
-            found.append((Part(box.operand, box.result, itemsize, kind, len(padded.axes) - 1), padded))
+            if min(min(a.to, a.source) for a in padded.axes[:-inner]) < 0:
+                return None
+            found.append((Part(box.operand, box.result, itemsize, kind, len(padded.axes) - inner), padded))
     return found
 
 
-def kind_of(box: Box, itemsize: int) -> Kind | None:
-    """What its rows are; `None` for those that are put in order in registers, squares that are transposed among them."""
+def kind_of(box: Box, itemsize: int) -> Kind:
+    """What its rows are."""
+    if box.operand is not None and is_transposed(box.axes, itemsize):
+        return box.axes[-2:]
     last = box.axes[-1]
+    is_short = last.count * itemsize < SHORT_ROW and prod(axis.count for axis in box.axes[:-1]) > FEW_ROWS
+    is_near = last.source % itemsize == 0 and -itemsize <= last.source <= LONGEST_STEP * itemsize
+    if is_short:
+        return (last,)
     if last.to != itemsize:
-        return None if box.operand is None else "apart"
-    if box.operand is None:
-        return "clear"
-    if last.source == itemsize:
+        return "apart" if box.operand is not None else (last,)
+    if box.operand is None or last.source == itemsize:
         return "copy"
     if last.source == 0:
         return "spread"
-    is_near = last.source % itemsize == 0 and last.source <= LONGEST_STEP * itemsize
-    return None if is_near or is_transposed(in_loop_order(box.axes, itemsize), itemsize) else "apart"
+    return (last,) if is_near else "apart"
 
 
 def in_blocks(box: Box, most: int) -> Iterator[Box]:
@@ -188,5 +197,5 @@ def of_rank(box: Box, rank: int) -> Box:
     return evolve(box, axes=(*(Axis(1, 0, 0) for _ in range(rank - len(box.axes))), *box.axes))
 
 
-def _rows(box: Box) -> int:
-    return prod(axis.count for axis in box.axes[:-1])
+def _rows(part: Part, box: Box) -> int:
+    return prod(axis.count for axis in box.axes[: part.outer])
