@@ -41,6 +41,14 @@ def mlp(x: Any) -> Any:
     return nn.softmax(nn.linear(nn.gelu(nn.linear(x, W1, B1)), W2, B2))
 
 
+def weighted_attention(q: Any, k: Any, v: Any, g: Any) -> Any:
+    return rlx.sum(nn.attention(q, k, v, num_heads=3, causal=True) * g)
+
+
+def loss(w: Any, x: Any, y: Any) -> Any:
+    return nn.cross_entropy(nn.linear(nn.gelu(nn.linear(x, w, B1)), W2, B2), y)
+
+
 @frozen
 class Case:
     """A function of arrays with an unknown size `n`.
@@ -129,6 +137,16 @@ CASES = {
         may_be_none=False,
     ),
     "gradient of weights in doubles": Case(lambda x, g: x.T @ g, ["f64[n, 20]", "f64[n, 40]"], may_be_none=False),
+    "products along what is unknown": Case(
+        lambda x, g, w: w + x @ g * 2, ["f32[18, n]", "f32[n, 27]", "f32[18, 27]"], may_be_none=False, ways=3
+    ),
+    "products along rows": Case(lambda x, g: x @ g.T, ["f32[50, n]", "f32[70, n]"], may_be_none=False, ways=3),
+    "batch of products": Case(lambda x, y: x @ y, ["f32[n, 12, 30]", "f32[n, 30, 50]"], ways=3),
+    "batch of one factor": Case(
+        lambda x, w, b: rlx.relu(w @ x + rlx.reshape(b, (16, 1))) * 2,
+        ["f32[n, 72, 36]", "f32[16, 72]", "f32[16]"],
+        ways=3,
+    ),
     "concatenation": Case(
         lambda x, y: rlx.concat([x, y], axis=1), ["f32[2, n, 24]", "f32[2, 1, 24]"], may_be_none=False
     ),
@@ -139,6 +157,17 @@ CASES = {
         lambda x, y: rlx.concat([x, y]), ["c128[n, 5]", "c128[2, 5]"], may_be_none=False
     ),
     "padding": Case(lambda x: rlx.pad(x, ((1, 2), (0, 0))), ["f32[n, 24]"], may_be_none=False),
+    "cotangents of attention": Case(
+        lambda q, k, v, g: sum(rlx.grad(weighted_attention, (0, 1, 2))(q, k, v, g)),
+        ["f32[n, 24, 96]"] * 4,
+        may_be_none=False,
+        ways=2,
+    ),
+    "step of training": Case(
+        lambda w, x, y: w - rlx.grad(loss)(w, x, y) * 0.1,
+        ["f32[64, 200]", "f32[n, 64]", "i64[n]"],
+        may_be_none=False,
+    ),
     "choice": Case(lambda x: rlx.where(x > 0, x, 0.0), ["f32[n, 3]"]),
 }
 

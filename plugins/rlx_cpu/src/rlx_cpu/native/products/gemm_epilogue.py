@@ -63,15 +63,17 @@ is_product = Condition(
 
 
 def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
-    """Where the region finds what it reads and writes; `None` where rows of the result are not equally far apart."""
+    """Where the region finds what it reads and writes; `None` where rows of an entry are not equally far apart."""
     shape, found = layout.results[0].type.static_shape, []
     for place in (*layout.operands[2:], *layout.results):
         assert place is not None, "all operands are required"
         strides = Tensor.aligned(place, shape)
         moving = [(d, s) for d, s in zip(shape[:-1], strides[:-1], strict=True) if d > 1]
-        if any(outer != d * inner for (_, outer), (d, inner) in pairwise(moving)):
+        is_even = all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving))
+        if not is_even and len(moving) > 2:
             return None
-        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1]))
+        by_entry = None if is_even else moving[0][1]
+        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1], by_entry))
     return tuple(found)
 
 
@@ -215,7 +217,7 @@ def row_offset(b: ir.IRBuilder, number: ir.Value, shape: tuple[int, ...], stride
     if all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving)):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.Value = index(0)
-    for size, stride in reversed(moving):
+    for size, stride in reversed(moving[1:]):
         total = b.add(total, times(b, b.srem(number, index(size)), stride))
         number = b.sdiv(number, index(size))
-    return total
+    return b.add(total, times(b, number, moving[0][1]))

@@ -58,10 +58,11 @@ class Sources:
     """Where the inner loop finds what it reads, where whoever knows the sizes says so.
 
     Attributes:
-        owns_rows: Whether A is packed by every item.
+        owns_rows: Whether A is packed, or copied, by every item.
     """
 
     panels: Panels
+    rows: Rows
     owns_rows: bool
 
 
@@ -107,6 +108,8 @@ class ProductPlan:
 
     @property
     def rows(self) -> Rows:
+        if self.sources is not None:
+            return self.sources.rows
         p, words = self.product, self.words
         if p.lines or p.runs:
             return "direct"
@@ -200,7 +203,7 @@ class ProductPlan:
         if self.given is None:
             return self.blocks.depth < self.k
         if not is_known(self.k):
-            return True
+            return True  # for some number of terms
         return depth_of(self.k, self.words.simd.dtype, self.isa, is_short=True) < self.k
 
     @property
@@ -259,6 +262,13 @@ class ProductPlan:
     # -------------------------------------------------------------------------------------- memory
 
     @property
+    def row_words(self) -> int:
+        """Words along k that an item sets aside for each of its rows: as many as a block can have where that is not known."""
+        if is_known(self.blocks.depth):
+            return self.blocks.depth
+        return self.sizes.depth_nbytes // self.words.itemsize + UNROLL
+
+    @property
     def own_panels(self) -> int:
         """Bytes of a thread's own packed panels: the widest group, over all of K."""
         if self.panels != "packed":
@@ -271,7 +281,7 @@ class ProductPlan:
         if not self.owns_rows:
             return 0
         tiles = self.blocks
-        return aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
+        return aligned(tiles.row_tiles * (self.most_rows * self.row_words * self.words.itemsize + TILE_GAP))
 
     @property
     def parks_sums(self) -> bool:
@@ -282,8 +292,12 @@ class ProductPlan:
     @property
     def tile_sums(self) -> int:
         """Bytes of a tile's partial sums."""
-        rows = self.blocks.rows
-        return (rows.most or rows.size) * self.blocks.panels.size * self.words.nbytes
+        return self.most_rows * self.blocks.panels.size * self.words.nbytes
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the highest tile."""
+        return self.blocks.rows.most or self.blocks.rows.size
 
     @property
     def own_sums(self) -> int:

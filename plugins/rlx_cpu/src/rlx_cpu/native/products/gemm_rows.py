@@ -27,7 +27,7 @@ def row_strides(plan: ProductPlan, rows: int) -> tuple[int, int]:
         return a.by_row, a.by_column * words.per_word
     if plan.rows == "packed":
         return words.itemsize, rows * words.itemsize
-    depth = plan.blocks.depth if plan.owns_rows else plan.k
+    depth = plan.row_words if plan.owns_rows else plan.k
     return depth * words.itemsize, words.itemsize
 
 

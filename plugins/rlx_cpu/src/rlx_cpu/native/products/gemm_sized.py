@@ -1,4 +1,4 @@
-"""Products whose number of rows, or of terms, comes with the call.
+"""Products whose number of rows, of terms or of a batch's entries comes with the call.
 
 Of unknown rows there are tiles of every height up to one, chosen when it is known; columns, depth and the packed panels are as
 for any product, so that weights are packed once for all sizes. Unknown terms are those of a gradient: what a batch adds up. What
@@ -41,11 +41,13 @@ class Lying:
 
     Attributes:
         by_row: `None` where there is one row.
+        by_entry: Bytes from an entry of a batch to the next; `None` where that is from its last row to the next.
     """
 
     dtype: DType
     by_row: int | None
     by_column: int
+    by_entry: int | None = None
 
     def is_like(self, other: Lying) -> bool:
         """Whether code for that finds this."""
@@ -64,12 +66,14 @@ def bias_alone(layout: Layout) -> tuple[Lying, ...]:
 ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
-_ROWS, _TERMS, _DEPTH, _TILES, _GROUP = map(unknown, ("rows", "terms", "depth", "row_tiles", "panel_group"))
+_ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
+_DEPTH, _TILES, _GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
+_BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
 
 @frozen(eq=False)
 class ProductForm:
-    """A product for any number of rows, or of terms.
+    """A product for any number of rows, of terms or of entries.
 
     Attributes:
         node: What it is part of.
@@ -109,14 +113,8 @@ class ProductForm:
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
         known, plan = product_of(layout), self.plan
-        if is_known(self.product.m):
-            if not known.k or for_any_terms(known, like=self.product) != self.product:
-                return None
-        elif known.m * known.entries and for_any_rows(known, like=self.product) != self.product:
-            return None
         total = known.m * known.entries
-        of_size = evolve(self.product, m=known.m, k=known.k)
-        if total and not (self._fits(self.lying(layout)) and sources_of(plan, of_size) == plan.sources):
+        if total and not (self._is_like(known) and self._fits(self.lying(layout), known.entries)):
             return None
         assert plan.given is not None, "the cut of a form is given"
         given, terms = plan.given, plan.words.count(known.k)
@@ -124,14 +122,15 @@ class ProductForm:
         dtype = plan.words.simd.dtype
         depth = depth_of(terms, dtype, plan.isa, is_short=rows.pieces == 2)
         found = grouped(
-            1, rows, given.panels, depth, dtype, plan.isa,
+            known.entries, rows, given.panels, depth, dtype, plan.isa,
             packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
         )  # fmt: skip
         tiles = max(found.row_tiles, 1)
         told = said(
-            rows=total, terms=terms, depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows)
+            rows=total, terms=terms, entries=known.entries, by_row=known.a.by_row, by_column=known.b.by_column,
+            depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows),
         )  # fmt: skip
-        items = -(-rows.pieces // tiles) * found.panel_items
+        items = known.entries * -(-rows.pieces // tiles) * found.panel_items
         products = total * known.n * known.k
         return Call(
             told,
@@ -148,8 +147,28 @@ class ProductForm:
         emitted = Driver(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
         return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
 
-    def _fits(self, found: tuple[Lying, ...] | None) -> bool:
-        return found is not None and all(a.is_like(b) for a, b in zip(found, self.others, strict=True))
+    def _is_like(self, known: Product) -> bool:
+        """Whether a product of some size lies and is read as this one."""
+        if not is_known(self.product.k):
+            matching = for_any_terms(known, like=self.product) if known.k else None
+        elif self.product.batch:
+            known = known if known.batch else of_one_entry(known, like=self.product)
+            matching = for_any_entries(known) if len(known.batch) == 1 else None
+        else:
+            matching = for_any_rows(known, like=self.product)
+        if matching != self.product:
+            return False
+        # Strides of what there is only one of are those of the form.
+        a = self.product.a if is_known(self.product.a.by_row) else known.a
+        b = self.product.b if is_known(self.product.b.by_column) else known.b
+        of_size = evolve(known, a=a, b=b, c=self.product.c)
+        return sources_of(self.plan, of_size) == self.plan.sources
+
+    def _fits(self, found: tuple[Lying, ...] | None, entries: int) -> bool:
+        if found is None:
+            return False
+        pairs = zip(found, self.others, strict=True)
+        return all((evolve(a, by_entry=b.by_entry) if entries == 1 else a).is_like(b) for a, b in pairs)
 
 
 def product_of(layout: Layout) -> Product:
@@ -170,15 +189,36 @@ def for_any_terms(known: Product, like: Product | None = None) -> Product:
     """A product without its number of terms; how far apart they lie is as in `like` where there is one."""
     apart = like if known.k <= 1 and like is not None else known
     a, b = evolve(known.a, by_column=apart.a.by_column), evolve(known.b, by_row=apart.b.by_row)
+    if a.by_column == known.factors.itemsize:
+        a = evolve(a, by_row=_BY_ROW)  # rows are as far apart as they are long
+    if b.by_row == known.factors.itemsize != b.by_column:
+        b = evolve(b, by_column=_BY_COLUMN)
     return evolve(known, k=_TERMS, a=a, b=b)
 
 
+def for_any_entries(known: Product) -> Product:
+    """A product without its number of entries."""
+    is_shared = known.b.batch == (0,)
+    return evolve(known, batch=(_ENTRIES,), b_shape=(1 if is_shared else _ENTRIES,))
+
+
+def of_one_entry(known: Product, like: Product) -> Product:
+    """A product as a batch of one that lies as in `like`."""
+    a, b, c = (evolve(own, batch=lies.batch) for own, lies in ((known.a, like.a), (known.b, like.b), (known.c, like.c)))
+    return evolve(known, batch=(1,), b_shape=(1,), a=a, b=b, c=c)
+
+
 def sources_of(plan: ProductPlan, known: Product) -> Sources | None:
-    """Where code for the size reads its factors; `None` where that is the same for all sizes."""
-    if plan.is_bound:
+    """Where code for all sizes that are read as this one finds its factors; `None` where that is the same for all.
+
+    It is as in code for the size, but for rows whose distance changes: an item copies them.
+    """
+    if plan.is_bound and not known.batch:
         return None
     of_size = evolve(plan, product=known, given=None, sources=None)
-    return Sources(of_size.panels, of_size.owns_rows)
+    if plan.sources is not None and plan.sources.rows == "copied":
+        return Sources(of_size.panels, "copied", owns_rows=True)
+    return Sources(of_size.panels, of_size.rows, of_size.owns_rows)
 
 
 def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
@@ -186,14 +226,19 @@ def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_re
 
     def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ProductForm | None:
         known, others = product_of(layout), lying(layout)
-        if known.batch or not (known.m and known.n and known.k):
+        if not (known.entries and known.m and known.n and known.k):
             return None
         if others is None or any(each.by_row is None for each in others):
             return None
         dtype = known.dtype.accumulator
         words = Words.of(ir.Module("form"), isa, known.factors, dtype)
         plan = ProductPlan(known, words, isa, known.is_bound, False, keeps_result)
-        made = _for_all_rows(node, plan) if _has_known_terms(node) else _for_all_terms(node, plan)
+        if known.batch:
+            made = _for_all_entries(node, plan)
+        elif any(each.by_entry is not None for each in others):
+            return None
+        else:
+            made = _for_all_rows(node, plan) if _has_known_terms(node) else _for_all_terms(node, plan)
         return None if made is None else ProductForm(node, made.product, layout, made, epilogue, lying, others)
 
     return form
@@ -219,14 +264,24 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
 
 
 def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
-    """How a product of unknown terms is cut: of a transposed A, so that no row is as long as they are many."""
+    """How a product of unknown terms is cut."""
     known, words = plan.product, plan.words
     b = node.operands[1]
     assert b is not None, "a product has two operands"
     is_known_else = all(is_known(size) for size in (*node.types[0].shape, b.shape[-1]))
-    lies_in_rows = known.b.by_column == words.stored.itemsize
-    if not is_known_else or not lies_in_rows or words.per_word != 1 or known.is_bound or plan.rows != "packed":
+    is_plain = words.stored.itemsize in (known.b.by_row, known.b.by_column)
+    if not is_known_else or not is_plain or words.per_word != 1 or known.is_bound or plan.rows == "copied":
         return None
-    rows, panels = plan.tiles
-    given = Blocks(rows, panels, _DEPTH, _TILES, _GROUP, words.simd.lanes)
-    return evolve(plan, product=for_any_terms(known), given=given, sources=sources_of(plan, known))
+    given = Blocks(*plan.tiles, _DEPTH, _TILES, _GROUP, words.simd.lanes)
+    sources = Sources(plan.panels, "copied", owns_rows=True) if plan.rows == "direct" else sources_of(plan, known)
+    return evolve(plan, product=for_any_terms(known), given=given, sources=sources)
+
+
+def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
+    """How a batch of an unknown number of products is cut."""
+    known = plan.product
+    sizes = (value.shape[-2:] for value in node.operands[:2] if value is not None)
+    if len(known.batch) != 1 or not all(is_known(size) for each in sizes for size in each) or plan.rows == "copied":
+        return None
+    given = Blocks(*plan.tiles, _DEPTH, _TILES, _GROUP, plan.words.simd.lanes)
+    return evolve(plan, product=for_any_entries(known), given=given, sources=sources_of(plan, known))
