@@ -124,7 +124,7 @@ CASES = {
         may_be_none=False,
         few=2,
     ),
-    "size": Case(lambda x: rlx.sum(x[0]) * 0 + x.shape[0], ["f32[n, 3]"], may_be_none=False),
+    "size": Case(lambda x: rlx.sum(x) * 0 + x.shape[0], ["f32[n]"]),
     "first rows": Case(lambda x: rlx.tanh(x[-2:]) * 2, ["f32[n, 5]"], may_be_none=False),
     "product with an operand": Case(lambda x, w: x @ w, ["f32[n, 64]", "f32[64, 40]"]),
     "product with a large operand": Case(lambda x, w: rlx.relu(x @ w), ["f32[n, 700]", "f32[700, 900]"], ways=3),
@@ -306,7 +306,7 @@ def test_what_is_cut_by_its_length_is_made_for_its_length(compiled: list[int]) -
     assert all(words_of(function))
     compiled.clear()
     assert function(long) == pytest.approx(1, rel=1e-4)
-    assert words_of(function) == [0]
+    assert words_of(function)[-1] == 0, "the sum"
     assert compiled == [1]
 
 
