@@ -6,7 +6,8 @@ attribute and nested graph is replaced, and what no longer fits is an error: not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import attrs
@@ -62,8 +63,9 @@ def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
     remaining = check_guards(graph, binding)
     builder = Builder(graph.name)
     values: dict[Value, Value] = {}
+    bound = cache(lambda type: type.bind(binding))  # there are few types
     for node in graph.nodes:
-        results = _bind_node(builder, node, binding, values)
+        results = _bind_node(builder, node, binding, values, bound)
         values.update(zip(node.results, results, strict=True))
     builder.add_guards(remaining)
     return builder.finish(values[v] for v in graph.outputs), values
@@ -85,7 +87,13 @@ def _nested(graph: Graph) -> Iterable[Graph]:
     return (a for node in graph.nodes for a in node.op.attributes().values() if isinstance(a, Graph))
 
 
-def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mapping[Value, Value]) -> tuple[Value, ...]:
+def _bind_node(
+    builder: Builder,
+    node: Node,
+    binding: DimBinding,
+    values: Mapping[Value, Value],
+    bound: Callable[[TensorType], TensorType],
+) -> tuple[Value, ...]:
     try:
         op = bind_op(node.op, binding)
         operands = [None if v is None else values[v] for v in node.operands]
@@ -98,9 +106,9 @@ def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mappin
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", binding)) from None
     for old, new in zip(node.types, results, strict=True):
-        if old.bind(binding) != new.type:
+        if bound(old) != new.type:
             raise ShapeError(
-                f"bind: {node.label} = {node.op.name} was declared {old.bind(binding)}, and is {new.type} once bound",
+                f"bind: {node.label} = {node.op.name} was declared {bound(old)}, and is {new.type} once bound",
                 Fact("node", repr(node), node.origin.source),
                 Fact("binding", binding),
             )
