@@ -51,24 +51,14 @@ def target() -> Target:
     return rlx.compile(rlx.tanh, rlx.spec("f32[3]"), target="cpu").executable.compiled.target
 
 
-@pytest.fixture(scope="module")
-def settled(target: Target) -> list[tuple[Program, Graph, str]]:
-    """The samples of all ops whose kernel is settled although a size is unknown."""
-    found = []
-    for program in programs(tuple(standard_ops())):
-        graph = opened(program)
-        if graph is not None and graph.symbols:
-            kernel = target.kernels.settled(node_of(graph, program.op))
-            if kernel is not None:
-                found.append((program, graph, kernel.name))
-    return found
-
-
-def test_what_is_settled_is_the_choice_for_every_size(
-    settled: list[tuple[Program, Graph, str]], target: Target
-) -> None:
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 12])
+def test_what_is_settled_is_the_choice_for_every_size(target: Target, every: int) -> None:
     tried: Counter[str] = Counter()
-    for program, graph, kernel in settled:
+    for program in programs(tuple(standard_ops()))[::every]:
+        graph = opened(program)
+        kernel = None if graph is None else target.kernels.settled(node_of(graph, program.op))
+        if graph is None or kernel is None:
+            continue
         for n in SIZES:
             try:
                 bound, _ = bind(graph, DimBinding.of(n=n))
@@ -76,9 +66,9 @@ def test_what_is_settled_is_the_choice_for_every_size(
                 continue  # a size that the op refuses
             chosen: Any = target.kernels.choose(node_of(bound, program.op)).kernel
             assert chosen is not None, f"{program} for n={n}"
-            assert chosen.name == kernel, f"{program} for n={n}"
-            tried[kernel] += 1
-    assert len(tried) > 50, "of many kernels"
+            assert chosen.name == kernel.name, f"{program} for n={n}"
+            tried[kernel.name] += 1
+    assert len(tried) > 20, "of many kernels"
 
 
 def test_a_condition_that_may_ask_sizes_is_asked_again(target: Target) -> None:

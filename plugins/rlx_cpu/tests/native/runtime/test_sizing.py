@@ -172,7 +172,17 @@ CASES = {
 }
 
 
-QUICK = ("deep product and what follows", "element by element", "rows", "norm", "middle", "gather", "growing cache")
+QUICK = (
+    "deep product and what follows",
+    "element by element",
+    "rows",
+    "norm",
+    "middle",
+    "gather",
+    "growing cache",
+    "concatenation",
+    "gradient of weights",
+)
 """What stands for its kind where there is little time."""
 
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
