@@ -110,6 +110,7 @@ OTHERS = (
     *totals.OPS,
     *extremes.OPS,
     positions.PoolPositions,
+    creation.DimValue,
     creation.Iota,
     creation.Full,
     indexing.Gather,

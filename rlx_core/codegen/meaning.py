@@ -11,9 +11,15 @@ from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.verify import check_kernel
 from rlx_core.ir.graph import Node
 from rlx_core.ir.op import Op
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.types import Shape, TensorType
 
-__all__ = ["is_read_in_place", "loop_kernel", "reason_against"]
+__all__ = [
+    "is_read_in_place",
+    "is_settled",
+    "is_settled_in_place",
+    "loop_kernel",
+    "reason_against",
+]
 
 
 def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, ...]) -> str | None:
@@ -32,6 +38,11 @@ def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, .
     return None
 
 
+def is_settled(op: Op, types: tuple[TensorType | None, ...]) -> bool:
+    """Whether `reason_against` says of an op on operands of unknown sizes what it says of all sizes above 0."""
+    return formula_of(op, types, is_for_all=True) is not None
+
+
 def is_read_in_place(node: Node) -> bool:
     """Whether operands of a result's dims are read only where that result is written.
 
@@ -45,6 +56,23 @@ def is_read_in_place(node: Node) -> bool:
         for position, value in enumerate(node.operands)
         if value is not None and value.type.shape == type.shape
     )
+
+
+def is_settled_in_place(node: Node) -> bool:
+    """Whether `is_read_in_place` says of a node with unknown sizes what it says of all sizes above 0."""
+    one = node.types[0].shape
+    return (
+        is_settled(node.op, node.operand_types)
+        and all(type.shape == one for type in node.types)
+        and all(_is_always_or_never(value.type.shape, one) for value in node.present())
+    )
+
+
+def _is_always_or_never(shape: Shape, other: Shape) -> bool:
+    """Whether two shapes are equal for all sizes or for none."""
+    if shape == other or len(shape) != len(other):
+        return True
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other, strict=True))
 
 
 def _is_no_larger(other: TensorType, type: TensorType) -> bool:

@@ -6,14 +6,15 @@ attribute and nested graph is replaced, and what no longer fits is an error: not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import attrs
 
 from rlx_core.errors import Fact, RlxError, ShapeError, UnknownNameError, nearest
 from rlx_core.ir.dims import DimBinding, Expr, Guard
-from rlx_core.ir.graph import Builder, Graph, Node, Value
+from rlx_core.ir.graph import Builder, Graph, Node, Value, symbols_inside
 from rlx_core.ir.op import Op
 from rlx_core.ir.provenance import originating
 from rlx_core.ir.solve import infer_binding, infer_binding_from_counts
@@ -62,8 +63,9 @@ def bind(graph: Graph, binding: DimBinding) -> tuple[Graph, dict[Value, Value]]:
     remaining = check_guards(graph, binding)
     builder = Builder(graph.name)
     values: dict[Value, Value] = {}
+    bound = cache(lambda type: type.bind(binding))  # there are few types
     for node in graph.nodes:
-        results = _bind_node(builder, node, binding, values)
+        results = _bind_node(builder, node, binding, values, bound)
         values.update(zip(node.results, results, strict=True))
     builder.add_guards(remaining)
     return builder.finish(values[v] for v in graph.outputs), values
@@ -85,18 +87,28 @@ def _nested(graph: Graph) -> Iterable[Graph]:
     return (a for node in graph.nodes for a in node.op.attributes().values() if isinstance(a, Graph))
 
 
-def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mapping[Value, Value]) -> tuple[Value, ...]:
+def _bind_node(
+    builder: Builder,
+    node: Node,
+    binding: DimBinding,
+    values: Mapping[Value, Value],
+    bound: Callable[[TensorType], TensorType],
+) -> tuple[Value, ...]:
     try:
         op = bind_op(node.op, binding)
         operands = [None if v is None else values[v] for v in node.operands]
+        # The types of what no size changes are known; leaves would only be asked for theirs.
+        is_known = op is node.op and all(v is None or values[v].type == v.type for v in node.operands)
         with originating(node.origin):
-            results = builder.emit(op, operands, name=node.name, origin=node.origin)
+            results = builder.emit(
+                op, operands, name=node.name, origin=node.origin, types=node.types if is_known else None
+            )
     except RlxError as error:
         raise error.with_fact(Fact("node", node.label, node.origin.source), Fact("binding", binding)) from None
     for old, new in zip(node.types, results, strict=True):
-        if old.bind(binding) != new.type:
+        if bound(old) != new.type:
             raise ShapeError(
-                f"bind: {node.label} = {node.op.name} was declared {old.bind(binding)}, and is {new.type} once bound",
+                f"bind: {node.label} = {node.op.name} was declared {bound(old)}, and is {new.type} once bound",
                 Fact("node", repr(node), node.origin.source),
                 Fact("binding", binding),
             )
@@ -105,7 +117,7 @@ def _bind_node(builder: Builder, node: Node, binding: DimBinding, values: Mappin
 
 def bind_op(op: Op, binding: DimBinding) -> Op:
     """The op with every size in its attributes bound; the same object if there is none."""
-    return _evolved(op, binding)
+    return _evolved(op, binding) if symbols_inside(op) else op
 
 
 def _evolved(record: Any, binding: DimBinding) -> Any:

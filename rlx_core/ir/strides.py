@@ -7,6 +7,7 @@ followed, so it takes no part in any comparison here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import mul
 from typing import Final
@@ -28,8 +29,13 @@ def dense_strides(type: TensorType) -> Strides:
     >>> dense_strides(spec("f32[2, 3, 4]"))
     (48, 16, 4)
     """
-    inner = accumulate(reversed(type.static_shape), mul, initial=type.dtype.itemsize)
-    return tuple(inner)[:-1][::-1]
+    return _dense(type.static_shape, type.dtype.itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _dense(shape: tuple[int, ...], itemsize: int) -> Strides:
+    """Kept, because a plan asks many times for those of every value."""
+    return tuple(accumulate(reversed(shape), mul, initial=itemsize))[:-1][::-1]
 
 
 def is_dense(type: TensorType, strides: Sequence[int]) -> bool:

@@ -75,7 +75,7 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """Whether every dim is a number."""
-        return all(is_static(d) for d in self.shape)
+        return all(map(is_static, self.shape))
 
     @property
     def size(self) -> Dim:
@@ -110,7 +110,7 @@ class TensorType:
         Raises:
             ShapeError: A dim is still symbolic.
         """
-        return tuple(d.__index__() for d in self.shape)
+        return tuple(map(index, self.shape))
 
     def with_shape(self, shape: Iterable[Dim]) -> TensorType:
         return TensorType(self.dtype, tuple(shape))

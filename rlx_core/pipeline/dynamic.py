@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from attrs import evolve, frozen
@@ -17,11 +19,12 @@ from attrs import evolve, frozen
 from rlx_core.errors import BindingError, ConfigError, Fact, LengthMismatchError, NoKernelError
 from rlx_core.ir.bind import bind
 from rlx_core.ir.dims import DimBinding, Symbol, free_symbols
-from rlx_core.ir.graph import Graph, leaf_name
+from rlx_core.ir.graph import Graph, Node, leaf_name
 from rlx_core.ir.lir import Lir, Origin
 from rlx_core.pipeline.planning.planner import ChooseKernel, PlanOptions, make_lir
 from rlx_core.pipeline.select.backend import Target
 from rlx_core.pipeline.select.dispatch import Dispatcher
+from rlx_core.pipeline.select.kernels import Kernel, KernelTable
 from rlx_core.system.lru import CacheCounts, LruCache
 
 __all__ = [
@@ -89,7 +92,7 @@ def specialize(
         output_names=[entry.name for entry in template.manifest.outputs],
         donations=_donations(template),
         prepare=prepare,
-        choose=choose,
+        choose=choose or _settled_first(template, graph, target),
         options=options,
         resolved=template.options,
         fingerprint=hashlib.sha256(f"{template.fingerprint} {key}".encode()).hexdigest(),
@@ -102,6 +105,29 @@ def specialize(
 
         return plan(legalize(graph, Dispatcher(target)).graph)
     return evolve(made, origin=Origin(template, binding))
+
+
+def _settled_first(template: Lir, graph: Graph, target: Target) -> ChooseKernel:
+    """Chooses for the nodes of a bound graph: kernels that take the template's node whatever its sizes are, are found once."""
+    kernels = _settled_kernels(template, target)
+    known = {
+        bound: kernels[node]
+        for bound, node in zip(graph.nodes, template.graph.nodes, strict=True)
+        if node in kernels and not any(0 in type.shape for type in (*bound.types, *filter(None, bound.operand_types)))
+    }
+    return lambda node: known.get(node) or target.kernel_for(node)
+
+
+def _settled_kernels(template: Lir, target: Target) -> Mapping[Node, Kernel]:
+    """The kernels of a template's steps that do not depend on its sizes."""
+    found = _settled.setdefault(template, {})
+    if target.kernels not in found:
+        chosen = ((step.node, target.kernels.settled(step.node)) for step in template.steps)
+        found[target.kernels] = {node: kernel for node, kernel in chosen if kernel is not None}
+    return found[target.kernels]
+
+
+_settled: WeakKeyDictionary[Lir, dict[KernelTable, Mapping[Node, Kernel]]] = WeakKeyDictionary()
 
 
 def _sized(graph: Graph, binding: DimBinding) -> Graph:

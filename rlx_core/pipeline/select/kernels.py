@@ -41,20 +41,27 @@ class Condition:
 
     Attributes:
         explain: What exactly is lacking on a node that it does not hold for, where there is more to say than the name.
+        is_settled: Whether the answer for a node with unknown sizes is that for all of them above 0; by default it is asked
+            again of every size.
     """
 
     name: str
     holds: Callable[[Node], bool] = field(eq=False)
     explain: Callable[[Node], str | None] | None = field(default=None, eq=False)
+    is_settled: Callable[[Node], bool] = field(default=lambda node: False, eq=False)
 
     def lacking(self, node: Node) -> str:
         """What a node that it does not hold for would need."""
         return (self.explain(node) if self.explain is not None else None) or self.name
 
 
-def condition(name: str) -> Callable[[Callable[[Node], bool]], Condition]:
-    """Name a predicate so that a kernel can be registered with it."""
-    return lambda holds: Condition(name, holds)
+def condition(name: str, *, asks_sizes: bool = True) -> Callable[[Callable[[Node], bool]], Condition]:
+    """Name a predicate so that a kernel can be registered with it.
+
+    Args:
+        asks_sizes: Whether the answer may depend on how many elements an axis has.
+    """
+    return lambda holds: Condition(name, holds, is_settled=lambda node: not asks_sizes)
 
 
 def _accepted(dtypes: str | Iterable[DType] | None) -> frozenset[DType] | None:
@@ -141,11 +148,27 @@ class Kernel(Traits):
     def refusal(self, node: Node) -> str | None:
         """Why it does not take this node, or `None` if it does."""
         if self.dtypes is not None:
-            found = {v.dtype for v in node.present()} | {t.dtype for t in node.types if not node.operands}
-            refused = sorted(d.name for d in found - self.dtypes)
+            refused = sorted(d.name for d in self._refused_dtypes(node))
             if refused:
                 return f"takes {' '.join(sorted(d.name for d in self.dtypes))}, not {' '.join(refused)}"
         return next((f"needs {c.lacking(node)}" for c in self.when if not c.holds(node)), None)
+
+    def settled(self, node: Node) -> bool | None:
+        """Whether it takes this node whatever its unknown sizes above 0 are; `None` where that depends on them."""
+        if self._refused_dtypes(node):
+            return False
+        settled = {condition.holds(node) for condition in self.when if condition.is_settled(node)}
+        if False in settled:
+            return False
+        return True if all(condition.is_settled(node) for condition in self.when) else None
+
+    def _refused_dtypes(self, node: Node) -> frozenset[DType]:
+        if self.dtypes is None:
+            return frozenset()
+        return (
+            frozenset(v.dtype for v in node.present()).union(t.dtype for t in node.types if not node.operands)
+            - self.dtypes
+        )
 
 
 @frozen
@@ -318,6 +341,14 @@ class KernelTable:
                 return Selection(kernel, tuple(refusals))
             refusals.append(Refusal(kernel.name, reason))
         return Selection(None, tuple(refusals))
+
+    def settled(self, node: Node) -> Kernel | None:
+        """The kernel that `choose` finds whatever unknown sizes above 0 the node has; `None` where that depends on them."""
+        for kernel in self.candidates(type(node.op)):
+            takes = kernel.settled(node)
+            if takes is not False:
+                return kernel if takes else None
+        return None
 
     def accepts(self, node: Node) -> bool:
         return self.choose(node).kernel is not None

@@ -24,17 +24,17 @@ NATIVE = f"{WHOLE} {FLOAT} c64 c128"
 """The dtypes whose arithmetic is NumPy's own: all but the two-byte floats, which are widened and rounded once."""
 
 
-@condition("a NumPy meaning")
+@condition("a NumPy meaning", asks_sizes=False)
 def has_reference(node: Node) -> bool:
     return node.op.reference is not None
 
 
-@condition("operands and results of one dtype")
+@condition("operands and results of one dtype", asks_sizes=False)
 def one_dtype(node: Node) -> bool:
     return all(v.dtype is node.type.dtype for v in node.present())
 
 
-@condition("a NumPy ufunc as its meaning")
+@condition("a NumPy ufunc as its meaning", asks_sizes=False)
 def has_ufunc(node: Node) -> bool:
     return isinstance(node.op, Elementwise) and isinstance(getattr(type(node.op), "meaning", None), np.ufunc)
 

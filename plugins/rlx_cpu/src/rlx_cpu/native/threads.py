@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 __all__ = ["started", "usable_cpus"]
@@ -36,7 +37,13 @@ def started(function: Callable[..., object], *args: object) -> bool:
     return True
 
 
-def _quotas(root: Path, membership: Path) -> Iterator[int]:
+@lru_cache(maxsize=8)
+def _quotas(root: Path, membership: Path) -> tuple[int, ...]:
+    """The CPUs that each group of the process grants, rounded up; read once, because it takes as long as binding a size."""
+    return tuple(_granted(root, membership))
+
+
+def _granted(root: Path, membership: Path) -> Iterator[int]:
     """The CPUs that each group of the process grants, rounded up; a group without a limit, or that is not there, grants all.
 
     A limit holds for everything below it, so each group up to the root counts. Inside a container the process's own group may be

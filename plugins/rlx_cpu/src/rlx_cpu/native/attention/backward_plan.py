@@ -9,8 +9,9 @@ from rlx_core.codegen.places import Place
 from rlx_cpu.native.attention.operands import ByPosition
 from rlx_cpu.native.attention.parts import Logits
 from rlx_cpu.native.attention.plan import DY, AttentionPlan, K, Q, V
-from rlx_cpu.native.contract import aligned
+from rlx_cpu.native.contract import MOST_PARTS, aligned
 from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.sizes import is_known
 
 __all__ = ["DBIAS", "BackwardPlan", "Head"]
 
@@ -41,7 +42,13 @@ class Head:
 
 @frozen(eq=False)
 class BackwardPlan(AttentionPlan):
-    """The choices for the backward pass."""
+    """The choices for the backward pass.
+
+    Attributes:
+        given_segments: Into how many parts an item is cut, where whoever knows the batch says so.
+    """
+
+    given_segments: int | None = None
 
     @property
     def bias(self) -> Place | None:
@@ -96,8 +103,20 @@ class BackwardPlan(AttentionPlan):
         return 2 * p.batch * p.heads * p.queries * p.keys * (p.features + p.width)
 
     @property
+    def uses_threads(self) -> bool:
+        """Whether threads share it; where the batch is not known, every call says so."""
+        return not is_known(self.products) or self.products >= self.simd.isa.machine.serial_products
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts it is cut; 0 where every call says so."""
+        return max(1, min(MOST_PARTS, self.items * self.segments)) if is_known(self.items) else 0
+
+    @property
     def segments(self) -> int:
         """Into how many parts an item is cut."""
+        if self.given_segments is not None:
+            return self.given_segments
         sizes = self.cut.sizes
         if self.items >= sizes.fewest_parts or self.products < sizes.segment_products:
             return 1

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-@condition("a mask and a bias of bool, or of a dtype that is computed with as the operands' is")
+@condition("a mask and a bias of bool, or of a dtype that is computed with as the operands' is", asks_sizes=False)
 def fitting_dtypes(node: Node) -> bool:
     q = node.operands[0]
     assert q is not None, "queries are required"

@@ -20,7 +20,8 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, address
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.movement.boxes import WIDEST, starting
+from rlx_cpu.native.movement.boxes import starting
+from rlx_cpu.native.movement.mover import WIDEST
 from rlx_cpu.native.movement.mover_rows import Rows
 from rlx_cpu.native.table import native
 

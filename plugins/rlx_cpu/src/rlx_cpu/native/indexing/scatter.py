@@ -40,7 +40,7 @@ def _parts(dtype: DType) -> DType:
     return dtype.component
 
 
-@condition("elements that registers hold, unless they are only overwritten")
+@condition("elements that registers hold, unless they are only overwritten", asks_sizes=False)
 def is_combined(node: Node) -> bool:
     return _mode(node.op) == "set" or _parts(node.types[0].dtype) in DTYPES
 

@@ -9,7 +9,13 @@ from attrs import evolve, frozen
 from rlx_core.codegen.formula import formula_of
 from rlx_core.codegen.loop_rows import loop_rows
 from rlx_core.codegen.loops import Bound, Kernel
-from rlx_core.codegen.meaning import is_read_in_place, loop_kernel, reason_against
+from rlx_core.codegen.meaning import (
+    is_read_in_place,
+    is_settled,
+    is_settled_in_place,
+    loop_kernel,
+    reason_against,
+)
 from rlx_core.codegen.places import Fault, Layout
 from rlx_core.codegen.sizes import SizedKernel, sized_kernel
 from rlx_core.ir.dims import DimBinding
@@ -40,10 +46,17 @@ def reason_at(node: Node) -> str | None:
 
 
 is_loop = Condition(
-    "a meaning that is one loop kernel of steps with native code", lambda node: reason_at(node) is None, reason_at
+    "a meaning that is one loop kernel of steps with native code",
+    lambda node: reason_at(node) is None,
+    reason_at,
+    lambda node: is_settled(node.op, node.operand_types),
 )
 
-reads_in_place = Condition("operands of a result's type to be read where that result is written", is_read_in_place)
+reads_in_place = Condition(
+    "operands of a result's type to be read where that result is written",
+    is_read_in_place,
+    is_settled=is_settled_in_place,
+)
 
 
 def emit_loop(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
@@ -116,7 +129,7 @@ def sized_loop(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> LoopF
     shape = Shape.of(kernel.kernel, isa)
     # Transposed loads go through tiles, which are cut by their sizes.
     is_crossed = Shape.of(typical(kernel.kernel), isa).crossing is not None
-    return None if is_crossed or not shape.is_sized else LoopForm(kernel, shape, node.op)
+    return None if is_crossed else LoopForm(kernel, shape, node.op)
 
 
 for row in loop_rows(NATIVE):

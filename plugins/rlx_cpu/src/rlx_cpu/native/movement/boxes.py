@@ -11,7 +11,7 @@ from math import prod
 
 from attrs import evolve
 
-from rlx_core.codegen.movement.boxes import Axis, Box, simplified, split
+from rlx_core.codegen.movement.boxes import Box, simplified, split
 from rlx_core.codegen.movement.tilings import TILINGS, boxes_of
 from rlx_core.codegen.places import Layout
 from rlx_core.ir.graph import Node
@@ -21,14 +21,12 @@ from rlx_cpu.native.llvm.build import I64, POINTER, VOID, address
 from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.nontemporal import either_way, wants_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share
-from rlx_cpu.native.movement.mover import Mover, in_loop_order, is_transposed
+from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
 from rlx_cpu.native.movement.mover_rows import Stores, stores_of
+from rlx_cpu.native.movement.sized import sized_move
 from rlx_cpu.native.table import native
 
-__all__ = ["WIDEST", "Placed", "emit_boxes", "emit_move", "prepared", "starting"]
-
-WIDEST = 8
-"""Bytes of the largest element that moves in one piece; a complex number of 16 is two."""
+__all__ = ["Placed", "emit_boxes", "emit_move", "prepared", "starting"]
 
 
 def starting(module: ir.Module, name: str) -> tuple[ir.IRBuilder, ir.Value, ir.Value, ir.Value]:
@@ -90,9 +88,7 @@ def emit_boxes(b: ir.IRBuilder, isa: Isa, boxes: Sequence[Placed], tid: ir.Value
 
 def prepared(isa: Isa, box: Box, itemsize: int) -> list[tuple[Box, int]]:
     """The box in axes of loops, the outer ones many enough to be shared out, with the size of its elements."""
-    if itemsize > WIDEST:
-        pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
-        box, itemsize = evolve(box, axes=(*box.axes, pair)), WIDEST
+    box, itemsize = in_words(box, itemsize)
     if box.operand is None:
         box = evolve(box, axes=tuple(evolve(a, source=a.to) for a in box.axes))  # zeros lie as they are wanted
     box = simplified(box, itemsize)
@@ -154,4 +150,4 @@ def _within(b: ir.IRBuilder, unit: ir.Value, first: int, count: int) -> ir.Value
     return b.select(b.icmp_signed("<", value, index(count)), value, index(count))
 
 
-native.register(*TILINGS, priority=1, name="move")(emit_move)
+native.register(*TILINGS, priority=1, name="move", sized=sized_move)(emit_move)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from rlx_core.codegen.movement.boxes import Axis
+from rlx_core.codegen.movement.boxes import Axis, Box
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import CACHE_LINE, address, prefetch
 from rlx_cpu.native.llvm.isa import Isa
@@ -19,13 +19,24 @@ from rlx_cpu.native.llvm.nontemporal import store_nontemporal
 from rlx_cpu.native.llvm.simd import counting, index, offset, transposed
 from rlx_cpu.native.movement.mover_rows import Rows, Stores
 
-__all__ = ["Mover", "in_loop_order", "is_transposed"]
+__all__ = ["WIDEST", "Mover", "in_loop_order", "in_words", "is_transposed"]
+
+WIDEST = 8
+"""Bytes of the largest element that moves in one piece; a complex number of 16 is two."""
 
 SMALLEST_SQUARE = 4
 """Elements along both sides from which a transposition in registers pays."""
 
 OPEN_LINES = 8
 """Cache lines that a processor collects at a time: squares that fill lines by parts go past the caches to no more than these."""
+
+
+def in_words(box: Box, itemsize: int) -> tuple[Box, int]:
+    """A box of elements that move in one piece, and the size of those."""
+    if itemsize <= WIDEST:
+        return box, itemsize
+    pair = Axis(itemsize // WIDEST, WIDEST, WIDEST if box.operand is not None else 0)
+    return evolve(box, axes=(*box.axes, pair)), WIDEST
 
 
 def is_transposed(axes: Sequence[Axis], itemsize: int) -> bool:

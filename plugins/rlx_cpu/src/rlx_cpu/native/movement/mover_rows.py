@@ -98,7 +98,7 @@ class Rows:
         """A row that is dense on both sides; a short one becomes a few moves, a long one the C library's."""
 
         def piece(first: Place, count: Place) -> None:
-            self._library("memcpy", self._at(to, first), self._at(source, first), count)
+            self.library("memcpy", self._at(to, first), self._at(source, first), count)
 
         if self.stores is Stores.ORDINARY:
             piece(0, count)
@@ -109,14 +109,15 @@ class Rows:
         zeros = splat(self.builder, ir.Constant(self.element, 0), self.lanes)
 
         def piece(first: Place, count: Place) -> None:
-            self._library("memset", self._at(to, first), ir.Constant(I8, 0), count)
+            self.library("memset", self._at(to, first), ir.Constant(I8, 0), count)
 
         if self.stores is Stores.ORDINARY:
             piece(0, count)
         else:
             self._nontemporal(to, count, count, lambda i: zeros, piece)
 
-    def _library(self, name: str, to: ir.Value, what: ir.Value, count: Place) -> None:
+    def library(self, name: str, to: ir.Value, what: ir.Value, count: Place) -> None:
+        """The C library's `memcpy` of a place, or its `memset` to a byte, for so many elements."""
         b = self.builder
         kinds, suffix = ([to.type, what.type, I64, ir.IntType(1)], "p0.p0" if name == "memcpy" else "p0")
         nbytes = index(count * self.itemsize) if isinstance(count, int) else b.mul(count, index(self.itemsize))

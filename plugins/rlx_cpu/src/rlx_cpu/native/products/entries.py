@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlx_core.codegen.product import Axes, Matrix, Product
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.simd import index, times
+from rlx_cpu.native.llvm.sizes import is_known
 
 __all__ = ["b_entry", "b_offset", "entry_offset", "row_offset", "walk"]
 
@@ -35,6 +36,8 @@ def walk(b: ir.IRBuilder, number: ir.Value, axes: Axes) -> ir.Value:
 
 def b_entry(b: ir.IRBuilder, product: Product, entry: ir.Value) -> ir.Value:
     """Which of B's own matrices product `entry` takes."""
+    if not all(map(is_known, product.batch)):
+        return entry if product.b_shape == product.batch else index(0)
     strides, step = [], 1
     for size in reversed(product.b_shape):
         strides.append(step if size > 1 else 0)
@@ -44,6 +47,8 @@ def b_entry(b: ir.IRBuilder, product: Product, entry: ir.Value) -> ir.Value:
 
 def _walk(b: ir.IRBuilder, entry: ir.Value, strides: tuple[int, ...], shape: tuple[int, ...]) -> ir.Value:
     """The dot product of an entry's coordinates in `shape` with `strides`."""
+    if len(shape) == 1 and not is_known(shape[0]):
+        return times(b, entry, strides[0])  # how many there are need not be known
     total: ir.Value = index(0)
     rest = entry
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):

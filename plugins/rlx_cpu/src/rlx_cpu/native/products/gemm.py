@@ -52,7 +52,7 @@ def activation_code(op: Op, result: DType) -> Pointwise | None:
     return pointwise(NATIVE, op, (TensorType(sums_dtype(result), (1,)),))
 
 
-@condition("an activation whose steps have vector code, or none")
+@condition("an activation whose steps have vector code, or none", asks_sizes=False)
 def has_vector_activation(node: Node) -> bool:
     assert isinstance(node.op, FusedMatMulBiasAct), "registered for it alone"
     return node.op.activation is None or activation_code(node.op.activation, node.type.dtype) is not None

@@ -16,7 +16,7 @@ from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import I64, KERNEL
 from rlx_cpu.native.llvm.cuts import pieces_of, start_of
 from rlx_cpu.native.llvm.simd import Simd, counting, index, offset, pointer_at, share
-from rlx_cpu.native.llvm.sizes import sized
+from rlx_cpu.native.llvm.sizes import is_known, sized
 from rlx_cpu.native.products.entries import b_offset, entry_offset
 from rlx_cpu.native.products.epilogue import Epilogue
 from rlx_cpu.native.products.gemm_item import Item
@@ -83,7 +83,7 @@ class Driver:
             shared_workspace=plan.shared,
             uses_threads=plan.uses_threads,
             parts=plan.parts,
-            prologue=self._prologue() if plan.shared else None,
+            prologue=self._prologue() if plan.shared != 0 else None,
             notes={
                 "tile": plan.blocks.tile,
                 "depth": str(plan.blocks.depth) if plan.given is not None else plan.blocks.depth * plan.words.per_word,
@@ -100,9 +100,9 @@ class Driver:
         b = ir.IRBuilder(function.append_basic_block("entry"))
         buffers, part, parts, _ = function.args
         shared = pointer_at(b, buffers, len(self.layout.operands) + len(self.layout.results))
-        if plan.shared_panels:
+        if plan.shared_panels != 0:
             self._pack_panels(b, pointer_at(b, buffers, 1), shared, part, parts)
-        if plan.shared_rows:
+        if plan.shared_rows != 0:
             self._pack_rows(b, pointer_at(b, buffers, 0), shared, part, parts)
         b.ret_void()
         return name
@@ -132,13 +132,13 @@ class Driver:
         by_tile = plan.rows == "copied"
         rounds = tiles if by_tile else -(-plan.k // PACKED_STEPS)
         with counting(b, *share(b, p.entries * rounds, part, parts)) as unit:
-            turn, entry = b.srem(unit, index(rounds)), b.sdiv(unit, index(rounds))
+            turn, entry = b.srem(unit, sized(b, rounds)), b.sdiv(unit, sized(b, rounds))
             rows = PackedRows(plan, offset(b, a, entry_offset(b, p, entry, p.a)), self._rows_of(b, shared, entry))
             if by_tile:
-                rows.pack(b, (turn, b.add(turn, index(1))), index(0), index(plan.k))
+                rows.pack(b, (turn, b.add(turn, index(1))), index(0), sized(b, plan.k))
             else:
                 low, high = pieces_of(b, turn, PACKED_STEPS, plan.k)
-                rows.pack(b, (index(0), index(tiles)), low, high)
+                rows.pack(b, (index(0), sized(b, tiles)), low, high)
 
     def _rows_of(self, b: ir.IRBuilder, shared: ir.Value, entry: ir.Value) -> ir.Value:
         return offset(b, shared, self.plan.shared_panels, (entry, self.plan.entry_rows))
@@ -189,6 +189,8 @@ class Driver:
                     is_even=plan.k > 0 and all(n % unroll == 0 for n in lengths),
                     unroll=unroll,
                     chains=chains,
+                    is_even=is_known(plan.k) and plan.k > 0 and all(n % plan.unroll == 0 for n in lengths),
+                    unroll=plan.unroll,
                     runs=None if plan.run is None else Runs(plan.run, plan.runs),
                     sharers=plan.sharers,
                     epilogue=self.epilogue,
@@ -226,7 +228,7 @@ class Driver:
 
     def _memory(self, b: ir.IRBuilder, buffers: ir.Value, thread: ir.Value) -> Memory:
         plan, first = self.plan, len(self.layout.operands) + len(self.layout.results)
-        shared = pointer_at(b, buffers, first) if plan.shared + plan.own else None
+        shared = pointer_at(b, buffers, first) if plan.has_memory else None
         own = None if shared is None else offset(b, shared, plan.shared, (thread, plan.own))
         panels = shared if plan.panels == "shared" else own
         if plan.panels in ("ahead", "held"):
@@ -236,7 +238,7 @@ class Driver:
     def _kept(self, b: ir.IRBuilder, buffers: ir.Value) -> ir.Value:
         """Where panels are that are kept for many calls: after the workspace, if there is one."""
         first = len(self.layout.operands) + len(self.layout.results)
-        return pointer_at(b, buffers, first + bool(self.plan.shared + self.plan.own))
+        return pointer_at(b, buffers, first + self.plan.has_memory)
 
     def _place(self, b: ir.IRBuilder, item: ir.Value) -> ItemPlace:
         """Items are counted through a group of panels or of rows, then through groups, then through batch entries."""

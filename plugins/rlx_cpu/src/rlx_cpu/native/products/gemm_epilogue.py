@@ -54,19 +54,26 @@ def reason_at(node: Node) -> str | None:
     return reason_of(node.op, tuple(v.type for v in node.present()))
 
 
-is_product = Condition("a region whose steps have vector code", lambda node: reason_at(node) is None, reason_at)
+is_product = Condition(
+    "a region whose steps have vector code",
+    lambda node: reason_at(node) is None,
+    reason_at,
+    is_settled=lambda node: True,  # a region of single elements has the same steps for all sizes
+)
 
 
 def tensors_of(layout: Layout) -> tuple[Lying, ...] | None:
-    """Where the region finds what it reads and writes; `None` where rows of the result are not equally far apart."""
+    """Where the region finds what it reads and writes; `None` where rows of an entry are not equally far apart."""
     shape, found = layout.results[0].type.static_shape, []
     for place in (*layout.operands[2:], *layout.results):
         assert place is not None, "all operands are required"
         strides = Tensor.aligned(place, shape)
         moving = [(d, s) for d, s in zip(shape[:-1], strides[:-1], strict=True) if d > 1]
-        if any(outer != d * inner for (_, outer), (d, inner) in pairwise(moving)):
+        is_even = all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving))
+        if not is_even and len(moving) > 2:
             return None
-        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1]))
+        by_entry = None if is_even else moving[0][1]
+        found.append(Lying(place.type.dtype, moving[-1][1] if moving else None, strides[-1], by_entry))
     return tuple(found)
 
 
@@ -210,7 +217,7 @@ def row_offset(b: ir.IRBuilder, number: ir.Value, shape: tuple[int, ...], stride
     if all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving)):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.Value = index(0)
-    for size, stride in reversed(moving):
+    for size, stride in reversed(moving[1:]):
         total = b.add(total, times(b, b.srem(number, index(size)), stride))
         number = b.sdiv(number, index(size))
-    return total
+    return b.add(total, times(b, number, moving[0][1]))

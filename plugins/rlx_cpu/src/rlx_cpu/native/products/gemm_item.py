@@ -64,13 +64,13 @@ class Item:
         """Blocks of K, panels in each, tiles in each."""
         p, plan, tiles = self.product, self.plan, self.plan.blocks
         step = max(tiles.depth, 1) if is_known(tiles.depth) else tiles.depth
-        with counting(b, 0, max(plan.k, 1), step) as k0:
-            left, depth = b.sub(index(plan.k), k0), sized(b, tiles.depth)
+        with counting(b, 0, max(plan.k, 1) if is_known(plan.k) else plan.k, step) as k0:
+            left, depth = b.sub(sized(b, plan.k), k0), sized(b, tiles.depth)
             is_last = b.icmp_signed("<=", left, depth)
             count = b.select(is_last, left, depth)
             is_first = b.icmp_signed("==", k0, index(0))
             run = index(0) if plan.run is None else b.sdiv(k0, index(plan.run))
-            if plan.own_rows:
+            if plan.owns_rows:
                 self._own_rows(k0, count).pack(b, self.row_range, index(0), count)
             with counting(b, *self.panel_range) as panel:
                 panel_place, column = self._panel(b, panel, k0)
@@ -106,7 +106,7 @@ class Item:
         after = b.add(panel, index(1))
         is_next = b.icmp_signed("<", after, end)
         k1 = b.select(is_next, k0, b.add(k0, count))
-        is_block = b.icmp_signed("<", k1, index(self.plan.k))
+        is_block = b.icmp_signed("<", k1, sized(b, self.plan.k))
         return self._panel(
             b, b.select(is_next, after, b.select(is_block, first, end)), b.select(is_block, k1, index(0))
         )[0]
@@ -139,7 +139,7 @@ class Item:
         if plan.rows == "direct":
             first = 0 if plan.run is not None else times(b, k0, a.by_column * plan.words.per_word)
             return offset(b, self.a, row_offset(b, self.product, row), first)
-        if plan.own_rows:
+        if plan.owns_rows:
             return self._own_rows(k0, count).tile(b, tile, row, index(0))
         assert self.packed_rows is not None, "there is a workspace"
         return PackedRows(plan, self.a, self.packed_rows).tile(b, tile, row, k0)

@@ -16,12 +16,13 @@ from rlx_core.codegen.cuts import Cut
 from rlx_core.codegen.product import Axes, Product
 from rlx_cpu.native.contract import ALIGNMENT, MOST_PARTS, aligned
 from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.machine import ProductSizes
 from rlx_cpu.native.products.gemm_tiles import UNROLL, Blocks, blocks, depth_of, tiles_of
 
-__all__ = ["AT_HAND", "TILE_GAP", "ProductPlan"]
+__all__ = ["AT_HAND", "TILE_GAP", "ProductPlan", "Sources"]
 
 Panels = Literal["ahead", "held", "shared", "packed", "direct"]
 """Where panels of B come from: packed when it was bound, before the loop around the product, by all threads before, by each
@@ -52,6 +53,19 @@ DEEP = 128
 """Products for each element of a result from which its lines are prefetched whether or not that is known to be needed."""
 
 
+@frozen
+class Sources:
+    """Where the inner loop finds what it reads, where whoever knows the sizes says so.
+
+    Attributes:
+        owns_rows: Whether A is packed, or copied, by every item.
+    """
+
+    panels: Panels
+    rows: Rows
+    owns_rows: bool
+
+
 @frozen(eq=False)
 class ProductPlan:
     """The choices for one product; lengths along k are in words.
@@ -61,7 +75,8 @@ class ProductPlan:
         is_bound: Whether B is the same in every run.
         is_held: Whether it is the same in every round of a loop around the product.
         keeps_result: Whether C is not to be written before a sum is complete: the epilogue reads what lies in its bytes.
-        given: The cut, where whoever knows the number of rows says it in every call.
+        given: The cut, where whoever knows the sizes says it in every call.
+        sources: What code for all sizes reads, which are some sizes only.
     """
 
     product: Product
@@ -71,6 +86,7 @@ class ProductPlan:
     is_held: bool
     keeps_result: bool
     given: Blocks | None = None
+    sources: Sources | None = None
 
     @property
     def sizes(self) -> ProductSizes:
@@ -92,6 +108,8 @@ class ProductPlan:
 
     @property
     def rows(self) -> Rows:
+        if self.sources is not None:
+            return self.sources.rows
         p, words = self.product, self.words
         if p.lines or p.runs:
             return "direct"
@@ -108,6 +126,8 @@ class ProductPlan:
     @property
     def owns_rows(self) -> bool:
         """Whether A is packed by every item, which then has it in L2: where all panels are one group, or for want of memory."""
+        if self.sources is not None:
+            return self.sources.owns_rows
         p = self.product
         nbytes = p.entries * p.m * self.k * self.words.itemsize
         return self.rows != "direct" and (
@@ -182,11 +202,15 @@ class ProductPlan:
         """Whether K comes in several blocks, for some number of rows at least."""
         if self.given is None:
             return self.blocks.depth < self.k
+        if not is_known(self.k):
+            return True  # for some number of terms
         return depth_of(self.k, self.words.simd.dtype, self.isa, is_short=True) < self.k
 
     @property
     def panels(self) -> Panels:
         """Where the inner loop finds B."""
+        if self.sources is not None:
+            return self.sources.panels
         p = self.product
         if self.packs_once:
             return "held"
@@ -231,11 +255,18 @@ class ProductPlan:
         """Whether stores to the result would wait for its lines: it is large, and tiles are written line by line."""
         p = self.product
         if self.given is not None:
-            return p.k >= DEEP and p.c.by_column == p.dtype.itemsize
+            return is_known(p.k) and p.k >= DEEP and p.c.by_column == p.dtype.itemsize
         is_far = p.entries * p.m * p.n * p.dtype.itemsize >= self.isa.machine.l2_nbytes
         return is_far and p.c.by_column == p.dtype.itemsize
 
     # -------------------------------------------------------------------------------------- memory
+
+    @property
+    def row_words(self) -> int:
+        """Words along k that an item sets aside for each of its rows: as many as a block can have where that is not known."""
+        if is_known(self.blocks.depth):
+            return self.blocks.depth
+        return self.sizes.depth_nbytes // self.words.itemsize + UNROLL
 
     @property
     def own_panels(self) -> int:
@@ -250,7 +281,7 @@ class ProductPlan:
         if not self.owns_rows:
             return 0
         tiles = self.blocks
-        return aligned(tiles.row_tiles * (tiles.rows.size * tiles.depth * self.words.itemsize + TILE_GAP))
+        return aligned(tiles.row_tiles * (self.most_rows * self.row_words * self.words.itemsize + TILE_GAP))
 
     @property
     def parks_sums(self) -> bool:
@@ -261,8 +292,12 @@ class ProductPlan:
     @property
     def tile_sums(self) -> int:
         """Bytes of a tile's partial sums."""
-        rows = self.blocks.rows
-        return (rows.most or rows.size) * self.blocks.panels.size * self.words.nbytes
+        return self.most_rows * self.blocks.panels.size * self.words.nbytes
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the highest tile."""
+        return self.blocks.rows.most or self.blocks.rows.size
 
     @property
     def own_sums(self) -> int:
@@ -294,6 +329,11 @@ class ProductPlan:
         """Bytes of the memory that all threads share: panels, rows."""
         return self.shared_panels + self.shared_rows
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether there is scratch memory."""
+        return self.shared + self.own != 0
+
     # ---------------------------------------------------------------------------------------- work
 
     @property
@@ -310,6 +350,8 @@ class ProductPlan:
         """
         p = self.product
         is_apart = self.is_held or not self.is_bound
+        if self.given is not None:
+            return self.panels == "packed"
         return bool(self.own_panels) or (is_apart and self.rows == "direct" and p.n > p.m)
 
     @property

@@ -7,6 +7,7 @@ from attrs import frozen
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.cuts import by_size, start_of
 from rlx_cpu.native.llvm.simd import counting, index, offset, times
+from rlx_cpu.native.llvm.sizes import sized
 from rlx_cpu.native.products.gemm_plan import TILE_GAP, ProductPlan
 from rlx_cpu.native.products.packing import copy_row, pack_rows
 
@@ -26,7 +27,7 @@ def row_strides(plan: ProductPlan, rows: int) -> tuple[int, int]:
         return a.by_row, a.by_column * words.per_word
     if plan.rows == "packed":
         return words.itemsize, rows * words.itemsize
-    depth = plan.blocks.depth if plan.owns_rows else plan.k
+    depth = plan.row_words if plan.owns_rows else plan.k
     return depth * words.itemsize, words.itemsize
 
 
@@ -57,7 +58,7 @@ class PackedRows:
         if plan.rows == "copied":
             by_row, by_word = row_strides(plan, 0)
             return offset(b, self.place, (before, by_row), (number, TILE_GAP), (k, by_word))
-        depth = index(plan.k) if self.depth is None else self.depth
+        depth = sized(b, plan.k) if self.depth is None else self.depth
         there = offset(b, self.place, (b.mul(before, depth), itemsize), (number, TILE_GAP))
         rows = b.sub(start_of(b, cut, b.add(tile, index(1))), row)
         return offset(b, there, (b.mul(k, rows), itemsize))
@@ -69,7 +70,7 @@ class PackedRows:
                 self._copy(b, tile, low, high)
             return
         # The last word of an odd k is made alone.
-        is_odd = b.icmp_signed("==", self._step(b, high), index(self.plan.k)) if not self.plan.is_even else None
+        is_odd = b.icmp_signed("==", self._step(b, high), sized(b, self.plan.k)) if not self.plan.is_even else None
         whole = high if is_odd is None else b.select(is_odd, b.sub(high, index(1)), high)
         even = b.add(low, b.and_(b.sub(whole, low), index(-PACKED_ROUND)))
         for start, end, steps in ((low, even, PACKED_ROUND), (even, whole, 1)):

@@ -1,7 +1,9 @@
-"""Products whose number of rows comes with the call: tiles of every height up to one, chosen when it is known.
+"""Products whose number of rows, of terms or of a batch's entries comes with the call.
 
-Columns, depth and the packed panels are as for any product, so that weights are packed once for all sizes. What an element's sum
-adds up in which order does not depend on the height of its tile: the results are those of code for the size, bit for bit.
+Of unknown rows there are tiles of every height up to one, chosen when it is known; columns, depth and the packed panels are as
+for any product, so that weights are packed once for all sizes. Unknown terms are those of a gradient: what a batch adds up. What
+an element's sum adds up in which order does not depend on the height of its tile: the results are those of code for the size, bit
+for bit. Where the factors are read changes with the sizes, but rarely, and each way is a form.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from rlx_core.ir.graph import Node
 from rlx_cpu.native.contract import MOST_PARTS, Call, EmitSized, Emitted
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import is_known
 from rlx_cpu.native.llvm.words import Words
 from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
-from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.gemm_plan import ProductPlan, Sources
 from rlx_cpu.native.products.gemm_tiles import Blocks, depth_of, grouped, tile_for
 
 __all__ = ["EpilogueOf", "Lying", "ProductForm", "product_of", "sized_product"]
@@ -38,11 +41,13 @@ class Lying:
 
     Attributes:
         by_row: `None` where there is one row.
+        by_entry: Bytes from an entry of a batch to the next; `None` where that is from its last row to the next.
     """
 
     dtype: DType
     by_row: int | None
     by_column: int
+    by_entry: int | None = None
 
     def is_like(self, other: Lying) -> bool:
         """Whether code for that finds this."""
@@ -61,20 +66,23 @@ def bias_alone(layout: Layout) -> tuple[Lying, ...]:
 ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
-_ROWS, _DEPTH, _TILES, _GROUP = map(unknown, ("rows", "depth", "row_tiles", "panel_group"))
+_ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
+_DEPTH, _TILES, _GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
+_BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
 
 @frozen(eq=False)
 class ProductForm:
-    """A product of a bound right side, for any number of rows.
+    """A product for any number of rows, of terms or of entries.
 
     Attributes:
         node: What it is part of.
-        product: With an unknown number of rows.
+        product: With what is unknown.
         layout: Where operands lie that do not depend on it.
         plan: How it is cut.
         others: Where the epilogue finds what it reads and writes; every row is as far from the next.
         workspace: Bytes of a thread's memory.
+        shared_workspace: Bytes of what all threads share.
     """
 
     node: Node
@@ -85,36 +93,49 @@ class ProductForm:
     lying: LyingOf
     others: tuple[Lying, ...]
     workspace: Dim = field(init=False)
+    shared_workspace: Dim = field(init=False)
 
     @workspace.default
     def _workspace(self) -> Dim:
         return self.plan.own
 
+    @shared_workspace.default
+    def _shared_workspace(self) -> Dim:
+        return self.plan.shared
+
     @property
     def key(self) -> str:
         literals = [p and p.literal for p in self.layout.operands]
-        return f"{self.node.op!r} {self.product!r} {self.others} {literals} {self.plan.keeps_result}"
+        return (
+            f"{self.node.op!r} {self.product!r} {self.others} {literals} {self.plan.keeps_result} {self.plan.sources}"
+        )
 
     def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
         """See `SizedForm.call`."""
         known, plan = product_of(layout), self.plan
         total = known.m * known.entries
-        if total and (for_any_rows(known, like=self.product) != self.product or not self._fits(self.lying(layout))):
+        if total and not (self._is_like(known) and self._fits(self.lying(layout), known.entries)):
             return None
         assert plan.given is not None, "the cut of a form is given"
-        rows = cut(total, plan.given.rows.most)
+        given, terms = plan.given, plan.words.count(known.k)
+        rows = given.rows if is_known(self.product.m) else cut(total, given.rows.most)
         dtype = plan.words.simd.dtype
-        depth = depth_of(plan.k, dtype, plan.isa, is_short=rows.pieces == 2)
-        found = grouped(1, rows, plan.given.panels, depth, dtype, plan.isa)
+        depth = depth_of(terms, dtype, plan.isa, is_short=rows.pieces == 2)
+        found = grouped(
+            known.entries, rows, given.panels, depth, dtype, plan.isa,
+            packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
+        )  # fmt: skip
         tiles = max(found.row_tiles, 1)
         told = said(
-            rows=total, depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows)
+            rows=total, terms=terms, entries=known.entries, by_row=known.a.by_row, by_column=known.b.by_column,
+            depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows),
         )  # fmt: skip
-        items = -(-rows.pieces // tiles) * found.panel_items
+        items = known.entries * -(-rows.pieces // tiles) * found.panel_items
         products = total * known.n * known.k
         return Call(
             told,
             workspace=told.bind(self.workspace).__index__(),
+            shared_workspace=told.bind(self.shared_workspace).__index__(),
             uses_threads=products >= plan.isa.machine.serial_products,
             parts=max(1, min(MOST_PARTS, items, products // plan.sizes.part_products)),
         )
@@ -124,10 +145,30 @@ class ProductForm:
         words = Words.of(module, self.plan.isa, self.product.factors, self.product.dtype.accumulator)
         epilogue = self.epilogue(self.node, self.layout)
         emitted = Driver(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
-        return evolve(emitted, workspace=0)  # every call says its own
+        return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
 
-    def _fits(self, found: tuple[Lying, ...] | None) -> bool:
-        return found is not None and all(a.is_like(b) for a, b in zip(found, self.others, strict=True))
+    def _is_like(self, known: Product) -> bool:
+        """Whether a product of some size lies and is read as this one."""
+        if not is_known(self.product.k):
+            matching = for_any_terms(known, like=self.product) if known.k else None
+        elif self.product.batch:
+            known = known if known.batch else of_one_entry(known, like=self.product)
+            matching = for_any_entries(known) if len(known.batch) == 1 else None
+        else:
+            matching = for_any_rows(known, like=self.product)
+        if matching != self.product:
+            return False
+        # Strides of what there is only one of are those of the form.
+        a = self.product.a if is_known(self.product.a.by_row) else known.a
+        b = self.product.b if is_known(self.product.b.by_column) else known.b
+        of_size = evolve(known, a=a, b=b, c=self.product.c)
+        return sources_of(self.plan, of_size) == self.plan.sources
+
+    def _fits(self, found: tuple[Lying, ...] | None, entries: int) -> bool:
+        if found is None:
+            return False
+        pairs = zip(found, self.others, strict=True)
+        return all((evolve(a, by_entry=b.by_entry) if entries == 1 else a).is_like(b) for a, b in pairs)
 
 
 def product_of(layout: Layout) -> Product:
@@ -144,24 +185,103 @@ def for_any_rows(known: Product, like: Product | None = None) -> Product:
     return evolve(known, m=_ROWS, a=a, c=c)
 
 
+def for_any_terms(known: Product, like: Product | None = None) -> Product:
+    """A product without its number of terms; how far apart they lie is as in `like` where there is one."""
+    apart = like if known.k <= 1 and like is not None else known
+    a, b = evolve(known.a, by_column=apart.a.by_column), evolve(known.b, by_row=apart.b.by_row)
+    if a.by_column == known.factors.itemsize:
+        a = evolve(a, by_row=_BY_ROW)  # rows are as far apart as they are long
+    if b.by_row == known.factors.itemsize != b.by_column:
+        b = evolve(b, by_column=_BY_COLUMN)
+    return evolve(known, k=_TERMS, a=a, b=b)
+
+
+def for_any_entries(known: Product) -> Product:
+    """A product without its number of entries."""
+    is_shared = known.b.batch == (0,)
+    return evolve(known, batch=(_ENTRIES,), b_shape=(1 if is_shared else _ENTRIES,))
+
+
+def of_one_entry(known: Product, like: Product) -> Product:
+    """A product as a batch of one that lies as in `like`."""
+    a, b, c = (evolve(own, batch=lies.batch) for own, lies in ((known.a, like.a), (known.b, like.b), (known.c, like.c)))
+    return evolve(known, batch=(1,), b_shape=(1,), a=a, b=b, c=c)
+
+
+def sources_of(plan: ProductPlan, known: Product) -> Sources | None:
+    """Where code for all sizes that are read as this one finds its factors; `None` where that is the same for all.
+
+    It is as in code for the size, but for rows whose distance changes: an item copies them.
+    """
+    if plan.is_bound and not known.batch:
+        return None
+    of_size = evolve(plan, product=known, given=None, sources=None)
+    if plan.sources is not None and plan.sources.rows == "copied":
+        return Sources(of_size.panels, "copied", owns_rows=True)
+    return Sources(of_size.panels, of_size.rows, of_size.owns_rows)
+
+
 def sized_product(epilogue: EpilogueOf, lying: LyingOf = bias_alone, *, keeps_result: bool = False) -> EmitSized:
     """Finds the form of a product whose epilogue that function makes."""
 
     def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> ProductForm | None:
         known, others = product_of(layout), lying(layout)
-        if known.batch or not (known.is_bound and known.m and known.n and known.k):
+        if not (known.entries and known.m and known.n and known.k):
             return None
         if others is None or any(each.by_row is None for each in others):
             return None
         dtype = known.dtype.accumulator
-        lanes = isa.lanes(dtype)
-        tile = tile_for(ENOUGH_ROWS, known.n, lanes, isa.registers)
         words = Words.of(ir.Module("form"), isa, known.factors, dtype)
-        panels = cut(-(-known.n // lanes), tile.vectors)
-        given = Blocks(unknown_cut("tiles", tile.rows), panels, _DEPTH, _TILES, _GROUP, lanes)
-        plan = ProductPlan(for_any_rows(known), words, isa, True, False, keeps_result, given)
-        if plan.rows != "direct":
+        plan = ProductPlan(known, words, isa, known.is_bound, False, keeps_result)
+        if known.batch:
+            made = _for_all_entries(node, plan)
+        elif any(each.by_entry is not None for each in others):
             return None
-        return ProductForm(node, plan.product, layout, plan, epilogue, lying, others)
+        else:
+            made = _for_all_rows(node, plan) if _has_known_terms(node) else _for_all_terms(node, plan)
+        return None if made is None else ProductForm(node, made.product, layout, made, epilogue, lying, others)
 
     return form
+
+
+def _has_known_terms(node: Node) -> bool:
+    a = node.operands[0]
+    assert a is not None, "a product has two operands"
+    return is_known(a.shape[-1])
+
+
+def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
+    """How a product of unknown rows is cut."""
+    known, lanes, b = plan.product, plan.words.simd.lanes, node.operands[1]
+    assert b is not None, "a product has two operands"
+    if not b.type.is_static:
+        return None
+    tile = tile_for(ENOUGH_ROWS, known.n, lanes, plan.isa.registers)
+    panels = cut(-(-known.n // lanes), tile.vectors)
+    given = Blocks(unknown_cut("tiles", tile.rows), panels, _DEPTH, _TILES, _GROUP, lanes)
+    made = evolve(plan, product=for_any_rows(known), given=given, sources=sources_of(plan, known))
+    return made if made.rows == "direct" else None
+
+
+def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
+    """How a product of unknown terms is cut."""
+    known, words = plan.product, plan.words
+    b = node.operands[1]
+    assert b is not None, "a product has two operands"
+    is_known_else = all(is_known(size) for size in (*node.types[0].shape, b.shape[-1]))
+    is_plain = words.stored.itemsize in (known.b.by_row, known.b.by_column)
+    if not is_known_else or not is_plain or words.per_word != 1 or known.is_bound or plan.rows == "copied":
+        return None
+    given = Blocks(*plan.tiles, _DEPTH, _TILES, _GROUP, words.simd.lanes)
+    sources = Sources(plan.panels, "copied", owns_rows=True) if plan.rows == "direct" else sources_of(plan, known)
+    return evolve(plan, product=for_any_terms(known), given=given, sources=sources)
+
+
+def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
+    """How a batch of an unknown number of products is cut."""
+    known = plan.product
+    sizes = (value.shape[-2:] for value in node.operands[:2] if value is not None)
+    if len(known.batch) != 1 or not all(is_known(size) for each in sizes for size in each) or plan.rows == "copied":
+        return None
+    given = Blocks(*plan.tiles, _DEPTH, _TILES, _GROUP, plan.words.simd.lanes)
+    return evolve(plan, product=for_any_entries(known), given=given, sources=sources_of(plan, known))

@@ -144,9 +144,8 @@ class NativeProgram(Program):
         if not self.compiled.codes:
             return None
         origin = "cached" if self.compiled.is_cached else "compiled"
-        steps = self.compiled.steps.values()
-        count = sum(bool(each.words) for each in steps)
-        return f"{origin}, {count} of {len(steps)} steps for all sizes" if count else origin
+        count = len(self.compiled.for_all)
+        return f"{origin}, {count} of {len(self.compiled.steps)} steps for all sizes" if count else origin
 
     @property
     def parts(self) -> tuple[str, ...]:

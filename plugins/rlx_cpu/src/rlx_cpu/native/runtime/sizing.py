@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.unknown import PREFIX
 from rlx_core.ir.dims import Dim, DimBinding, parse_dim
-from rlx_core.ir.graph import Node
+from rlx_core.ir.graph import Node, symbols_inside
 from rlx_core.ir.lir import Lir, Origin, Step
 from rlx_core.system.locks import Lock
 from rlx_cpu.native.contract import Call, Emitted, Emitters, SizedForm
@@ -118,7 +118,7 @@ def sized_steps(lir: Lir, layouts: Mapping[int, Layout], table: Emitters, isa: I
         for number, layout in layouts.items():
             step = lir.steps[number]
             find = table.sized(step.kernel)
-            if find is None or step.nested:
+            if find is None or step.nested or is_fixed(nodes[step.node]):
                 continue
             which[number] = key = step.kernel, step.node.op, layout
             if key not in found:
@@ -135,9 +135,14 @@ def fixed_steps(lir: Lir, layouts: Mapping[int, Layout], isa: Isa) -> Iterator[t
     forms, nodes = _forms_of(lir.origin.template, isa), _unbound(lir, lir.origin)
     for number, layout in layouts.items():
         step = lir.steps[number]
-        node = nodes[step.node]
-        if (node.op, node.operand_types, node.types) == (step.node.op, step.node.operand_types, step.node.types):
+        if is_fixed(nodes[step.node]):
             yield number, Fixed(forms.fixed, (step.kernel, step.node.op, layout))
+
+
+def is_fixed(node: Node) -> bool:
+    """Whether no size of a node is unknown."""
+    types = (*node.types, *(value.type for value in node.present()))
+    return all(type.is_static for type in types) and not symbols_inside(node.op)
 
 
 @frozen(eq=False)

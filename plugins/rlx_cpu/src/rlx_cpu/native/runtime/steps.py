@@ -78,6 +78,7 @@ class Compiled:
     Attributes:
         codes: What has the functions of its steps.
         packed_constants: Packed once, when they are first needed; packed parameters are kept with their binding.
+        for_all: The steps of a bound template, by number, whose functions another size calls too.
     """
 
     codes: tuple[Code, ...]
@@ -86,6 +87,7 @@ class Compiled:
     workspace: int
     settings: Settings
     packed_constants: dict[Hashable, np.ndarray] = field(factory=dict)
+    for_all: frozenset[int] = frozenset()
 
     def flush(self) -> None:
         """Wait until the code is in the cache, if that is where it goes."""
@@ -222,7 +224,7 @@ def compile_steps(lir: Lir, table: Emitters, settings: Settings) -> Compiled:
         native[number] = each, made.code, ()
         if number in fixed:
             fixed[number].keep(each, made.code)
-    return laid_out(lir, native, settings)
+    return evolve(laid_out(lir, native, settings), for_all=frozenset((*sized, *fixed)))
 
 
 Made = tuple[Emitted, Code | None, tuple[int, ...]]

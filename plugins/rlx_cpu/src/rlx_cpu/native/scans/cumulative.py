@@ -38,7 +38,7 @@ SQUARE = 16
 """Most lanes of a square that is transposed: more would not stay in registers."""
 
 
-@condition("numbers that registers hold; of complex ones only sums")
+@condition("numbers that registers hold; of complex ones only sums", asks_sizes=False)
 def is_running(node: Node) -> bool:
     dtype = node.types[0].dtype
     return (dtype.component if isinstance(node.op, Cumsum) else dtype) in DTYPES

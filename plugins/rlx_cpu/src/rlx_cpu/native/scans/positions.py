@@ -33,7 +33,7 @@ UNROLL = 4
 """Vectors of one row that are searched side by side: a comparison and its choice take longer than a load."""
 
 
-@condition("an element type that registers hold")
+@condition("an element type that registers hold", asks_sizes=False)
 def is_held(node: Node) -> bool:
     (x,) = node.present()
     return x.dtype in DTYPES

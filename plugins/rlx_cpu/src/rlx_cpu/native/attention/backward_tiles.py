@@ -1,0 +1,277 @@
+"""Attention backward: dq, dk and dv of one key head after the other, with the weights recomputed block by block.
+
+An item is a batch entry and a key head with all query heads that share it. Where items are few, the blocks of queries of each are
+dealt out to segments, which add up dk and dv apart; a second phase adds the segments in order, so that who did which changes
+nothing. For each block of queries: weights p from the logits, `dp = do·vᵀ`, `dw = p·(dp - Σ p·dp)`, `du = s·slope·dw`; then
+`dq = du·k`, and `dk += duᵀ·q`, `dv += pᵀ·do`, which read the blocks of p and du by columns where they lie. A bias has all dw
+written out, and summed by the second phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.attention import HeadStrides
+from rlx_cpu.native.attention.backward_bias import clear_bias, sum_bias
+from rlx_cpu.native.attention.backward_plan import BackwardPlan, Head
+from rlx_cpu.native.attention.backward_products import Products
+from rlx_cpu.native.attention.backward_row import differentiate_row
+from rlx_cpu.native.attention.operands import ByPosition, copy_rows, pack_head
+from rlx_cpu.native.attention.parts import Logits, Rows, least, most, number
+from rlx_cpu.native.attention.plan import DY, K, Q, V
+from rlx_cpu.native.contract import Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import KERNEL
+from rlx_cpu.native.llvm.cuts import start_of
+from rlx_cpu.native.llvm.simd import counting, index, offset, pointer_at, share, times
+
+__all__ = ["Backward"]
+
+
+@frozen(eq=False)
+class Pointers:
+    """Where the operands and results begin, by their positions, and the memory that threads share."""
+
+    operands: Mapping[int, ir.Value]
+    results: Mapping[int, ir.Value]
+    shared: ir.Value
+
+    @classmethod
+    def of(cls, b: ir.IRBuilder, plan: BackwardPlan, buffers: ir.Value) -> Pointers:
+        operands, results = len(plan.layout.operands), len(plan.layout.results)
+        read = {position: pointer_at(b, buffers, position) for position in (Q, K, V, DY)}
+        written = {position: pointer_at(b, buffers, operands + position) for position in (Q, K, V)}
+        return cls(read, written, pointer_at(b, buffers, operands + results))
+
+
+@frozen(eq=False)
+class SharedHead:
+    """A head of keys and values, which several query heads may share, with the thread's memory."""
+
+    pointers: Pointers
+    batch: ir.Value
+    kv_head: ir.Value
+    memory: dict[str, ir.Value]
+
+    def operand(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.Value) -> ir.Value:
+        """Where a head of an operand begins."""
+        at = plan.operand(position)
+        return offset(b, self.pointers.operands[position], (self.batch, at.batch), (head, at.head))
+
+    def result(self, b: ir.IRBuilder, plan: BackwardPlan, position: int, head: ir.Value) -> ir.Value:
+        """Where a head of a result begins."""
+        at = plan.result(position)
+        return offset(b, self.pointers.results[position], (self.batch, at.batch), (head, at.head))
+
+
+@frozen(eq=False)
+class Backward:
+    """Attention backward while its function is emitted."""
+
+    plan: BackwardPlan
+    name: str
+
+    def emit(self) -> Emitted:
+        plan, p = self.plan, self.plan.problem
+        function = self._function(self.name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        is_empty = not (p.batch and p.queries and p.keys and p.width)
+        prologue = None
+        if is_empty:
+            with b.if_then(b.icmp_signed("==", function.args[1], index(0))):
+                self._clear(b, function.args[0])
+        elif plan.shared == 0:
+            self._items(b, function.args)
+        else:
+            prologue = f"{self.name}.items"
+            first = self._function(prologue)
+            inner = ir.IRBuilder(first.append_basic_block("entry"))
+            self._items(inner, first.args)
+            inner.ret_void()
+            if plan.segments > 1:
+                self._combine(b, function.args)
+            if plan.bias is not None:
+                sum_bias(b, plan, function.args)
+        b.ret_void()
+        return Emitted(
+            self.name,
+            workspace=0 if is_empty else plan.own,
+            shared_workspace=0 if is_empty else plan.shared,
+            uses_threads=plan.uses_threads,
+            parts=plan.parts,
+            prologue=prologue,
+            notes={
+                "tile": f"{plan.cut.rows.size}x{plan.cut.panels.size * plan.cut.lanes}",
+                "queries": plan.cut.rows.size * plan.group,
+            },
+        )
+
+    def _function(self, name: str) -> ir.Function:
+        return ir.Function(self.plan.simd.module, KERNEL, name)
+
+    def _clear(self, b: ir.IRBuilder, buffers: ir.Value) -> None:
+        """Nothing attends to anything: all cotangents are 0."""
+        plan, p = self.plan, self.plan.problem
+        zero = number(plan.simd, 0.0)
+        for i, (heads, positions, features) in enumerate(
+            ((p.heads, p.queries, p.features), (p.kv_heads, p.keys, p.features), (p.kv_heads, p.keys, p.width))
+        ):
+            at, start = plan.result(i), pointer_at(b, buffers, len(plan.layout.operands) + i)
+            with (
+                counting(b, 0, p.batch) as batch,
+                counting(b, 0, heads) as head,
+                counting(b, 0, positions) as position,
+                counting(b, 0, features) as feature,
+            ):
+                place = offset(
+                    b, start, (batch, at.batch), (head, at.head), (position, at.position), (feature, at.feature)
+                )
+                plan.stored.store_scalar(b, zero, place)
+        if plan.bias is not None:
+            clear_bias(b, plan, buffers)
+
+    def _items(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+        """A part's share of heads of keys, or of segments of their queries."""
+        buffers, part, parts, thread = arguments
+        plan, p, segments = self.plan, self.plan.problem, self.plan.segments
+        products, logits = Products(plan, self.name), Logits(plan.placed, plan.simd, buffers)
+        pointers = Pointers.of(b, plan, buffers)
+        own, place = {}, offset(b, pointers.shared, plan.shared, (thread, plan.own))
+        for name, nbytes in plan.memory.items():
+            own[name], place = place, offset(b, place, nbytes)
+        with counting(b, *share(b, plan.items * segments, part, parts)) as unit:
+            segment, item = b.srem(unit, index(segments)), b.sdiv(unit, index(segments))
+            kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
+            memory = dict(own)
+            if segments > 1:
+                memory["dk"] = offset(b, pointers.shared, (unit, sum(plan.sums.values())))
+                memory["dv"] = offset(b, memory["dk"], plan.sums["dk"])
+            shared_head = SharedHead(pointers, batch, kv_head, memory)
+            k_ready = self._prepare(b, shared_head)
+            self._query_heads(b, shared_head, segment, k_ready, products, logits)
+            if segments == 1:
+                for name, position, right in (("dk", K, plan.right(Q)), ("dv", V, plan.right(DY))):
+                    out = shared_head.result(b, plan, position, kv_head)
+                    self._deliver(b, memory[name], out, plan.result(position), right)
+
+    def _prepare(self, b: ir.IRBuilder, shared: SharedHead) -> ir.Value:
+        """Pack a head's keys and values, and clear the sums of dk and dv; where the keys are the right side of dq."""
+        plan, p, simd, memory = self.plan, self.plan.problem, self.plan.simd, shared.memory
+        keys, values = (shared.operand(b, plan, position, shared.kv_head) for position in (K, V))
+        for source, name, position, depth in ((keys, "keys", K, p.features), (values, "values", V, p.width)):
+            by = (plan.operand(position).feature, plan.operand(position).position)
+            pack_head(b, plan.words, source, by, memory[name], plan.cut.panels, depth, p.keys)
+        k_ready = plan.right(K).ready(b, keys, memory["k"])
+        for name in ("dk", "dv"):
+            with counting(b, 0, plan.sums[name], simd.nbytes) as place:
+                simd.store(b, simd.zero, offset(b, memory[name], place), align=simd.nbytes)
+        return k_ready
+
+    def _query_heads(
+        self,
+        b: ir.IRBuilder,
+        shared: SharedHead,
+        segment: ir.Value,
+        k_ready: ir.Value,
+        products: Products,
+        logits: Logits,
+    ) -> None:
+        """The blocks of a segment: of some of the query heads that share a head of keys."""
+        plan, p = self.plan, self.plan.problem
+        members = p.heads // p.kv_heads
+        first, last = share(b, members * plan.blocks, segment, index(plan.segments))
+        last_member = b.sdiv(b.add(last, index(plan.blocks - 1)), index(plan.blocks))
+        with counting(b, b.sdiv(first, index(plan.blocks)), last_member) as member:
+            skipped = times(b, member, plan.blocks)
+            blocks = most(b, b.sub(first, skipped), index(0)), least(b, b.sub(last, skipped), index(plan.blocks))
+            head = b.add(times(b, shared.kv_head, members), member)
+            q, dy = (shared.operand(b, plan, position, head) for position in (Q, DY))
+            number_of_head = b.add(times(b, shared.batch, p.heads), head)
+            dw = offset(b, shared.pointers.shared, plan.segment_sums, (number_of_head, plan.logits_nbytes))
+            self._head(
+                b,
+                Head(
+                    batch=shared.batch,
+                    head=head,
+                    q=q,
+                    dy=dy,
+                    dq=shared.result(b, plan, Q, head),
+                    q_ready=plan.right(Q).ready(b, q, shared.memory["q"]),
+                    dy_ready=plan.right(DY).ready(b, dy, shared.memory["dy"]),
+                    k_ready=k_ready,
+                    logits=logits,
+                    memory=shared.memory,
+                    dw=None if plan.bias is None else dw,
+                ),
+                products,
+                blocks,
+            )
+
+    def _head(self, b: ir.IRBuilder, head: Head, products: Products, blocks: tuple[ir.Value, ir.Value]) -> None:
+        """A range of blocks of queries of one query head."""
+        plan, p = self.plan, self.plan.problem
+        with counting(b, *blocks) as block:
+            tile = times(b, block, plan.group)
+            tile_end = least(b, b.add(tile, index(plan.group)), index(plan.cut.rows.pieces))
+            first = start_of(b, plan.cut.rows, tile)
+            count = b.sub(start_of(b, plan.cut.rows, tile_end), first)
+            _, end = head.logits.visible(b, first, count)
+            if plan.is_uniform(head.logits):
+                end = index(p.keys)
+            # A block that sees no key at all still writes its zeros, through vectors of one key.
+            end = b.select(b.icmp_signed(">", end, index(1)), end, index(1))
+            products.scores(b, self._widened(b, head, first, count), (tile, tile_end), first, end)
+            rows = Rows(head.batch, head.head, first)
+            with counting(b, 0, count) as row:
+                differentiate_row(b, plan, head, rows, row, end)
+            products.dq(b, head, (tile, tile_end), first, end)
+            for name in ("dk", "dv"):
+                products.add(b, head, name, first, count, end)
+
+    def _widened(self, b: ir.IRBuilder, head: Head, first: ir.Value, count: ir.Value) -> Head:
+        """A head whose q and dy are rows of words: where they lie, or a block of them copied."""
+        plan, p = self.plan, self.plan.problem
+        if plan.stored.is_same:
+            return head
+        q, dy = head.memory["q_rows"], head.memory["dy_rows"]
+        for source, position, place, features in ((head.q, Q, q, p.features), (head.dy, DY, dy, p.width)):
+            at = plan.operand(position)
+            copy_rows(b, plan.words, offset(b, source, (first, at.position)), at, place, count, features)
+        return evolve(head, q=q, dy=dy)
+
+    def _combine(self, b: ir.IRBuilder, arguments: tuple[ir.Argument, ...]) -> None:
+        """Add up the segments of each item, key by key."""
+        buffers, part, parts, _ = arguments
+        plan, p, operands = self.plan, self.plan.problem, len(self.plan.layout.operands)
+        shared = pointer_at(b, buffers, operands + len(plan.layout.results))
+        low, high = share(b, plan.items * p.keys, part, parts)
+        with counting(b, low, high) as unit:
+            key, item = b.srem(unit, index(p.keys)), b.sdiv(unit, index(p.keys))
+            kv_head, batch = b.srem(item, index(p.kv_heads)), b.sdiv(item, index(p.kv_heads))
+            sums = offset(b, shared, (item, plan.segments * sum(plan.sums.values())))
+            for position, start, right in ((K, 0, plan.right(Q)), (V, plan.sums["dk"], plan.right(DY))):
+                at = plan.result(position)
+                out = offset(b, pointer_at(b, buffers, operands + position), (batch, at.batch), (kv_head, at.head))
+                self._deliver(b, offset(b, sums, start), out, at, right, (key, b.add(key, index(1))))
+
+    def _deliver(
+        self,
+        b: ir.IRBuilder,
+        sums: ir.Value,
+        out: ir.Value,
+        at: HeadStrides,
+        right: ByPosition,
+        keys: tuple[ir.Value, ir.Value] | None = None,
+    ) -> None:
+        """The sum of a head's segments of dk or dv, to where the result lies."""
+        plan, simd = self.plan, self.plan.simd
+        low, high = keys or (index(0), index(plan.problem.keys))
+        with counting(b, low, high) as key, counting(b, 0, right.columns, simd.lanes) as column:
+            place = offset(b, sums, (key, right.columns * simd.itemsize), (column, simd.itemsize))
+            value = simd.load(b, place)
+            for segment in range(1, plan.segments):
+                value = b.fadd(value, simd.load(b, offset(b, place, segment * sum(plan.sums.values()))))
+            place = offset(b, out, (key, at.position), (column, at.feature))
+            plan.stored.store_row(b, value, place, at.feature, column, right.features)

@@ -1,0 +1,201 @@
+"""Movement whose sizes come with the call: how many boxes there are is fixed, how far they reach and where they lie is told.
+
+What a row of a box is (a copy, zeros, one element again and again, elements apart) is part of the code, everything else is a
+number. So one function moves whatever is cut into as many boxes of such rows. Rows that are short, or put in order in registers,
+are part of the code as they are, and so are squares that are transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Final, Literal
+
+from attrs import evolve, frozen
+
+from rlx_core.codegen.movement.boxes import Axis, Box, simplified
+from rlx_core.codegen.movement.tilings import boxes_of
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.unknown import said, unknown
+from rlx_core.ir.bind import bind_op
+from rlx_core.ir.dims import DimBinding
+from rlx_core.ir.graph import Node
+from rlx_cpu.native.contract import MOST_PARTS, Call, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.build import I8, KERNEL
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.simd import counting, offset, pointer_at, share
+from rlx_cpu.native.llvm.sizes import sized
+from rlx_cpu.native.movement.mover import Mover, in_loop_order, in_words, is_transposed
+from rlx_cpu.native.movement.mover_rows import LONGEST_STEP, Rows
+
+__all__ = ["MoveForm", "sized_move"]
+
+SHORT_ROW: Final = 64
+"""Bytes of rows that code for their length moves in fewer steps than it takes to ask how long they are."""
+
+FEW_ROWS: Final = 64
+"""Rows for which that does not matter."""
+
+Kind = Literal["copy", "spread", "apart"] | tuple[Axis, ...]
+"""What a row is: a copy or zeros, one element in all places, elements that lie apart, or exactly these axes."""
+
+
+@frozen
+class Part:
+    """A box as far as code knows it.
+
+    Attributes:
+        itemsize: Bytes of what is moved in one piece.
+        outer: Axes around what a kind is of.
+    """
+
+    operand: int | None
+    result: int
+    itemsize: int
+    kind: Kind
+    outer: int
+
+
+@frozen(eq=False)
+class MoveForm:
+    """A movement for all sizes.
+
+    Attributes:
+        node: What is moved.
+        parts: Its boxes.
+    """
+
+    node: Node
+    parts: tuple[Part, ...]
+    isa: Isa
+
+    @property
+    def key(self) -> str:
+        return f"{len(self.node.operands)} operands moved as {self.parts}"
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        boxes = boxes_for(self.node, layout, sizes, self.isa)
+        if boxes is None or tuple(part for part, _ in boxes) != self.parts:
+            return None
+        numbers: dict[str, int] = {}
+        for number, (part, box) in enumerate(boxes):
+            numbers |= {f"rows{number}": _rows(part, box), f"to{number}": box.to, f"start{number}": box.start}
+            told = box.axes if isinstance(part.kind, str) else box.axes[: part.outer]
+            for i, axis in enumerate(told):
+                at = f"{number}_{i}"
+                numbers |= {f"count{at}": axis.count, f"to{at}": axis.to, f"from{at}": axis.source}
+        rows = sum(_rows(part, box) for part, box in boxes)
+        nbytes = sum(box.size * part.itemsize for part, box in boxes)
+        return Call(
+            said(**numbers),
+            uses_threads=rows > 1 and nbytes >= self.isa.machine.serial_nbytes,
+            parts=max(1, min(MOST_PARTS, rows, nbytes // self.isa.machine.movement.unit_nbytes)),
+        )
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        function = ir.Function(module, KERNEL, name)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        buffers, part, parts, _ = function.args
+        for number, each in enumerate(self.parts):
+            to = offset(b, pointer_at(b, buffers, len(self.node.operands) + each.result), unknown(f"to{number}"))
+            source = None
+            if each.operand is not None:
+                source = offset(b, pointer_at(b, buffers, each.operand), unknown(f"start{number}"))
+            with counting(b, *share(b, unknown(f"rows{number}"), part, parts)) as row:
+                self._move_row(b, number, row, to, source)
+        b.ret_void()
+        return Emitted(name)
+
+    def _move_row(self, b: ir.IRBuilder, number: int, row: ir.Value, to: ir.Value, source: ir.Value | None) -> None:
+        """One row of a box, or one piece of what is part of the code, counted through its outer axes."""
+        part = self.parts[number]
+        for i in reversed(range(part.outer)):
+            count = sized(b, unknown(f"count{number}_{i}"))
+            at, row = b.urem(row, count), b.udiv(row, count)
+            to = offset(b, to, (at, unknown(f"to{number}_{i}")))
+            source = source and offset(b, source, (at, unknown(f"from{number}_{i}")))
+        if isinstance(part.kind, tuple):
+            Mover(b, self.isa, part.itemsize).move(to, source, part.kind)
+            return
+        rows, last = Rows(b, self.isa, part.itemsize), f"{number}_{part.outer}"
+        count = sized(b, unknown(f"count{last}"))
+        if source is None:
+            rows.library("memset", to, ir.Constant(I8, 0), count)
+        elif part.kind == "copy":
+            rows.library("memcpy", to, source, count)
+        else:
+            with counting(b, 0, count) as at:
+                there = source if part.kind == "spread" else offset(b, source, (at, unknown(f"from{last}")))
+                value = b.load(there, typ=rows.element, align=rows.alignment)
+                b.store(value, offset(b, to, (at, unknown(f"to{last}"))), align=rows.alignment)
+
+
+def sized_move(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> MoveForm | None:
+    """Finds the form of a movement."""
+    boxes = boxes_for(node, layout, sizes, isa)
+    return MoveForm(node, tuple(part for part, _ in boxes), isa) if boxes else None
+
+
+def boxes_for(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> list[tuple[Part, Box]] | None:
+    """The boxes for some sizes, each with what code knows of it; `None` where code for the size moves them better."""
+    found: list[tuple[Part, Box]] = []
+    for box in boxes_of(bind_op(node.op, sizes), layout):
+        words, itemsize = in_words(box, layout.results[box.result].type.dtype.itemsize)
+        simple = simplified(words, itemsize)
+        simple = evolve(simple, axes=in_loop_order(simple.axes, itemsize))
+        kind = kind_of(simple, itemsize)
+        inner, most = len(kind) if isinstance(kind, tuple) else 1, isa.machine.movement.unit_nbytes // itemsize
+        if inner > 1 and prod(axis.count for axis in simple.axes[-inner:]) > most:
+            return None  # large squares are cut into bands
+        for piece in in_blocks(simple, most) if kind in ("copy", "spread") else (simple,):
+            padded = of_rank(piece, node.types[box.result].rank + 2)
+            if min(min(a.to, a.source) for a in padded.axes[:-inner]) < 0:
+                return None
+            found.append((Part(box.operand, box.result, itemsize, kind, len(padded.axes) - inner), padded))
+    return found
+
+
+def kind_of(box: Box, itemsize: int) -> Kind:
+    """What its rows are."""
+    if box.operand is not None and is_transposed(box.axes, itemsize):
+        return box.axes[-2:]
+    last = box.axes[-1]
+    is_short = last.count * itemsize < SHORT_ROW and prod(axis.count for axis in box.axes[:-1]) > FEW_ROWS
+    is_near = last.source % itemsize == 0 and -itemsize <= last.source <= LONGEST_STEP * itemsize
+    if is_short:
+        return (last,)
+    if last.to != itemsize:
+        return "apart" if box.operand is not None else (last,)
+    if box.operand is None or last.source == itemsize:
+        return "copy"
+    if last.source == 0:
+        return "spread"
+    return (last,) if is_near else "apart"
+
+
+def in_blocks(box: Box, most: int) -> Iterator[Box]:
+    """Long rows in blocks that can be shared out, which may be none, and what is left of them."""
+    *outer, last = box.axes
+    blocks = last.count // most if last.count > 2 * most else 0
+    done = blocks * most
+    yield evolve(
+        box, axes=(*outer, Axis(blocks, most * last.to, most * last.source), evolve(last, count=most if blocks else 0))
+    )
+    yield evolve(
+        box,
+        axes=(*outer, evolve(last, count=last.count - done)),
+        to=box.to + done * last.to,
+        start=box.start + done * last.source,
+    )
+
+
+def of_rank(box: Box, rank: int) -> Box:
+    """A box with axes of one step in front."""
+    return evolve(box, axes=(*(Axis(1, 0, 0) for _ in range(rank - len(box.axes))), *box.axes))
+
+
+def _rows(part: Part, box: Box) -> int:
+    return prod(axis.count for axis in box.axes[: part.outer])

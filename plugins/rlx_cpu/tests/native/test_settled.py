@@ -1,0 +1,79 @@
+"""Kernels that are chosen once for all sizes of a template: the choice is that of every size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import rlx_core as rlx
+from rlx_core.errors import RlxError
+from rlx_core.ir.bind import bind
+from rlx_core.ir.dims import DimBinding, symbol
+from rlx_core.ir.graph import Builder, Graph, Node, as_results, building
+from rlx_core.ir.op import Op, operand_names
+from rlx_core.ir.types import TensorType
+from rlx_core.ops import standard_ops
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.testing.cases import Program, programs
+
+SIZES = (1, 2, 3, 5, 33)
+
+
+def opened(program: Program) -> Graph | None:
+    """The call of a sample with an unknown size in the place of a known one; `None` where the op needs to know it."""
+    types = program.sample.types
+    known = next((n for t in types if t is not None for n in t.shape if n != 1), None)
+    if known is None:
+        return None
+
+    def unknown(type: TensorType | None) -> TensorType | None:
+        return type and type.with_shape(symbol("n") if size == known else size for size in type.shape)
+
+    builder = Builder("opened")
+    names = operand_names(program.op, len(types))
+    with building(builder):
+        operands = [None if t is None else builder.input(k, t) for k, t in zip(names, map(unknown, types), strict=True)]
+        try:
+            results = as_results(program.op(**program.case.sample.attributes)(*operands))
+        except RlxError:
+            return None
+    return builder.finish(results)
+
+
+def node_of(graph: Graph, op: type[Op]) -> Node:
+    return [n for n in graph.nodes if type(n.op) is op][-1]
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return rlx.compile(rlx.tanh, rlx.spec("f32[3]"), target="cpu").executable.compiled.target
+
+
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 12])
+def test_what_is_settled_is_the_choice_for_every_size(target: Target, every: int) -> None:
+    tried: Counter[str] = Counter()
+    for program in programs(tuple(standard_ops()))[::every]:
+        graph = opened(program)
+        kernel = None if graph is None else target.kernels.settled(node_of(graph, program.op))
+        if graph is None or kernel is None:
+            continue
+        for n in SIZES:
+            try:
+                bound, _ = bind(graph, DimBinding.of(n=n))
+            except RlxError:
+                continue  # a size that the op refuses
+            chosen: Any = target.kernels.choose(node_of(bound, program.op)).kernel
+            assert chosen is not None, f"{program} for n={n}"
+            assert chosen.name == kernel.name, f"{program} for n={n}"
+            tried[kernel.name] += 1
+    assert len(tried) > 20, "of many kernels"
+
+
+def test_a_condition_that_may_ask_sizes_is_asked_again(target: Target) -> None:
+    builder = Builder("sorted")
+    with building(builder):
+        value = rlx.sort(builder.input("x", rlx.spec("f32[n]")))
+    assert target.kernels.choose(value.node).kernel is not None
+    assert target.kernels.settled(value.node) is None
