@@ -58,6 +58,23 @@ def at_least(least: int) -> Any:
     return check
 
 
+def expect_system(data: TensorType, rows: TensorType, columns: TensorType, b: TensorType, m: Dim) -> None:
+    """Require the elements of sparse matrices of `m` rows, and right sides for them.
+
+    Raises:
+        ShapeError, DtypeError: They are of other types.
+    """
+    expect_rank("data", data, 1)
+    expect_dtype("data", data, DTYPES)
+    for name, places in (("rows", rows), ("columns", columns)):
+        if not places.dtype.is_integer:
+            raise DtypeError(f"{name} must be integers, not {places}")
+        expect_shape(name, places, data.shape)
+    expect_rank("b", b, 2)
+    expect_dtype("b", b, (data.dtype,))
+    expect_shape("b", b, (*data.shape[:-1], m, b.shape[-1]))
+
+
 @define_op(domain="sparse")
 class Solve(Op):
     """The x with a x = b, for the sparse square matrix `a` that has `data` at `rows` and `columns`, and zeros elsewhere.
@@ -112,15 +129,7 @@ class Solve(Op):
         return data_too, rows, columns, b_too
 
     def infer(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> TensorType:
-        expect_rank("data", data, 1)
-        expect_dtype("data", data, DTYPES)
-        for name, places in (("rows", rows), ("columns", columns)):
-            if not places.dtype.is_integer:
-                raise DtypeError(f"{name} must be integers, not {places}")
-            expect_shape(name, places, data.shape)
-        expect_rank("b", b, 2)
-        expect_dtype("b", b, (data.dtype,))
-        expect_shape("b", b, (*data.shape[:-1], *b.shape[-2:]))
+        expect_system(data, rows, columns, b, b.shape[-2] if b.rank > 1 else 0)
         return b
 
     def reference(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, b: np.ndarray) -> np.ndarray:
