@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from rlx_core.codegen.in_parts import in_parts, is_complex, is_known
 from rlx_core.errors import RlxError
 from rlx_core.ir.graph import Builder, Constant, Graph, Input, Node, Value, as_results, building
 from rlx_core.ir.op import Op, operand_names
@@ -49,21 +50,33 @@ def is_word(op: Op) -> bool:
     )
 
 
+def is_said(node: Node) -> bool:
+    """Whether a node is a word, or one of complex numbers whose parts are."""
+    return is_known(node.op) if is_complex(node) else is_word(node.op)
+
+
 @lru_cache(maxsize=2048)
 def expanded(op: Op, types: tuple[TensorType | None, ...]) -> Graph | None:
-    """The op on inputs of these types as a graph of words, or `None` if something in it is none."""
+    """The op on inputs of these types as a graph of words, or `None` if something in it is none.
+
+    Complex inputs and outputs are two real ones each, see `in_parts`.
+    """
     builder = Builder(op.name)
     with building(builder):
         names = operand_names(op, len(types))
         operands = [None if t is None else builder.input(n, t) for n, t in zip(names, types, strict=True)]
         graph = builder.finish(builder.emit(op, operands))
     for _ in range(_DEPTH):
-        if all(is_word(node.op) for node in graph.nodes):
-            return graph
-        if any(not is_word(n.op) and n.op.decompose is None for n in graph.nodes):
+        unsaid = [node for node in graph.nodes if not is_said(node)]
+        if any(n.op.decompose is None for n in unsaid):
             return None
         try:
-            graph, _ = rebuild(graph, _one_level)
+            if unsaid:
+                graph, _ = rebuild(graph, _one_level)
+            elif any(map(is_complex, graph.nodes)):
+                graph = in_parts(graph)
+            else:
+                return graph
         except RlxError:
             return (
                 None  # a rule that refuses these types refuses them again, with its reason, when it is asked directly
@@ -72,7 +85,7 @@ def expanded(op: Op, types: tuple[TensorType | None, ...]) -> Graph | None:
 
 
 def _one_level(node: Node, operands: tuple[Value | None, ...]) -> Sequence[Value] | None:
-    if is_word(node.op):
+    if is_said(node):
         return None
     assert node.op.decompose is not None, "what does not decompose was refused"
     return tuple(as_results(node.op.decompose(*operands)))

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from attrs import define, field, frozen
 
 from rlx_core.codegen.expand import REDUCTIONS, SCALARS, expanded
+from rlx_core.codegen.in_parts import PARTS
 from rlx_core.codegen.loops import Apply, Bound, Combine, Const, Index, Reduce
 from rlx_core.ir.dims import Dim, product
 from rlx_core.ir.dtypes import DType, i64
-from rlx_core.ir.graph import Constant, Graph, Input, Node, Value
+from rlx_core.ir.graph import Constant, Graph, Input, Node, Value, infer
 from rlx_core.ir.op import Op, operand_names
 from rlx_core.ir.types import Shape, TensorType, normalize_axes, normalize_axis
 from rlx_core.ops.arithmetic import add, divide
@@ -73,21 +74,26 @@ Steps = Generator[tuple[Value, Place], int, int]
 
 @frozen
 class Read:
-    """An element of operand `operand`. `dynamic` are axes whose place is a value: (axis, value)."""
+    """An element of operand `operand`. `dynamic` are axes whose place is a value: (axis, value).
+
+    Of a complex element it is the real part, or the imaginary one, which is part 1.
+    """
 
     dtype: DType
     operand: int
     place: Place
     dynamic: tuple[tuple[int, int], ...] = ()
+    part: int = 0
 
 
 @frozen
 class Write:
-    """A value stored at a place of result `result`."""
+    """A value stored at a place of result `result`; of a complex result, its part 0 or 1."""
 
     result: int
     value: int
     place: Place
+    part: int = 0
 
 
 Term = Read | Const | Index | Apply | Bound | Reduce
@@ -101,7 +107,7 @@ class Formula:
         extents: Sizes of the axes, possibly unknown yet.
         rows: Which of the axes are reduced.
         terms: The values.
-        writes: One a result.
+        writes: One a result, or one a part of it.
     """
 
     name: str
@@ -114,6 +120,9 @@ class Formula:
 class NoFormula(Exception):
     """The op does not fit into one kernel; the text says why, in the words of a refusal ("needs …")."""
 
+
+_PART: Final = {"": 0, **{end: k for k, end in enumerate(PARTS)}}
+"""What the name of an input ends with → which part of an operand it is."""
 
 _COMBINE: dict[type[Op], Combine] = {Sum: "sum", Mean: "sum", Prod: "prod", Max: "max", Min: "min"}
 
@@ -130,19 +139,23 @@ def formula_of(op: Op, types: tuple[TensorType | None, ...], *, is_for_all: bool
     if graph is None:
         return None
     try:
-        positions = {name: i for i, name in enumerate(operand_names(op, len(types)))}
-        return _lowered(graph, op.name.partition(".")[2] or op.name, positions, is_for_all)
+        names = operand_names(op, len(types))
+        positions = {name + end: (i, k) for end, k in _PART.items() for i, name in enumerate(names)}
+        return _lowered(graph, op.name.partition(".")[2] or op.name, positions, is_for_all, infer(op, types))
     except NoFormula:
         return None
 
 
-def _lowered(graph: Graph, name: str, positions: dict[str, int], is_for_all: bool) -> Formula:
+def _lowered(
+    graph: Graph, name: str, positions: dict[str, tuple[int, int]], is_for_all: bool, results: Sequence[TensorType]
+) -> Formula:
     extents, rows = _space(graph)
     walk = _Walk(extents, rows, positions, is_for_all)
     writes: list[Write] = []
-    for i, value in enumerate(graph.outputs):
+    targets = [(i, part) for i, type in enumerate(results) for part in range(2 if type.dtype.is_complex else 1)]
+    for (i, part), value in zip(targets, graph.outputs, strict=True):
         place = _output_place(value.shape, extents, rows, is_for_all)
-        writes.append(Write(i, walk.term(value, place), place))
+        writes.append(Write(i, walk.term(value, place), place, part))
     return Formula(name, extents, rows, tuple(walk.terms), tuple(writes))
 
 
@@ -203,7 +216,7 @@ class _Walk:
 
     extents: Shape
     rows: tuple[int, ...]
-    positions: dict[str, int]
+    positions: dict[str, tuple[int, int]]
     is_for_all: bool
     terms: list[Term] = field(factory=list)
     _numbers: dict[Any, int] = field(factory=dict)
@@ -240,7 +253,8 @@ class _Walk:
         if isinstance(op, Input):
             chosen = tuple((axis, at.chosen) for axis, at in enumerate(place) if at.chosen is not None)
             known = tuple(START if at.chosen is not None else at for at in place)
-            return self.add(Read(value.dtype, self.positions[op.label], known, chosen))
+            number, part = self.positions[op.label]
+            return self.add(Read(value.dtype, number, known, chosen, part))
         if isinstance(op, Constant):
             return self._constant(op, value.dtype)
         if isinstance(op, DimValue):
@@ -262,8 +276,8 @@ class _Walk:
 
     def _constant(self, op: Constant, dtype: DType) -> int:
         array = op.value.array
-        if array.size != 1 or dtype.is_complex:
-            raise NoFormula("constants that are single real numbers")
+        if array.size != 1:
+            raise NoFormula("constants that are single numbers")
         return self.add(Const(dtype, array.reshape(()).item()))
 
     def _iota(self, op: Iota, place: Place) -> int:

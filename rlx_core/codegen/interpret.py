@@ -119,6 +119,6 @@ def _write(kernel: Kernel, store: Store, value: np.ndarray, data: np.ndarray | N
     is_along = kernel.is_along_rows(store)
     extents = [n if is_along or a < kernel.grid else 1 for a, n in enumerate(kernel.extents)]
     at = np.broadcast_to(_places(store.strides, store.offset, extents), extents)
-    stored = value.astype(kernel.buffers[store.buffer].dtype.numpy, copy=False)
+    stored = value.astype(kernel.buffers[store.buffer].accessed.numpy, copy=False)
     cells = np.ascontiguousarray(np.broadcast_to(stored, extents)).reshape(-1, 1).view(np.uint8)
     data[at.reshape(-1, 1) + np.arange(cells.shape[1])] = cells

@@ -64,14 +64,16 @@ def whole_kernel(
                 continue
             steps, offset = located(term.place, operand.strides)
             dynamic = tuple((v, operand.strides[axis]) for axis, v in term.dynamic)
-            values.append(Load(term.operand, term.dtype, steps, offset, dynamic))
+            values.append(Load(term.operand, term.dtype, steps, offset + term.part * term.dtype.itemsize, dynamic))
         elif isinstance(term, Index):
             values.append(evolve(term, axis=new[term.axis]))
         else:
             values.append(term)
-    stores = tuple(
-        Store(len(operands) + w.result, w.value, *located(w.place, results[w.result].strides)) for w in formula.writes
-    )
+    stores = []
+    for w in formula.writes:
+        steps, offset = located(w.place, results[w.result].strides)
+        part = w.part * formula.terms[w.value].dtype.itemsize
+        stores.append(Store(len(operands) + w.result, w.value, steps, offset + part))
     buffers = (
         *(
             Buffer(f"x{i}", m.type.dtype, alignment=m.alignment) if m else Buffer(f"x{i}", results[0].type.dtype)
@@ -79,7 +81,7 @@ def whole_kernel(
         ),
         *(Buffer(f"y{i}", m.type.dtype, is_result=True, alignment=m.alignment) for i, m in enumerate(results)),
     )
-    return Kernel(formula.name, extents, len(order) - len(formula.rows), buffers, tuple(values), stores)
+    return Kernel(formula.name, extents, len(order) - len(formula.rows), buffers, tuple(values), tuple(stores))
 
 
 def simplified(kernel: Kernel) -> Kernel:

@@ -16,6 +16,7 @@ from rlx_core.ir.op import Op
 from rlx_core.ops import (
     activation,
     along_axis,
+    complex,
     conversion,
     counting,
     creation,
@@ -67,6 +68,7 @@ def elementwise(table: ScalarTable) -> tuple[type[Op], ...]:
                 *(op for op in (*table.rows, *LONG) if issubclass(op, kinds.Elementwise)),
                 *(op for op in (*activation.OPS, *piecewise.OPS)),
                 conversion.Cast,
+                conversion.Conjugate,
                 floating.NextOnGrid,
                 floating.Bitcast,
             )
@@ -99,6 +101,8 @@ OTHERS = (
     normalization_backward.RmsNormBackwardGamma,
     normalization_backward.RmsNormBackwardBeta,
     fused.FusedSwiGLU,
+    *complex.OPS,
+    conversion.Real,
     selection.Clip,
     selection.StraightThrough,
     structural.Reshape,

@@ -43,12 +43,20 @@ Combine = Literal["sum", "prod", "max", "min"]
 
 @frozen
 class Buffer:
-    """Memory that the kernel is given: an operand or a result, which begins at a multiple of `alignment` bytes."""
+    """Memory that the kernel is given: an operand or a result, which begins at a multiple of `alignment` bytes.
+
+    Of complex elements each part is loaded and stored by itself; values are real.
+    """
 
     name: str
     dtype: DType
     is_result: bool = False
     alignment: int = WIDEST
+
+    @property
+    def accessed(self) -> DType:
+        """The dtype of loads and stores."""
+        return self.dtype.component if self.dtype.is_complex else self.dtype
 
 
 @frozen

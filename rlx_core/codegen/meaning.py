@@ -26,7 +26,8 @@ def reason_against(table: ScalarTable, op: Op, types: tuple[TensorType | None, .
     """Why an op on operands of these types is no loop kernel of steps with code, as "needs …" would continue; `None` if it is."""
     formula = formula_of(op, types)
     if formula is None:
-        return "a meaning that is one loop kernel"
+        complex = next((t.dtype for t in types if t is not None and t.dtype.is_complex), None)
+        return "a meaning that is one loop kernel" + (f" of the parts of {complex}" if complex else "")
     odd = {term.dtype for term in formula.terms}.difference(table.dtypes)
     if odd:
         return f"dtypes that {table.name} code has, not {' '.join(sorted(d.name for d in odd))}"
@@ -51,7 +52,7 @@ def is_read_in_place(node: Node) -> bool:
     formula = formula_of(node.op, node.operand_types)
     return formula is not None and all(
         all(_is_no_larger(other, type) for other in node.types)
-        and _is_read_at(formula, position, formula.writes[result].place, value.type)
+        and _is_read_at(formula, position, _written(formula, result), value.type)
         for result, type in enumerate(node.types)
         for position, value in enumerate(node.operands)
         if value is not None and value.type.shape == type.shape
@@ -73,6 +74,9 @@ def _is_always_or_never(shape: Shape, other: Shape) -> bool:
     if shape == other or len(shape) != len(other):
         return True
     return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other, strict=True))
+def _written(formula: Formula, result: int) -> Element:
+    """The place of a result, which is that of both its parts."""
+    return next(w.place for w in formula.writes if w.result == result)
 
 
 def _is_no_larger(other: TensorType, type: TensorType) -> bool:

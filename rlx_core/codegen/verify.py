@@ -56,7 +56,7 @@ def _value_faults(kernel: Kernel, number: int, value: Scalar) -> Iterator[str]:
     types = [kernel.values[a].dtype for a in operands_of(value)]
     if isinstance(value, Load):
         yield from _access_faults(kernel, value.buffer, value.strides)
-        if 0 <= value.buffer < len(kernel.buffers) and kernel.buffers[value.buffer].dtype is not value.dtype:
+        if 0 <= value.buffer < len(kernel.buffers) and kernel.buffers[value.buffer].accessed is not value.dtype:
             yield f"loads {value.dtype} from a buffer of {kernel.buffers[value.buffer].dtype}"
         if any(not isinstance(kernel.values[v], Bound) for v, _ in value.dynamic):
             yield "an index is not held inside its axis"
@@ -124,5 +124,5 @@ def _store_faults(kernel: Kernel, store: Store) -> Iterator[str]:
     buffer = kernel.buffers[store.buffer]
     if not buffer.is_result:
         yield f"{buffer.name} is an operand"
-    if buffer.dtype is not kernel.values[store.value].dtype:
+    if buffer.accessed is not kernel.values[store.value].dtype:
         yield f"stores {kernel.values[store.value].dtype} into a buffer of {buffer.dtype}"

@@ -2,55 +2,28 @@
 
 Complex values are stored as they are everywhere, and read as pairs (`ViewAsReal`), which is no work. Each rule takes the parts of
 its operands and makes a complex value of the parts of its result; where that is what the next rule takes apart, it takes
-the parts themselves, so between two rules nothing is stored as complex.
-
-Products and quotients are NumPy's: the schoolbook product, and Smith's quotient, which does not overflow where the quotient
-does not. Logarithms near |z| = 1 are exact to an ulp of 1, and not of themselves.
+the parts themselves, so between two rules nothing is stored as complex. The formulas are `rlx_core.codegen.complex_parts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve
 
+from rlx_core.codegen.complex_parts import EACH_PART, FORMULAS, MEASURES, Parts, converted
 from rlx_core.ir.graph import Constant, Value, ambient_builder
 from rlx_core.ir.op import Op
-from rlx_core.ops import (
-    activation,
-    arithmetic,
-    comparison,
-    complex,
-    conversion,
-    creation,
-    dynamic,
-    indexing,
-    movement,
-    reduction,
-    scatter,
-    selection,
-    structural,
-    trigonometry,
-)
-from rlx_core.ops.activation import exp, log, sqrt
-from rlx_core.ops.arithmetic import absolute, atan2, maximum, minimum
+from rlx_core.ops import conversion
 from rlx_core.ops.complex import MakeComplex, make_complex
-from rlx_core.ops.conversion import as_dtype
-from rlx_core.ops.cumulative import Cumsum
-from rlx_core.ops.floating import copysign
 from rlx_core.ops.linalg import MatMul
 from rlx_core.ops.movement import Concat, concat, narrow
 from rlx_core.ops.pairs.pairs import ViewAsComplex, view_as_complex, view_as_real
-from rlx_core.ops.selection import where
 from rlx_core.ops.structural import expand, reshape
-from rlx_core.ops.trigonometry import cos, cosh, sin, sinh
 from rlx_core.pipeline.select.dispatch import LegalizationTable
 
 __all__ = ["complex_parts"]
-
-Parts = tuple[Any, Any]
-"""The real and the imaginary part."""
 
 
 def parts(z: Value) -> Parts:
@@ -83,102 +56,6 @@ def _sides(pairs: Value | None) -> list[Value]:
 def _spread(part: Any, z: Value) -> Any:
     return part if part.shape == z.shape else expand(part, z.shape)
 
-
-# ------------------------------------------------------------------------------------------ formulas on parts
-
-
-def product(a: Parts, b: Parts) -> Parts:
-    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
-
-
-def quotient(a: Parts, b: Parts) -> Parts:
-    """Smith 1962, "Algorithm 116: Complex division": the smaller part of the divisor over the larger one first."""
-    c, d = b
-    is_real_larger = absolute(c) >= absolute(d)
-    is_zero = (c == 0) & (d == 0)
-    larger, smaller = where(is_real_larger, c, d), where(is_real_larger, d, c)
-    ratio = where(is_zero, 0, smaller / where(is_zero, 1, larger))
-    divisor = larger + smaller * ratio
-    re = where(is_real_larger, a[0] + a[1] * ratio, a[0] * ratio + a[1])
-    im = where(is_real_larger, a[1] - a[0] * ratio, a[1] * ratio - a[0])
-    return re / divisor, im / divisor
-
-
-def modulus(z: Parts) -> Any:
-    """√(re² + im²) by the larger part, so that no square overflows; not every language has `hypot`."""
-    sides = absolute(z[0]), absolute(z[1])
-    larger, smaller = maximum(*sides), minimum(*sides)
-    ratio = smaller / where(larger == 0, 1, larger)
-    is_infinite = comparison.isinf(sides[0]) | comparison.isinf(sides[1])
-    return where(is_infinite, float("inf"), larger * sqrt(1 + ratio * ratio))
-
-
-def square_root(z: Parts) -> Parts:
-    """The root with a real part of at least 0, by the half of it that does not cancel."""
-    re, im = z
-    root = sqrt(0.5 * (modulus(z) + absolute(re)))
-    other = im / where(root == 0, 1, 2 * root)
-    return where(re >= 0, root, absolute(other)), where(re >= 0, other, copysign(root, im))
-
-
-def logarithm(z: Parts) -> Parts:
-    return log(modulus(z)), atan2(z[1], z[0])
-
-
-FORMULAS: Final[dict[Any, Callable[..., Parts]]] = {
-    arithmetic.add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    arithmetic.subtract: lambda a, b: (a[0] - b[0], a[1] - b[1]),
-    arithmetic.multiply: product,
-    arithmetic.divide: quotient,
-    arithmetic.negative: lambda z: (-z[0], -z[1]),
-    arithmetic.square: lambda z: product(z, z),
-    arithmetic.reciprocal: lambda z: quotient((1.0 + 0 * z[0], 0 * z[0]), z),
-    conversion.conjugate: lambda z: (z[0], -z[1]),
-    activation.exp: lambda z: (exp(z[0]) * cos(z[1]), exp(z[0]) * sin(z[1])),
-    activation.log: logarithm,
-    activation.sqrt: square_root,
-    trigonometry.sin: lambda z: (sin(z[0]) * cosh(z[1]), cos(z[0]) * sinh(z[1])),
-    trigonometry.cos: lambda z: (cos(z[0]) * cosh(z[1]), -(sin(z[0]) * sinh(z[1]))),
-    trigonometry.sinh: lambda z: (sinh(z[0]) * cos(z[1]), cosh(z[0]) * sin(z[1])),
-    trigonometry.cosh: lambda z: (cosh(z[0]) * cos(z[1]), sinh(z[0]) * sin(z[1])),
-}
-"""Functions of complex numbers → the parts of their results."""
-
-MEASURES: Final[dict[Any, Callable[..., Any]]] = {
-    conversion.real: lambda z: z[0],
-    complex.imag: lambda z: z[1],
-    complex.complex_abs: modulus,
-    complex.complex_norm_sq: lambda z: z[0] * z[0] + z[1] * z[1],
-    complex.angle: lambda z: where((z[0] == 0) & (z[1] == 0), 0, atan2(z[1], z[0])),
-    comparison.equal: lambda a, b: (a[0] == b[0]) & (a[1] == b[1]),
-    comparison.not_equal: lambda a, b: (a[0] != b[0]) | (a[1] != b[1]),
-    comparison.isfinite: lambda z: comparison.isfinite(z[0]) & comparison.isfinite(z[1]),
-    comparison.isinf: lambda z: comparison.isinf(z[0]) | comparison.isinf(z[1]),
-    comparison.isnan: lambda z: comparison.isnan(z[0]) | comparison.isnan(z[1]),
-}
-"""Functions from complex numbers to others → their results."""
-
-EACH_PART: Final[tuple[type[Op], ...]] = (
-    structural.Reshape,
-    structural.Expand,
-    structural.Transpose,
-    structural.Sum,
-    reduction.Mean,
-    Cumsum,
-    movement.Narrow,
-    movement.Concat,
-    movement.Pad,
-    movement.Flip,
-    creation.Full,
-    indexing.Gather,
-    indexing.ScatterAdd,
-    scatter.Scatter,
-    selection.Where,
-    selection.StopGradient,
-    dynamic.DynamicSlice,
-    dynamic.DynamicUpdateSlice,
-)
-"""Ops that do to a complex tensor what they do to its parts."""
 
 complex_parts = LegalizationTable("complex-parts")
 
@@ -220,15 +97,10 @@ def _made(op: Op, re: Value, im: Value) -> Any:
 
 @complex_parts.register(conversion.Cast)
 def _cast(op: conversion.Cast, x: Value) -> Any:
-    if x.dtype.is_complex:
-        re, im = parts(x)
-        if not op.to.is_complex:
-            return (re != 0) | (im != 0)
-        return make_complex(*(as_dtype(v, op.to.component) for v in (re, im)))
-    if not op.to.is_complex:
+    if not (x.dtype.is_complex or op.to.is_complex):
         return None
-    re = as_dtype(x, op.to.component)
-    return make_complex(re, creation.zeros_like(re))
+    found = converted(op, parts(x) if x.dtype.is_complex else x)
+    return make_complex(*found) if op.to.is_complex else found
 
 
 @complex_parts.register(MatMul)

@@ -73,6 +73,9 @@ def loop_rows(table: DeviceTable, language: Language) -> None:
             return "an op: a block is lowered before kernels are chosen"
         if node.is_leaf:
             return "an op: a leaf is given"
+        for type in (*(t for t in node.operand_types if t is not None), *node.types):
+            if type.dtype.is_complex:  # `complex_parts` writes these in real numbers, of which there are loops
+                return language.lacking(type.dtype) or f"real numbers, not {type.dtype}"
         return language.refusal(node.op, node.operand_types)
 
     is_loop = Condition("a meaning that is one loop kernel", lambda node: reason(node) is None, reason)

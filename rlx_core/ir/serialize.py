@@ -1,9 +1,6 @@
 """Programs, and parts of them, as bytes: a JSON header in canonical form, then constant data as it lies in memory.
 
-    8 bytes   magic
-    4         format version, little-endian, as all numbers
-    8         length of the header
-    32        SHA-256 of everything after it
+    52 bytes  prefix (`prefix.py`), with the SHA-256 of everything after it
     ...       header (JSON, UTF-8), zeros up to a multiple of 64
     ...       blobs, each at a multiple of 64
 
@@ -16,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from typing import Any, Final
 
 from rlx_core.errors import FormatError
@@ -30,6 +26,7 @@ from rlx_core.ir.lir import Lir
 from rlx_core.ir.module import Module
 from rlx_core.ir.op import Op
 from rlx_core.ir.plan_form import decode_lir, encode_lir
+from rlx_core.ir.prefix import ALIGNMENT, Prefix
 from rlx_core.ir.provenance import Lines
 from rlx_core.ir.travel import Travels
 from rlx_core.ir.verify import Stage, check
@@ -58,11 +55,8 @@ Stored = Program | Lir | Op | OpFunction[Any] | Literal
 Bytes = bytes | memoryview
 
 MAGIC: Final = b"\x89RLX\r\n\x1a\n"
-"""Not text, and damaged by every transfer that rewrites line ends, so such a file is recognised at once."""
-
 FORMAT_VERSION: Final = 1
-_PREFIX = struct.Struct("<8sIQ32s")
-_ALIGNMENT = 64
+_PREFIX: Final = Prefix("file", "the header", MAGIC, FORMAT_VERSION)
 
 
 def save(stored: Travels, lines: Lines | None = None) -> bytes:
@@ -82,12 +76,11 @@ def save_chunks(stored: Travels, lines: Lines | None = None) -> list[Bytes]:
     blobs = _Blobs()
     content = _content(stored, Encoder(blobs.add, lines=lines))
     header = json.dumps({**content, "blobs": blobs.places}, separators=(",", ":"), allow_nan=False).encode()
-    start = _PREFIX.size + len(header)
-    body: list[Bytes] = [header, bytes(-start % _ALIGNMENT), *blobs.chunks]
+    body: list[Bytes] = [header, bytes(_PREFIX.padding(len(header))), *blobs.chunks]
     digest = hashlib.sha256()
     for chunk in body:
         digest.update(chunk)
-    return [_PREFIX.pack(MAGIC, FORMAT_VERSION, len(header), digest.digest()), *body]
+    return [_PREFIX.pack(len(header), digest.digest()), *body]
 
 
 def _content(stored: Travels, encoder: Encoder) -> dict[str, Json]:
@@ -124,7 +117,7 @@ class _Blobs:
         digest = hashlib.sha256(data).digest()
         if digest not in self._known:
             self._known[digest] = len(self.places)
-            self._append(bytes(-self._nbytes % _ALIGNMENT))
+            self._append(bytes(-self._nbytes % ALIGNMENT))
             self.places.append([self._nbytes, len(data)])
             self._append(data)
         return self._known[digest]
@@ -229,33 +222,9 @@ def load_graph(data: Bytes, ops: OpTable) -> Graph:
 
 def _opened(data: Bytes) -> tuple[dict[str, Json], memoryview]:
     """The header, and the bytes after it."""
-    if len(data) < _PREFIX.size:
-        raise FormatError(f"file: {len(data)} bytes are fewer than the {_PREFIX.size} of the prefix")
-    magic, version, length, digest = _PREFIX.unpack_from(data)
-    if magic != MAGIC:
-        raise FormatError(f"file: it starts with {magic!r}, not {MAGIC!r}")
-    if version != FORMAT_VERSION:
-        raise FormatError(f"file: it has format version {version}, and this rlx reads {FORMAT_VERSION}")
-    body = memoryview(data)[_PREFIX.size :]
-    if length > len(body):
-        raise FormatError(f"file: the header has {length} bytes, and {len(body)} are left")
-    found = hashlib.sha256(body).digest()
-    if found != digest:
-        raise FormatError(
-            f"file: its digest is {found.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged or cut off"
-        )
-    padding = -(_PREFIX.size + length) % _ALIGNMENT
-    return _header(bytes(body[:length])), body[length + padding :]
-
-
-def _header(text: bytes) -> dict[str, Json]:
-    try:
-        header: dict[str, Json] = need(json.loads(text), dict, "the header")
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"file: the header is not JSON ({error})") from None
-    return header
+    text, rest, digest = _PREFIX.read(data)
+    _PREFIX.expect_digest(memoryview(data)[len(data) - len(text) - len(rest) :], digest, "its")
+    return _PREFIX.header(text), rest[_PREFIX.padding(len(text)) :]
 
 
 class _reader:

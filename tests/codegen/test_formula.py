@@ -12,9 +12,10 @@ from rlx_core.codegen.loops import Kernel, Load, Reduce
 from rlx_core.codegen.places import Place
 from rlx_core.codegen.schedule import schedule
 from rlx_core.errors import IndexRangeError
+from rlx_core.ir.op import Op
 from rlx_core.ir.types import spec
 from rlx_core.ops.activation import exp
-from rlx_core.ops.arithmetic import add
+from rlx_core.ops.arithmetic import add, multiply, pow
 from rlx_core.ops.fused_loop import FusedLoop, LoopStep
 from rlx_core.ops.indexing import Gather
 from rlx_core.ops.linalg import MatMul
@@ -48,6 +49,35 @@ def test_a_kernel_computes_what_its_op_means(program: Program) -> None:
     run(made, [None if t is None else next(given) for t in node.operand_types], results)
 
     near_oracle(program.graph, results, wide(program.graph, arrays), arrays)
+
+
+def test_a_complex_product_is_computed_in_parts() -> None:
+    """Memory holds complex elements; loads and stores are of one part each, and values are real."""
+    expected = """\
+kernel mul grid [12] row []
+  operand 0: x0 c64
+  operand 1: x1 c64
+  result 2: y0 c64
+  %0 = load x0[g0*8] : f32
+  %1 = load x1[g0*8] : f32
+  %2 = mul(%0, %1) : f32
+  %3 = load x0[g0*8 + 4] : f32
+  %4 = load x1[g0*8 + 4] : f32
+  %5 = mul(%3, %4) : f32
+  %6 = sub(%2, %5) : f32
+  %7 = mul(%0, %4) : f32
+  %8 = mul(%3, %1) : f32
+  %9 = add(%7, %8) : f32
+  store %6 -> y0[g0*8]
+  store %9 -> y0[g0*8 + 4]
+  # then: store 0, 1
+"""
+    assert print_kernel(kernel(multiply.op(), "c64[3, 4]", "c64[3, 4]")) == expected
+
+
+@pytest.mark.parametrize("op", [pow.op(), MatMul()], ids=str)
+def test_what_has_no_formula_for_its_parts_is_no_kernel(op: Op) -> None:
+    assert formula_of(op, (spec("c64[3, 3]"), spec("c64[3, 3]"))) is None
 
 
 def test_what_one_softmax_becomes() -> None:

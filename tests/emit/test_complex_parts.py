@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
-from rlx_core.emit.complex_parts import EACH_PART, FORMULAS, MEASURES, complex_parts, parts
+from rlx_core.codegen.complex_parts import EACH_PART, FORMULAS, MEASURES
+from rlx_core.emit.complex_parts import complex_parts, parts
 from rlx_core.ir.graph import Graph, Node, Value, as_results
 from rlx_core.ir.op import Op
 from rlx_core.ops.arithmetic import divide, multiply

@@ -10,7 +10,7 @@ import optree
 import pytest
 
 import rlx_core as rlx
-from rlx_core.errors import DtypeError, MissingRuleError, ShapeError, TraceError, WrongInputCountError
+from rlx_core.errors import ConfigError, DtypeError, MissingRuleError, ShapeError, TraceError, WrongInputCountError
 
 f32 = np.float32
 RNG = np.random.default_rng(7)
@@ -259,6 +259,32 @@ def test_checkpoints_keep_fewer_carries() -> None:
         slope(np.ones(1000, f32))
         sizes.append(slope.executables[0].lir.arena_nbytes)
     assert sizes[1] < sizes[0] / 4
+
+
+@pytest.mark.parametrize(("count", "batch"), [(7, 3), (6, 3), (2, 5), (0, 2), (4, 1)])
+def test_a_map_in_batches_is_the_map(count: int, batch: int) -> None:
+    """Whole batches, what is left of one, one that is larger than all, and nothing; and its derivative."""
+    xs = {"a": np.arange(2.0 * count).reshape(count, 2), "b": np.arange(count)}
+
+    def function(x: Any) -> Any:
+        return {"product": x["a"] * x["b"], "total": rlx.sum(x["a"])}
+
+    found, expected = rlx.map(function, xs, batch_size=batch), rlx.map(function, xs)
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name])
+        assert found[name].dtype == expected[name].dtype
+
+    def total(size: int | None) -> Any:
+        return rlx.grad(lambda a: rlx.sum(rlx.map(lambda x: rlx.sum(x * x * x), a, batch_size=size)))(xs["a"])
+
+    np.testing.assert_allclose(total(batch), total(None))
+
+
+def test_batches_of_a_map_have_a_size() -> None:
+    with pytest.raises(ConfigError, match="batch_size"):
+        rlx.map(rlx.sin, np.ones(3), batch_size=0)
+    with pytest.raises(ShapeError, match="a number of elements that is known, not n"):
+        rlx.trace(lambda x: rlx.map(rlx.sin, x, batch_size=2), rlx.spec("f32[n]"))
 
 
 def test_a_map_is_a_loop_over_elements() -> None:

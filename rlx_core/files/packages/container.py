@@ -1,9 +1,6 @@
 """A package's bytes: a manifest in JSON, then blobs, each with a digest of its own.
 
-    8 bytes   magic
-    4         format version, little-endian, as all numbers
-    8         length of the manifest
-    32        SHA-256 of the manifest
+    52 bytes  prefix (`rlx_core.ir.prefix`), with the SHA-256 of the manifest
     ...       manifest (JSON, UTF-8), zeros up to a multiple of 64
     ...       blobs, each at a multiple of 64
 
@@ -20,7 +17,6 @@ import hashlib
 import json
 import os
 import stat
-import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -33,16 +29,14 @@ from rlx_core.files.packages.digests import digest_of, digests_of
 from rlx_core.files.reading import mapped_file
 from rlx_core.files.writing import Chunk, replace_file
 from rlx_core.ir.forms import Json, items, need
+from rlx_core.ir.prefix import ALIGNMENT, Prefix
 from rlx_core.system.private import reason_against
 
 __all__ = ["BlobFile", "BlobStore", "Container", "read_container", "write_container"]
 
 MAGIC: Final = b"\x89RLP\r\n\x1a\n"
-"""Not text, and damaged by every transfer that rewrites line ends, as that of `.rlx`."""
-
 FORMAT_VERSION: Final = 1
-_PREFIX: Final = struct.Struct("<8sIQ32s")
-_ALIGNMENT: Final = 64
+_PREFIX: Final = Prefix("package", "the manifest", MAGIC, FORMAT_VERSION)
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -86,13 +80,12 @@ def write_container(path: Path, manifest: Mapping[str, Json], store: BlobStore) 
     chunks: list[Chunk] = []
     for blob, digest in zip(store.blobs, store.digests, strict=True):
         rows.append([offset, len(blob), digest.hex()])
-        padding = -len(blob) % _ALIGNMENT
+        padding = -len(blob) % ALIGNMENT
         chunks += [blob, bytes(padding)]
         offset += len(blob) + padding
     text = json.dumps({**manifest, "blobs": rows}, separators=(",", ":"), allow_nan=False).encode()
-    start = _PREFIX.size + len(text)
-    head = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(text), hashlib.sha256(text).digest())
-    whole = [head, text, bytes(-start % _ALIGNMENT), *chunks]
+    head = _PREFIX.pack(len(text), hashlib.sha256(text).digest())
+    whole = [head, text, bytes(_PREFIX.padding(len(text))), *chunks]
     sha256 = hashlib.sha256()
     for chunk in whole:
         sha256.update(chunk)
@@ -129,7 +122,7 @@ class BlobFile:
         Raises:
             FormatError: It is damaged, or no JSON.
         """
-        return parsed(bytes(self.arrays([number])[0]), f"blob {number}")
+        return _PREFIX.json(bytes(self.arrays([number])[0]), f"blob {number}")
 
     def all_are_known(self) -> None:
         """Somebody has checked the whole file."""
@@ -201,8 +194,8 @@ def read_container(path: Path) -> Container:
 
 def aligned_copy(data: bytes) -> np.ndarray:
     """Bytes in memory of our own that begins as a mapped file would, read-only."""
-    raw = np.empty(len(data) + _ALIGNMENT, np.uint8)
-    made = raw[-raw.ctypes.data % _ALIGNMENT :][: len(data)]
+    raw = np.empty(len(data) + ALIGNMENT, np.uint8)
+    made = raw[-raw.ctypes.data % ALIGNMENT :][: len(data)]
     made[:] = np.frombuffer(data, np.uint8)
     made.flags.writeable = False
     return made
@@ -210,35 +203,9 @@ def aligned_copy(data: bytes) -> np.ndarray:
 
 def _opened(data: memoryview) -> tuple[dict[str, Json], int]:
     """The manifest, and where the blobs begin."""
-    if len(data) < _PREFIX.size:
-        raise FormatError(f"package: {len(data)} bytes are fewer than the {_PREFIX.size} of the prefix")
-    magic, version, length, digest = _PREFIX.unpack_from(data)
-    if magic != MAGIC:
-        raise FormatError(f"package: it starts with {magic!r}, not {MAGIC!r}")
-    if version != FORMAT_VERSION:
-        raise FormatError(f"package: it has format version {version}, and this rlx reads {FORMAT_VERSION}")
-    if length > len(data) - _PREFIX.size:
-        raise FormatError(f"package: the manifest has {length} bytes, and {len(data) - _PREFIX.size} are left")
-    text = bytes(data[_PREFIX.size : _PREFIX.size + length])
-    found = hashlib.sha256(text).digest()
-    if found != digest:
-        raise FormatError(
-            f"package: the manifest's digest is {found.hex()[:16]}…, not {digest.hex()[:16]}…: it is damaged"
-        )
-    end: int = _PREFIX.size + length
-    return need(parsed(text, "the manifest"), dict, "the manifest"), min(end + -end % _ALIGNMENT, len(data))
-
-
-def parsed(text: bytes, what: str) -> Json:
-    """JSON.
-
-    Raises:
-        FormatError: It is none.
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"package: {what} is not JSON ({error})") from None
+    text, rest, digest = _PREFIX.read(data)
+    _PREFIX.expect_digest(text, digest, "the manifest's")
+    return _PREFIX.header(text), min(len(data) - len(rest) + _PREFIX.padding(len(text)), len(data))
 
 
 def _places(manifest: Mapping[str, Json], size: int) -> list[tuple[int, int, bytes]]:
@@ -247,8 +214,8 @@ def _places(manifest: Mapping[str, Json], size: int) -> list[tuple[int, int, byt
         offset, nbytes, digest = items(row, 3, "a blob")
         if min(need(offset, int, "an offset"), need(nbytes, int, "a length")) < 0 or offset + nbytes > size:
             raise FormatError(f"package: a blob is bytes {offset}..{offset + nbytes} of {size}: it is cut off, or lies")
-        if offset % _ALIGNMENT:
-            raise FormatError(f"package: a blob begins at byte {offset}, not at a multiple of {_ALIGNMENT}")
+        if offset % ALIGNMENT:
+            raise FormatError(f"package: a blob begins at byte {offset}, not at a multiple of {ALIGNMENT}")
         found.append((offset, nbytes, _hex(digest)))
     return found
 

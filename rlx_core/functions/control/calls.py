@@ -117,12 +117,24 @@ def scan(
     return found
 
 
-def map(function: Callable[[Any], R], xs: Any) -> R:
+def map(function: Callable[[Any], R], xs: Any, *, batch_size: int | None = None) -> R:
     """`function` of each element along the first axis of `xs`, one after the other, the results stacked.
 
     `rlx.vmap` does all at once, which is faster and takes the memory of all.
+
+    Args:
+        function: Of one element.
+        xs: A pytree of arrays of one size along the first axis.
+        batch_size: How many elements are done at once, as by `rlx.vmap`; what is left of a batch in the end, too.
+
+    Raises:
+        ShapeError: Sizes along the first axis differ; or with a `batch_size`, they are not known.
+        ConfigError: The batch size is no integer of at least 1.
+
+    >>> rlx.map(lambda row: rlx.sum(row * row), np.float32([[1, 2], [3, 4], [5, 6]]), batch_size=2)
+    array([ 5., 25., 61.], dtype=float32)
     """
-    found: R = _here(lambda x: loops.mapped(function, x), xs)
+    found: R = _here(lambda x: loops.mapped(function, x, batch_size), xs)
     return found
 
 

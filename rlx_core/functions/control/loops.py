@@ -21,11 +21,15 @@ from rlx_core.ir.dims import Dim, Expr
 from rlx_core.ir.dtypes import bool_, i32, i64
 from rlx_core.ir.graph import Value, as_results, building
 from rlx_core.ir.types import as_dim, same_dim
+from rlx_core.ops.arguments import whole
 from rlx_core.ops.arithmetic import add
 from rlx_core.ops.control.checkpoints import in_segments
 from rlx_core.ops.control.loop import While
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.creation import iota
+from rlx_core.ops.movement import concat
+from rlx_core.ops.structural import reshape
+from rlx_core.transforms.functional import vmap
 from rlx_core.transforms.lifting import as_value
 from rlx_core.trees.flatten import Tree, expect_function, flatten, function_name
 
@@ -120,15 +124,42 @@ def scan(
     return _scan("scan", body, init, xs, length, reverse, checkpoints)
 
 
-def mapped(function: Function, xs: Any) -> Any:
+def mapped(function: Function, xs: Any, batch_size: int | None = None) -> Any:
     """See `rlx.map`."""
     expect_function("map", function)
+    if batch_size is not None:
+        return _mapped_in_batches(function, xs, whole("map: batch_size", batch_size, 1))
 
     def step(_: Any, x: Any) -> Any:
         return None, with_arguments(function, x)
 
     step.__name__ = function_name(function)
     return _scan("map", step, None, xs, None, False)[1]
+
+
+def _mapped_in_batches(function: Function, xs: Any, batch: int) -> Any:
+    """Whole batches one after the other, each at once, and what is left of one at once.
+
+    Raises:
+        ShapeError: How many elements there are is not known.
+    """
+    builder = within("map")
+    leaves, tree = flatten(xs, "x")
+    stacked = [as_value(builder, leaf) for leaf in leaves]
+    count = _length("map", tree.names, stacked, None)
+    if not isinstance(count, int):
+        raise ShapeError(f"map: batch_size={batch} needs a number of elements that is known, not {count}")
+    at_once = vmap(lambda x: with_arguments(function, x))
+    even = count // batch * batch
+    parts = []
+    if even or not count:
+        rows = [reshape(v[:even], (even // batch, batch, *v.shape[1:])) for v in stacked]
+        found, made = flatten(mapped(at_once, tree.unflatten(rows)), "y")
+        parts.append([reshape(y, (even, *y.shape[2:])) for y in found])
+    if even < count:
+        found, made = flatten(at_once(tree.unflatten([v[even:] for v in stacked])), "y")
+        parts.append(found)
+    return made.unflatten([ys[0] if len(ys) == 1 else concat(ys, axis=0) for ys in zip(*parts, strict=True)])
 
 
 def _scan(

@@ -71,6 +71,22 @@ def test_an_iteration_has_a_function_of_its_name(method: str) -> None:
     np.testing.assert_allclose(found, np.linalg.solve(a.todense(), b), rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["cg", "bicgstab", "gmres"])
+def test_an_iteration_begins_where_it_is_told(method: Any) -> None:
+    """At the solution one iteration is enough, where it is not from 0; the result has no derivative by where it began."""
+    a, b = poisson(12), np.random.default_rng(0).uniform(-1, 1, (144, 2))
+    x = sparse.solve(a, b)
+    found = sparse.solve(a, b, x, method=method, maxiter=1, restart=2, rtol=1e-9)
+    np.testing.assert_allclose(found, x, rtol=1e-6)
+    np.testing.assert_allclose(
+        getattr(sparse, method)(a, b[:, 0], x0=x[:, 0], maxiter=1, rtol=1e-9), x[:, 0], rtol=1e-6
+    )
+    with pytest.raises(NotConvergedError):
+        sparse.solve(a, b, method=method, maxiter=1, restart=2, rtol=1e-9)
+    slope = rlx.grad(lambda x0: rlx.sum(sparse.solve(a, b, x0, method=method, rtol=1e-9)))(x)
+    assert not slope.any()
+
+
 class TestDerivatives:
     @pytest.mark.parametrize("settings", SETTINGS[:4] + SETTINGS[5:8], ids=str)
     def test_gradients_agree_with_those_of_a_dense_solve(self, cpu: Any, settings: dict[str, Any]) -> None:
@@ -159,6 +175,8 @@ class TestRefusals:
         a = poisson(2)
         with pytest.raises(ShapeError, match=r"b must be \[4\] or \[4, k\], not \[3\]"):
             sparse.solve(a, np.ones(3))
+        with pytest.raises(ShapeError, match=r"x0 must be \[4\], as b is, not \[4, 1\]"):
+            sparse.solve(a, np.ones(4), np.ones((4, 1)), method="cg")
         with pytest.raises(ShapeError, match="a must be square"):
             sparse.solve(Csr.from_dense(np.ones((2, 3))), np.ones(2))
         with pytest.raises(IndexRangeError, match="row 2 is outside of a matrix of 2 rows"):

@@ -201,10 +201,11 @@ FAMILY = Family(
         ),
         Row(
             "dynamic_slice from negative starts",
-            lambda x, i: rlx.dynamic_slice(x, [i], [2]),
-            lambda d: ((d.floats((5,)), np.asarray(-1 - d.size(0, 1), np.int32)), {}),
+            # Of so many elements that tangents of 16 bits are not by chance equal in both places.
+            lambda x, i: rlx.dynamic_slice(x, [i], [8]),
+            lambda d: ((d.floats((13,)), np.asarray(-1 - d.size(0, 1), np.int32)), {}),
             None,
-            lambda x, i: lax.dynamic_slice(x, (i,), (2,)),
+            lambda x, i: lax.dynamic_slice(x, (i,), (8,)),
             differs={
                 ("jax", question): "here a negative start is moved to 0; JAX counts it from the end"
                 for question in ("forward", "gradient", "jvp", "batch")

@@ -76,16 +76,18 @@ def least_squares(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: 
     return x
 
 
-def solved(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: float) -> np.ndarray:
-    """The x with a x = b for one matrix and all columns of b.
+def solved(
+    op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: float, start: np.ndarray | None = None
+) -> np.ndarray:
+    """The x with a x = b for one matrix and all columns of b; an iteration begins at `start`.
 
     Raises:
         SingularMatrixError, NotPositiveDefiniteError, NotConvergedError: There is none, or it was not found.
     """
-    if not (np.isfinite(a.data).all() and np.isfinite(b).all()):
+    if not all(np.isfinite(x).all() for x in (a.data, b, 0 if start is None else start)):
         return np.full_like(b, np.nan)
     if op.method in ITERATIONS:
-        return iterated(op, a, b, index, rtol)
+        return iterated(op, a, b, index, rtol, start)
     return factor(op, a, index).solve(b)
 
 
@@ -134,15 +136,24 @@ def preconditioner(op: Any, a: Any, index: tuple[int, ...]) -> Any:
         raise not_factored(op, index, error) from None
 
 
-def iterated(op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: float) -> np.ndarray:
-    """Every column by itself, from 0."""
+def iterated(
+    op: Any, a: Any, b: np.ndarray, index: tuple[int, ...], rtol: float, start: np.ndarray | None
+) -> np.ndarray:
+    """Every column by itself, from its column of `start`, or from 0."""
     x = np.empty_like(b)
     approximate_inverse = preconditioner(op, a, index)
     settings = {"restart": op.restart} if op.method == "gmres" else {}
     for column in range(b.shape[1]):
         right = np.ascontiguousarray(b[:, column])
         x[:, column], status = ITERATIONS[op.method](
-            a, right, rtol=rtol, atol=op.atol, maxiter=op.maxiter, M=approximate_inverse, **settings
+            a,
+            right,
+            x0=None if start is None else np.ascontiguousarray(start[:, column]),
+            rtol=rtol,
+            atol=op.atol,
+            maxiter=op.maxiter,
+            M=approximate_inverse,
+            **settings,
         )
         residual = float(np.linalg.norm(right - a @ x[:, column]))
         bound = max(rtol * float(np.linalg.norm(right)), op.atol)

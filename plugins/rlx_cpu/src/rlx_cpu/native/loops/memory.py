@@ -5,7 +5,7 @@ Every access says the alignment of its element. Registers hold a bool as a bit a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -61,11 +61,13 @@ class Memory:
 
     def mask(self, at: At) -> ir.Value:
         """The lanes that exist, as a vector of bits."""
-        lanes = self.shape.lanes
-        if isinstance(at.active, ir.Value):
+        return self._mask(self.shape.lanes, at.active)
+
+    def _mask(self, lanes: int, active: int | ir.Value) -> ir.Value:
+        if isinstance(active, ir.Value):
             positions = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
-            return self.builder.icmp_signed("<", positions, splat(self.builder, at.active, lanes))
-        return ir.Constant(ir.VectorType(I1, lanes), [ir.Constant(I1, int(k < at.active)) for k in range(lanes)])
+            return self.builder.icmp_signed("<", positions, splat(self.builder, active, lanes))
+        return ir.Constant(ir.VectorType(I1, lanes), [ir.Constant(I1, int(k < active)) for k in range(lanes)])
 
     def load(self, term: Load, at: At, moved: Sequence[ir.Value]) -> ir.Value:
         """An element or a vector of them; `moved` are the values of the load's dynamic indices."""
@@ -89,7 +91,9 @@ class Memory:
                 if ahead:
                     prefetch(b, address(b, place, ahead))
                 return self.to_register(dtype, b.load(place, typ=type, align=align))
-            return self.to_register(dtype, self._masked_load(place, type, align, at))
+            return self.to_register(dtype, self._masked_load(place, type, align, self.mask(at)))
+        if spread is None and self.is_paired(term):
+            return self._load_part(term, place, at)
         whole: ir.Value = constant(memory_type(dtype, lanes), 0)
         for k in self._single(at):
             one = address(b, place, k * stride)
@@ -98,8 +102,37 @@ class Memory:
             whole = b.insert_element(whole, b.load(one, typ=memory_type(dtype), align=align), ir.Constant(I32, k))
         return self.to_register(dtype, whole)
 
-    def _masked_load(self, place: ir.Value, type: Any, align: int, at: At) -> ir.Value:
-        mask = self.mask(at)
+    def is_paired(self, access: Load | Store) -> bool:
+        """Whether an access is of one part of complex elements that lie one after another."""
+        dtype = self.shape.kernel.buffers[access.buffer].dtype
+        return dtype.is_complex and access.strides[self.shape.lane] == dtype.itemsize
+
+    def _load_part(self, term: Load, place: ir.Value, at: At) -> ir.Value:
+        """The real or the imaginary parts of neighbours: both are loaded, and LLVM loads them once for both."""
+        b, lanes, width = self.builder, self.shape.lanes, term.dtype.itemsize
+        assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
+        part = term.offset // width % 2
+        type = memory_type(term.dtype, 2 * lanes)
+        start = address(b, place, -part * width)
+        if at.active == lanes:
+            both = b.load(start, typ=type, align=width)
+        else:
+            both = self._masked_load(start, type, width, self._mask(2 * lanes, 2 * at.active))
+        return b.shuffle_vector(both, ir.Constant(type, ir.Undefined), numbers(range(part, 2 * lanes, 2)))
+
+    def store_pair(self, store: Store, at: At, re: ir.Value, im: ir.Value) -> None:
+        """Write both parts of neighbours, side by side; `store` is that of the real parts."""
+        b, lanes, width = self.builder, self.shape.lanes, self.shape.kernel.buffers[store.buffer].accessed.itemsize
+        assert isinstance(at.active, int), "complex elements have no code for sizes that are not known"
+        place = address(b, self.buffers[store.buffer], self._offset(store.strides, store.offset, at))
+        sides = splat(b, re, lanes), splat(b, im, lanes)
+        both = b.shuffle_vector(*sides, numbers(k + side for k in range(lanes) for side in (0, lanes)))
+        if at.active == lanes:
+            b.store(both, place, align=width)
+        else:
+            self._masked_store(both, place, width, self._mask(2 * lanes, 2 * at.active))
+
+    def _masked_load(self, place: ir.Value, type: Any, align: int, mask: ir.Value) -> ir.Value:
         function = declare(
             self.builder.module, f"llvm.masked.load.{suffix(type)}.p0", type, [POINTER, I32, mask.type, type]
         )
@@ -126,13 +159,15 @@ class Memory:
             elif at.active == lanes:
                 b.store(value, place, align=align)
             else:
-                mask = self.mask(at)
-                types = [value.type, POINTER, I32, mask.type]
-                function = declare(b.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
-                b.call(function, [value, place, ir.Constant(I32, align), mask])
+                self._masked_store(value, place, align, self.mask(at))
             return
         for k in self._single(at):
             b.store(b.extract_element(value, ir.Constant(I32, k)), address(b, place, k * stride), align=align)
+
+    def _masked_store(self, value: ir.Value, place: ir.Value, align: int, mask: ir.Value) -> None:
+        types = [value.type, POINTER, I32, mask.type]
+        function = declare(self.builder.module, f"llvm.masked.store.{suffix(value.type)}.p0", VOID, types)
+        self.builder.call(function, [value, place, ir.Constant(I32, align), mask])
 
     def _single(self, at: At) -> range:
         """The lanes that are accessed one by one."""
@@ -161,3 +196,9 @@ class Memory:
         if dtype.kind != "bool":
             return value
         return self.builder.zext(value, I8 if width(value) == 1 else ir.VectorType(I8, width(value)))
+
+
+def numbers(lanes: Iterable[int]) -> ir.Constant:
+    """Which lanes a shuffle takes."""
+    found = list(lanes)
+    return ir.Constant(ir.VectorType(I32, len(found)), found)

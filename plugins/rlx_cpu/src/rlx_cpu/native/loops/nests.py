@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from attrs import define, evolve, field
 
-from rlx_core.codegen.loops import Kernel, operands_of
+from rlx_core.codegen.loops import Kernel, Store, operands_of
 from rlx_core.codegen.schedule import Nest
 from rlx_cpu.native.llvm import ir
 from rlx_cpu.native.llvm.build import (
@@ -118,10 +118,23 @@ class Loops:
         return [self.values.value(self.kernel.stores[number].value, at, known) for number in numbers]
 
     def _store_all(self, numbers: Sequence[int], ats: Sequence[At], computed: Sequence[Sequence[ir.Value]]) -> None:
-        """Store what was computed at several places, one result after the other."""
-        for number, values in zip(numbers, zip(*computed, strict=True), strict=True):
-            for at, value in zip(ats, values, strict=True):
-                self.memory.store(self.kernel.stores[number], at, value)
+        """Store what was computed at several places, one result after the other, the parts of complex elements together."""
+        stores = [self.kernel.stores[number] for number in numbers]
+        columns = list(zip(*computed, strict=True))
+        for k, (store, values) in enumerate(zip(stores, columns, strict=True)):
+            if k and self._is_second_part(stores[k - 1], store):
+                continue  # stored with the first
+            is_first = k + 1 < len(stores) and self._is_second_part(store, stores[k + 1])
+            for which, (at, value) in enumerate(zip(ats, values, strict=True)):
+                if is_first:
+                    self.memory.store_pair(store, at, value, columns[k + 1][which])
+                else:
+                    self.memory.store(store, at, value)
+
+    def _is_second_part(self, first: Store, second: Store) -> bool:
+        """Whether two stores are of the parts of one complex result, neighbours along the lanes."""
+        width = self.kernel.buffers[first.buffer].accessed.itemsize
+        return self.memory.is_paired(first) and second == evolve(first, value=second.value, offset=first.offset + width)
 
     def rows_of(self, ats: Sequence[At], block: ir.Value | None) -> None:
         """All loops of a unit's row, then the stores of what is one a row."""

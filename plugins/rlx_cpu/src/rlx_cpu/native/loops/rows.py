@@ -125,6 +125,8 @@ def sized_loop(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> LoopF
     formula = formula_of(node.op, node.operand_types, is_for_all=True)
     if formula is None:
         return None
+    if any(p is not None and p.type.dtype.is_complex for p in (*layout.operands, *layout.results)):
+        return None  # which of two parts an access is of is told by its offset
     kernel = sized_kernel(formula, layout, sizes)
     shape = Shape.of(kernel.kernel, isa)
     # Transposed loads go through tiles, which are cut by their sizes.

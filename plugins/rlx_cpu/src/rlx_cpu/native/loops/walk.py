@@ -156,7 +156,8 @@ class Shape:
         found: list[Store] = []
         for store in self.kernel.stores if self.is_in_row and not self.is_sized else ():
             dtype = self.kernel.buffers[store.buffer].dtype
-            is_vector = store.strides[self.lane] == dtype.itemsize and not dtype.is_narrow and dtype.kind != "bool"
+            is_whole = not (dtype.is_narrow or dtype.is_complex or dtype.kind == "bool")
+            is_vector = store.strides[self.lane] == dtype.itemsize and is_whole
             outer = (step for axis, step in enumerate(store.strides) if axis != self.lane)
             is_at_lines = not any(step % ALIGNMENT for step in (store.offset, *outer))
             nbytes = dtype.itemsize * prod(n for n, s in zip(self.kernel.extents, store.strides, strict=True) if s)
@@ -276,7 +277,7 @@ def typical(kernel: Kernel) -> Kernel:
 
 def lanes_of(kernel: Kernel, isa: Isa) -> int:
     """Elements of a vector: as many as registers hold of the widest type, f32 at least where anything is computed."""
-    widest = max((kernel.buffers[a.buffer].dtype.itemsize for a in kernel.accesses), default=4)
+    widest = max((kernel.buffers[a.buffer].accessed.itemsize for a in kernel.accesses), default=4)
     narrow = {v.dtype for v in kernel.values if v.dtype.itemsize > 2 or v.dtype.is_float}
     return isa.vector_bytes // (widest if not narrow else max(widest, 4))
 

@@ -23,15 +23,12 @@ from rlx_core.ops import (
     concat,
     define_op,
     expand_dims,
-    expect_dtype,
-    expect_rank,
-    expect_shape,
     field,
     promoted,
     squeeze,
 )
 from rlx_custom_ops.sparse.csr import Csr
-from rlx_custom_ops.sparse.ops.solve import DTYPES, at_least, conjugated, expect_inside, product, sampled
+from rlx_custom_ops.sparse.ops.solve import at_least, conjugated, expect_inside, expect_system, product, sampled
 
 __rlx_library__ = True
 
@@ -78,15 +75,7 @@ class Lsqr(Op):
         return data_too, rows, columns, b_too
 
     def infer(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> TensorType:
-        expect_rank("data", data, 1)
-        expect_dtype("data", data, DTYPES)
-        for name, places in (("rows", rows), ("columns", columns)):
-            if not places.dtype.is_integer:
-                raise DtypeError(f"{name} must be integers, not {places}")
-            expect_shape(name, places, data.shape)
-        expect_rank("b", b, 2)
-        expect_dtype("b", b, (data.dtype,))
-        expect_shape("b", b, (*data.shape[:-1], self.m, b.shape[-1]))
+        expect_system(data, rows, columns, b, self.m)
         return b.with_shape((*b.shape[:-2], self.n, b.shape[-1]))
 
     def reference(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -26,6 +26,8 @@ def systems() -> Iterator[Sample]:
         own = settings if settings["method"] in ("lu", "cholesky") else {**settings, "rtol": 1e-13}
         for dtype in ("f64", "c128"):
             yield sample(dtype, (), 4, 2, **own)
+            if settings["method"] not in ("lu", "cholesky"):
+                yield sample(dtype, (), 4, 2, begun=True, **own)
     for dtype in ("f32", "c64"):
         yield sample(dtype, (), 4, 2)
     yield sample("f64", (2,), 3, 1)
@@ -33,7 +35,8 @@ def systems() -> Iterator[Sample]:
     yield sample("f64", (), 0, 2)
 
 
-def sample(dtype: str, leading: tuple[int, ...], n: int, k: int, **settings: Any) -> Sample:
+def sample(dtype: str, leading: tuple[int, ...], n: int, k: int, *, begun: bool = False, **settings: Any) -> Sample:
+    """One system; with `begun`, an iteration that is told where to begin."""
     is_hermitian = settings.get("method") in ("cholesky", "cg")
     e = 2 * n if n < 2 else (2 * n + 1 if not is_hermitian else 3 * n)
     place = f"i32[{', '.join(map(str, (*leading, e)))}]"
@@ -41,14 +44,14 @@ def sample(dtype: str, leading: tuple[int, ...], n: int, k: int, **settings: Any
         place.replace("i32", dtype),
         place,
         place,
-        f"{dtype}[{', '.join(map(str, (*leading, n, k)))}]",
-        make=maker(leading, n, k, e, dtype[0] == "c", is_hermitian),
+        *[f"{dtype}[{', '.join(map(str, (*leading, n, k)))}]"] * (2 if begun else 1),
+        make=maker(leading, n, k, e, dtype[0] == "c", is_hermitian, sides=2 if begun else 1),
         **settings,
     )
 
 
 def maker(
-    leading: tuple[int, ...], n: int, k: int, e: int, is_complex: bool, is_hermitian: bool
+    leading: tuple[int, ...], n: int, k: int, e: int, is_complex: bool, is_hermitian: bool, sides: int = 1
 ) -> Callable[[np.random.Generator], list[np.ndarray]]:
     def numbers(rng: np.random.Generator, *shape: int) -> np.ndarray:
         drawn = rng.uniform(-1, 1, shape)
@@ -72,6 +75,6 @@ def maker(
                 rows[index][-1:], columns[index][-1:] = rows[index][-2:-1], columns[index][-2:-1]
                 values[:n] += 4
             data[index] = values
-        return [data, rows, columns, numbers(rng, *leading, n, k)]
+        return [data, rows, columns, *(numbers(rng, *leading, n, k) for _ in range(sides))]
 
     return make

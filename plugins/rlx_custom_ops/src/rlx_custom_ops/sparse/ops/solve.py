@@ -20,6 +20,7 @@ from rlx_core.ops import (
     TensorType,
     Value,
     Zero,
+    astype,
     broadcast_to,
     conjugate,
     define_op,
@@ -45,6 +46,7 @@ Method = Literal["lu", "cholesky", "cg", "bicgstab", "gmres"]
 Preconditioner = Literal["none", "jacobi", "ilu"]
 
 HERMITIAN: Final = ("cholesky", "cg")
+DIRECT: Final = ("lu", "cholesky")
 DTYPES: Final = (f32, f64, c64, c128)
 
 
@@ -56,6 +58,23 @@ def at_least(least: int) -> Any:
             raise ConfigError(f"{op.name}: {attribute.name} must be at least {least}, not {value}")
 
     return check
+
+
+def expect_system(data: TensorType, rows: TensorType, columns: TensorType, b: TensorType, m: Dim) -> None:
+    """Require the elements of sparse matrices of `m` rows, and right sides for them.
+
+    Raises:
+        ShapeError, DtypeError: They are of other types.
+    """
+    expect_rank("data", data, 1)
+    expect_dtype("data", data, DTYPES)
+    for name, places in (("rows", rows), ("columns", columns)):
+        if not places.dtype.is_integer:
+            raise DtypeError(f"{name} must be integers, not {places}")
+        expect_shape(name, places, data.shape)
+    expect_rank("b", b, 2)
+    expect_dtype("b", b, (data.dtype,))
+    expect_shape("b", b, (*data.shape[:-1], m, b.shape[-1]))
 
 
 @define_op(domain="sparse")
@@ -72,7 +91,9 @@ class Solve(Op):
     and that of a is -h xᴴ at the places of the elements. So they are no more precise than `rtol`.
 
     Shapes:
-        data: [..., e]    rows, columns: integers [..., e]    b: [..., n, k]    ->    x: [..., n, k]
+        data: [..., e]    rows, columns: integers [..., e]    b: [..., n, k]    x0: like b    ->    x: like b
+
+    `x0` is where an iteration begins, 0 if it is absent. It is no part of what the result means, so it has no derivative.
 
     Attributes:
         method: "lu" (SuperLU), "cholesky" (SuperLU without exchanges of rows), "cg", "bicgstab" or "gmres".
@@ -107,28 +128,49 @@ class Solve(Op):
                 hint='preconditioner="jacobi", or method="bicgstab" or "gmres" with ilu',
             )
 
-    def prepare(self, data: Value, rows: Value, columns: Value, b: Value) -> tuple[Value | None, ...]:
+    def prepare(
+        self, data: Value, rows: Value, columns: Value, b: Value, x0: Value | None = None
+    ) -> tuple[Value | None, ...]:
         data_too, b_too = promoted(data, b)
-        return data_too, rows, columns, b_too
+        assert b_too is not None, "promotion keeps what is there"
+        start = None if x0 is None else astype(x0, b_too.dtype)  # which the result does not depend on
+        return data_too, rows, columns, b_too, start
 
-    def infer(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> TensorType:
-        expect_rank("data", data, 1)
-        expect_dtype("data", data, DTYPES)
-        for name, places in (("rows", rows), ("columns", columns)):
-            if not places.dtype.is_integer:
-                raise DtypeError(f"{name} must be integers, not {places}")
-            expect_shape(name, places, data.shape)
-        expect_rank("b", b, 2)
-        expect_dtype("b", b, (data.dtype,))
-        expect_shape("b", b, (*data.shape[:-1], *b.shape[-2:]))
+    def infer(
+        self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType, x0: TensorType | None = None
+    ) -> TensorType:
+        expect_system(data, rows, columns, b, b.shape[-2] if b.rank > 1 else 0)
+        if x0 is not None:
+            if self.method in DIRECT:
+                raise ConfigError(
+                    f"sparse.solve: {self.method} is no iteration and begins nowhere",
+                    hint='leave out x0, or method="cg", "bicgstab" or "gmres"',
+                )
+            expect_dtype("x0", x0, (b.dtype,))
+            expect_shape("x0", x0, b.shape)
         return b
 
-    def reference(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def reference(
+        self,
+        data: np.ndarray,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        b: np.ndarray,
+        x0: np.ndarray | None = None,
+    ) -> np.ndarray:
         x = np.empty_like(b)
-        self.solve_into(x, data, rows, columns, b)
+        self.solve_into(x, data, rows, columns, b, x0)
         return x
 
-    def solve_into(self, x: np.ndarray, data: np.ndarray, rows: np.ndarray, columns: np.ndarray, b: np.ndarray) -> None:
+    def solve_into(
+        self,
+        x: np.ndarray,
+        data: np.ndarray,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        b: np.ndarray,
+        x0: np.ndarray | None = None,
+    ) -> None:
         """Write the solutions of all systems."""
         if b.size == 0:
             return
@@ -139,18 +181,29 @@ class Solve(Op):
         for index in np.ndindex(b.shape[:-2]):
             places = expect_inside("row", rows[index], n), expect_inside("column", columns[index], n)
             a = systems.matrix(self, data[index].astype(wide), *places, n, index)
-            x[index] = systems.solved(self, a, b[index].astype(wide), index, rtol)
+            start = None if x0 is None else x0[index].astype(wide)
+            x[index] = systems.solved(self, a, b[index].astype(wide), index, rtol, start)
 
     def vjp(
-        self, g: Value, data: Value, rows: Value, columns: Value, b: Value, *, y: Value
+        self, g: Value, data: Value, rows: Value, columns: Value, b: Value, x0: Value | None = None, *, y: Value
     ) -> tuple[Value | Zero, ...]:
         h = self(conjugated(data), columns, rows, g)
         d_data = -sampled(rows, columns, h, y)
         if self.method in HERMITIAN:
             d_data = 0.5 * (d_data - sampled(rows, columns, y, h))
-        return d_data, ZERO, ZERO, h
+        return d_data, ZERO, ZERO, h, ZERO
 
-    def jvp(self, t: Sequence[Any], data: Value, rows: Value, columns: Value, b: Value, *, y: Value) -> Value | Zero:
+    def jvp(
+        self,
+        t: Sequence[Any],
+        data: Value,
+        rows: Value,
+        columns: Value,
+        b: Value,
+        x0: Value | None = None,
+        *,
+        y: Value,
+    ) -> Value | Zero:
         if isinstance(t[0], Zero):
             return ZERO if isinstance(t[3], Zero) else self(data, rows, columns, t[3])
         moved = product(t[0], rows, columns, y)
@@ -159,17 +212,20 @@ class Solve(Op):
         return self(data, rows, columns, -moved if isinstance(t[3], Zero) else t[3] - moved)
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Value:
-        data, rows, columns, b = x
+        data, rows, columns = x[:3]
+        given = [(v, own) for v, own in zip(x, is_batched, strict=True) if v is not None]
+        whole = [v if own else broadcast_to(v, (size, *v.shape)) for v, own in given]
         if any(is_batched[:3]) or data.ndim > 1:
-            return self(
-                *(v if own else broadcast_to(v, (size, *v.shape)) for v, own in zip(x, is_batched, strict=True))
-            )
+            return self(*whole)
         # One matrix for many right sides is factorised once, their columns side by side.
-        side_by_side = permute_dims(b, (1, 0, 2))
-        solved = self(data, rows, columns, reshape(side_by_side, (b.shape[1], size * b.shape[2])))
-        return permute_dims(reshape(solved, side_by_side.shape), (1, 0, 2))
+        sides = [permute_dims(v, (1, 0, 2)) for v in whole[3:]]
+        n, _, k = sides[0].shape
+        solved = self(data, rows, columns, *(reshape(v, (n, size * k)) for v in sides))
+        return permute_dims(reshape(solved, (n, size, k)), (1, 0, 2))
 
-    def cost(self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType) -> Dim:
+    def cost(
+        self, data: TensorType, rows: TensorType, columns: TensorType, b: TensorType, x0: TensorType | None = None
+    ) -> Dim:
         return (
             20 * data.size * b.shape[-1]
         )  # of an iteration that takes 10 steps; how many it takes depends on the data
@@ -185,6 +241,8 @@ class Solve(Op):
         yield Rejected(*four, method="qr", error=ConfigError, says="method must be 'lu' or 'cholesky' or 'cg'")
         yield Rejected(*four, preconditioner="amg", error=ConfigError, says="'none' or 'jacobi' or 'ilu', not 'amg'")
         yield Rejected(*four, method="cg", preconditioner="ilu", error=ConfigError, says="ilu is none")
+        yield Rejected(*four, "f32[2, 1]", error=ConfigError, says="lu is no iteration and begins nowhere")
+        yield Rejected(*four, "f32[2]", method="cg", error=ShapeError, says="x0 must be [2, 1]")
         yield Rejected(*four, rtol=-1.0, error=ConfigError, says="rtol must be at least 0, not -1.0")
         yield Rejected(*four, maxiter=0, error=ConfigError, says="maxiter must be at least 1, not 0")
 
@@ -228,6 +286,7 @@ def product(data: Value, rows: Value, columns: Value, x: Value, size: Dim | None
 def solve(
     a: Csr,
     b: Any,
+    x0: Any = None,
     *,
     method: Method = "lu",
     preconditioner: Preconditioner = "none",
@@ -237,6 +296,8 @@ def solve(
     restart: int = 20,
 ) -> Any:
     """The x with a x = b, for b [n] or [n, k]; see `Solve` for what the arguments are.
+
+    An iteration begins at `x0`, which is like b: near the solution it ends sooner.
 
     >>> a = Csr(np.array([4.0, 1.0, 1.0, 3.0]), [0, 1, 0, 1], [0, 2, 4], shape=(2, 2))
     >>> np.round(solve(a, np.array([6.0, 7.0])), 12)
@@ -249,23 +310,31 @@ def solve(
     if b.ndim not in (1, 2) or b.shape[0] != n:
         raise ShapeError(f"sparse.solve: b must be [{n}] or [{n}, k], not {list(b.shape)}")
     op = Solve(method, preconditioner, rtol, atol, maxiter, restart)
-    x = op(a.data, a.pattern.rows, a.pattern.columns, b if b.ndim == 2 else expand_dims(b, -1))
+    sides = [b]
+    if x0 is not None:
+        sides.append(x0 if isinstance(x0, Value) else np.asarray(x0))
+        if tuple(sides[1].shape) != tuple(b.shape):
+            raise ShapeError(f"sparse.solve: x0 must be {list(b.shape)}, as b is, not {list(sides[1].shape)}")
+    columns = (v if b.ndim == 2 else expand_dims(v, -1) for v in sides)
+    x = op(a.data, a.pattern.rows, a.pattern.columns, *columns)
     return x if b.ndim == 2 else squeeze(x, axis=-1)
 
 
-def cg(a: Csr, b: Any, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:
+def cg(a: Csr, b: Any, x0: Any = None, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:
     """Conjugate gradients, for Hermitian positive definite matrices; with a preconditioner, PCG. See `solve`."""
-    return solve(a, b, method="cg", preconditioner=preconditioner, **settings)
+    return solve(a, b, x0, method="cg", preconditioner=preconditioner, **settings)
 
 
-def bicgstab(a: Csr, b: Any, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:
+def bicgstab(a: Csr, b: Any, x0: Any = None, *, preconditioner: Preconditioner = "none", **settings: Any) -> Any:
     """Stabilised biconjugate gradients, for any square matrix. See `solve`."""
-    return solve(a, b, method="bicgstab", preconditioner=preconditioner, **settings)
+    return solve(a, b, x0, method="bicgstab", preconditioner=preconditioner, **settings)
 
 
-def gmres(a: Csr, b: Any, *, preconditioner: Preconditioner = "none", restart: int = 20, **settings: Any) -> Any:
+def gmres(
+    a: Csr, b: Any, x0: Any = None, *, preconditioner: Preconditioner = "none", restart: int = 20, **settings: Any
+) -> Any:
     """Generalised minimal residuals, for any square matrix. See `solve`."""
-    return solve(a, b, method="gmres", preconditioner=preconditioner, restart=restart, **settings)
+    return solve(a, b, x0, method="gmres", preconditioner=preconditioner, restart=restart, **settings)
 
 
 OPS = (Solve,)
