@@ -172,7 +172,7 @@ NATIVE = (
     ("table",),
     ("llvm",),
     ("scalars", "movement"),
-    ("loops", "products", "scans", "ordering", "indexing", "control", "runtime"),
+    ("loops", "products", "scans", "ordering", "fourier", "indexing", "control", "runtime"),
     ("attention",),
     ("kernels",),
     ("coverage", "listing", "replay", "sharing"),
