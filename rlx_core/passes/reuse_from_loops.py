@@ -40,11 +40,11 @@ class Sharing:
     """What one Scan gives and takes.
 
     Attributes:
-        given: Values of its body that it returns besides its own, one a step.
+        given: Values of its body that it returns besides its own, one a step, and their places among these.
         taken: Value of its body → the Scan that returns it, and the place among what that one gives.
     """
 
-    given: list[Value] = field(factory=list)
+    given: dict[Value, int] = field(factory=dict)
     taken: dict[Value, tuple[Node, int]] = field(factory=dict)
 
 
@@ -57,11 +57,8 @@ def reuse(graph: Graph) -> Result:
             for value in worth_keeping(node, known):
                 given = sharing.setdefault(earlier, Sharing()).given
                 taken = sharing.setdefault(node, Sharing()).taken
-                if value in taken:
-                    continue
-                if known[value] not in given:
-                    given.append(known[value])
-                taken[value] = earlier, given.index(known[value])
+                if value not in taken:
+                    taken[value] = earlier, given.setdefault(known[value], len(given))
     if not sharing:
         return Result.unchanged(graph)
     made: dict[Node, tuple[Value, ...]] = {}

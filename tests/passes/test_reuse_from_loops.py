@@ -29,6 +29,17 @@ def loss(w: Any, u: Any, c: Any, xs: Any) -> Any:
     return rlx.sum(last) + rlx.sum(ys)
 
 
+def two(w: Any, u: Any, c: Any, xs: Any) -> Any:
+    """Two carries, each with a product of its own."""
+
+    def step(carries: Any, x: Any) -> Any:
+        a, b = carries
+        return (rlx.tanh(a @ w + x), rlx.sin(b @ u) * a), None
+
+    a, b = rlx.scan(step, (c, c), xs)[0]
+    return rlx.sum(a * b)
+
+
 def backwards(w: Any, u: Any, c: Any, xs: Any) -> Any:
     """The other direction, and the product is read twice."""
 
@@ -66,7 +77,7 @@ def results(graph: Graph) -> list[np.ndarray]:
     return list(rlx.interpret(graph, dict(zip(graph.input_types, (W, U, C, XS), strict=True))))
 
 
-@pytest.mark.parametrize(("function", "fewer"), [(loss, 2), (backwards, 1), (nested, 1)])
+@pytest.mark.parametrize(("function", "fewer"), [(loss, 2), (two, 2), (backwards, 1), (nested, 1)])
 def test_products_are_not_computed_again(function: Callable[..., Any], fewer: int) -> None:
     graph = gradient(function)
     reused = ReuseFromLoops().run(graph, Context())
