@@ -63,6 +63,11 @@ def rlx_passes() -> list[PassSpec]:
         ),
         PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
         PassSpec(
+            "rlx.reuse-from-loops",
+            "rlx_core.passes.reuse_from_loops:ReuseFromLoops",
+            summary="What an earlier loop computed is not computed again.",
+        ),
+        PassSpec(
             "rlx.hoist-from-loops",
             "rlx_core.passes.hoist_from_loops:HoistFromLoops",
             summary="What no step of a loop changes is computed before it.",
@@ -198,6 +203,9 @@ def rlx_exporters() -> list[ExporterSpec]:
 
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
+LOOPS = ("reuse-from-loops", "hoist-from-loops")
+"""What a loop need not compute a second time, then what it need not compute in every step."""
+
 FUSE = (
     *("recognise-softmax", "recognise-norms", "recognise-gelu", "recognise-attention", *CLEAN),
     *("fuse-conv-batch-norm", "fuse-matmul-bias-act", "fuse-residual-norm", "fuse-swiglu", "fuse-shared-input-matmul"),
@@ -230,7 +238,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             {
                 "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, "hoist-from-loops", *FUSE, *REGIONS, *LEGAL],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
             },
             summary="Everything that keeps results and makes them faster.",
         ),
@@ -239,7 +247,7 @@ def rlx_pipelines() -> list[PipelineSpec]:
             {
                 "forward": [*FORWARD],
                 "hir": ["inline-calls", "lower-hir"],
-                "mir": ["inline-calls", "canonicalize", *CLEAN, "hoist-from-loops", *FUSE, *REGIONS, *LEGAL],
+                "mir": ["inline-calls", "canonicalize", *CLEAN, *LOOPS, *FUSE, *REGIONS, *LEGAL],
             },
             summary="The same for a step of training, whose parameters change on every run.",
         ),

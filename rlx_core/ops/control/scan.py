@@ -64,7 +64,7 @@ class Scan(Op):
         reverse: Whether the steps go from the end to the beginning.
 
     Derivatives are Scans over the trajectory of the carries, which the forward Scan keeps where a derivative follows; a step is
-    computed again in its own derivative, so that only carries are kept.
+    computed again in its own derivative, so that only carries are kept, and products where a pass finds both loops.
 
     Raises:
         WrongInputCountError, ShapeError, DtypeError: The body takes other operands, or returns carries of other types.

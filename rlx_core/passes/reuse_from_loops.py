@@ -1,0 +1,171 @@
+"""What a Scan computes again that an earlier one has computed: the earlier one returns it, and the later one reads it.
+
+The derivative of a loop goes over the trajectory of its carries and computes each step again. That is little but for the
+products of the step, which cost as much as the derivative's own. Two loops of as many steps have the same value where the later
+one's xs are results of the earlier one, or both read the same xs and constants, and the same ops follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import define, evolve, field
+
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, as_results
+from rlx_core.ir.rewrite import copy_node, rebuild
+from rlx_core.ops.control.scan import Scan
+from rlx_core.ops.linalg import MatMul
+from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
+
+__all__ = ["ReuseFromLoops"]
+
+LEAST_TERMS: Final = 32
+"""Terms of a product's sums from which reading one takes less time than adding it up again."""
+
+MOST_GROWTH: Final = 8
+"""How many times as large as its left side a product may be that is kept for all steps."""
+
+
+@define_pass("reuse-from-loops")
+class ReuseFromLoops(Pass):
+    """Keep the products of a Scan's steps, and what is at once made of them, for a later Scan that would compute them again."""
+
+    def run(self, graph: Graph, context: Context) -> Result:
+        return each_graph(graph, reuse)
+
+
+@define(eq=False)
+class Sharing:
+    """What one Scan gives and takes.
+
+    Attributes:
+        given: Values of its body that it returns besides its own, one a step, and their places among these.
+        taken: Value of its body → the Scan that returns it, and the place among what that one gives.
+    """
+
+    given: dict[Value, int] = field(factory=dict)
+    taken: dict[Value, tuple[Node, int]] = field(factory=dict)
+
+
+def reuse(graph: Graph) -> Result:
+    """`graph` with loops that read what earlier ones made; nested graphs are left alone."""
+    sharing: dict[Node, Sharing] = {}
+    for node in graph.nodes:
+        for earlier in earlier_loops(node):
+            known = {later: value for later, value in same_values(earlier, node) if later.type.is_static}
+            for value in worth_keeping(node, known):
+                given = sharing.setdefault(earlier, Sharing()).given
+                taken = sharing.setdefault(node, Sharing()).taken
+                if value not in taken:
+                    taken[value] = earlier, given.setdefault(known[value], len(given))
+    if not sharing:
+        return Result.unchanged(graph)
+    made: dict[Node, tuple[Value, ...]] = {}
+
+    def replace(node: Node, operands: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
+        if node not in sharing:
+            return None
+        each, op = sharing[node], node.op
+        assert isinstance(op, Scan), "only loops share"
+        new = evolve(op, body=shared_body(op.body, each))
+        stacks = [made[earlier][place] for earlier, place in each.taken.values()]
+        results = as_results(new(*(v for v in operands if v is not None), *stacks))
+        count = len(node.results)
+        made[node] = results[count:]
+        return results[:count]
+
+    counts = {"reused": sum(len(each.taken) for each in sharing.values())}
+    return Result(*rebuild(graph, replace, by=ReuseFromLoops.name), counts)
+
+
+def earlier_loops(node: Node) -> Iterator[Node]:
+    """The Scans of as many steps whose results a Scan goes over."""
+    op = node.op
+    if isinstance(op, Scan) and isinstance(op.length, int) and op.length > 0:
+        makers = dict.fromkeys(v.node for v in op.split([*node.present()])[2])
+        yield from (m for m in makers if isinstance(m.op, Scan) and m.op.length == op.length)
+
+
+def same_values(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
+    """Value of the later body → the value of the earlier one that it is in every step."""
+    known = dict(same_inputs(earlier, later))
+    assert isinstance(earlier.op, Scan) and isinstance(later.op, Scan), "loops"  # noqa: PT018
+    nodes = {(n.op, n.operands): n for n in earlier.op.body.nodes if n.op.is_pure and not isinstance(n.op, Argument)}
+    for node in later.op.body.nodes:
+        if node.op.is_pure and not isinstance(node.op, Argument) and all(v in known for v in node.present()):
+            found = nodes.get((node.op, tuple(None if v is None else known[v] for v in node.operands)))
+            if found is not None:
+                known.update(zip(node.results, found.results, strict=True))
+    yield from known.items()
+
+
+def same_inputs(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
+    """The inputs of the later body that the earlier one has, or returns, in every step: a y lies where its x does."""
+    assert isinstance(earlier.op, Scan) and isinstance(later.op, Scan), "loops"  # noqa: PT018
+    first, second = earlier.op, later.op
+    steady, per_step = (
+        dict(zip(outside, inside, strict=True))
+        for outside, inside in zip(
+            first.split([*earlier.present()])[1:], first.split(first.body.inputs)[1:], strict=True
+        )
+    )
+    per_step |= zip(earlier.results[first.carries :], first.body.outputs[first.carries :], strict=True)
+    _, *outsides = second.split([*later.present()])
+    _, *insides = second.split(second.body.inputs)
+    for whole, outside, inside in zip((steady, per_step), outsides, insides, strict=True):
+        yield from ((i, whole[o]) for o, i in zip(outside, inside, strict=True) if o in whole)
+
+
+def worth_keeping(later: Node, known: Mapping[Value, Value]) -> Iterator[Value]:
+    """The known values of the later body that are products, or all that is made of one."""
+    assert isinstance(later.op, Scan), "a loop"
+    body = later.op.body
+    for node in body.nodes:
+        if isinstance(node.op, MatMul) and node.result in known and is_long(node):
+            value = node.result
+            after = only_use(body, value)
+            while after is not value and after in known and after.type.size == value.type.size:
+                value, after = after, only_use(body, after)
+            yield value
+
+
+def is_long(node: Node) -> bool:
+    """Whether reading a product takes less time than computing it, and keeping it for all steps not too much memory."""
+    left, _ = node.present()
+    return left.shape[-1] >= LEAST_TERMS and node.type.size <= MOST_GROWTH * left.type.size
+
+
+def only_use(body: Graph, value: Value) -> Value:
+    """The one result of the one node that reads a value; the value itself where there are others."""
+    users = dict.fromkeys(body.uses[value])
+    if len(users) != 1 or value in body.output_set:
+        return value
+    (user,) = users
+    return user.result if len(user.results) == 1 else value
+
+
+def shared_body(body: Graph, sharing: Sharing) -> Graph:
+    """A body that reads what is taken as further xs, and returns what is given after its own results."""
+    builder = Builder(body.name)
+    builder.add_guards(body.guards)
+    values = {v: builder.input(f"in{i}", v.type) for i, v in enumerate((*body.inputs, *sharing.taken))}
+    outputs = (*body.outputs, *sharing.given)
+    needed = set(nodes_for(body, outputs, values))
+    for node in body.nodes:
+        if node in needed:
+            operands = [None if v is None else values[v] for v in node.operands]
+            made = copy_node(builder, node, operands)
+            values.update((old, new) for old, new in zip(node.results, made, strict=True) if old not in values)
+    return builder.finish(values[v] for v in outputs)
+
+
+def nodes_for(body: Graph, outputs: Sequence[Value], given: Mapping[Value, Value]) -> Iterator[Node]:
+    """The nodes that outputs need, backwards, where some values are given; and those with effects."""
+    wanted = {v for v in outputs if v not in given}
+    for node in reversed(body.nodes):
+        if isinstance(node.op, Argument):
+            continue
+        if not node.op.is_pure or any(v in wanted for v in node.results):
+            wanted.update(v for v in node.present() if v not in given)
+            yield node
