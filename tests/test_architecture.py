@@ -173,7 +173,6 @@ NATIVE = (
     ("llvm",),
     ("scalars", "movement"),
     ("loops", "products", "scans", "ordering", "indexing", "fourier", "control", "runtime"),
-    ("loops", "products", "scans", "ordering", "fourier", "indexing", "control", "runtime"),
     ("attention",),
     ("kernels",),
     ("coverage", "listing", "replay", "sharing"),

@@ -74,6 +74,8 @@ def _is_always_or_never(shape: Shape, other: Shape) -> bool:
     if shape == other or len(shape) != len(other):
         return True
     return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, other, strict=True))
+
+
 def _written(formula: Formula, result: int) -> Element:
     """The place of a result, which is that of both its parts."""
     return next(w.place for w in formula.writes if w.result == result)

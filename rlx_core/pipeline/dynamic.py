@@ -7,9 +7,8 @@ result is what compiling the bound graph would have given.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
