@@ -22,6 +22,7 @@ from rlx_core.ops.convolution import channels_last
 from rlx_core.ops.convolution.conv import Conv, ConvBackwardInput, ConvBackwardWeight, Convolution
 from rlx_core.ops.convolution.folded import FoldedMatMul
 from rlx_core.ops.convolution.geometry import Geometry
+from rlx_core.ops.convolution.transposed import ConvTranspose
 from rlx_core.ops.movement import Concat, Pad
 from rlx_core.ops.pooling.extremes import ExtremePool
 from rlx_core.ops.pooling.pool import Pool
@@ -74,11 +75,16 @@ def geometry_of(node: Node) -> Geometry:
 
 
 def is_wanted(node: Node) -> bool:
-    """Whether a convolution is a product of one group that fills vectors, or a depthwise one."""
+    """Whether a convolution is a product of one group that fills vectors, or a depthwise one.
+
+    A transposed one is the cotangent of a convolution unless cells are added at its end.
+    """
     op, (a, b) = node.op, node.present()
     if node.type.dtype not in (f32, f64) or not (a.type.is_static and b.type.is_static) or 0 in (*a.shape, *b.shape):
         return False
     assert isinstance(op, Convolution), "asked of convolutions alone"
+    if isinstance(op, ConvTranspose) and any(op.output_padding):
+        return False
     if op.groups == 1:
         results = a.shape[1] if isinstance(op, Conv) else node.type.shape[1]
         width = (
@@ -148,8 +154,8 @@ def convolution(walk: Walk, node: Node, given: list[Value]) -> tuple[Value, ...]
     geometry = geometry_of(node)
     if isinstance(op, ConvBackwardWeight):
         return (channels_last.backward_weight(walk.of(a), walk.of(b), geometry),)
-    if isinstance(op, ConvBackwardInput):
-        sizes = tuple(n.__index__() for n in op.sizes)
+    if isinstance(op, ConvBackwardInput | ConvTranspose):
+        sizes = tuple(n.__index__() for n in node.type.shape[2:])
         return (walk.back(channels_last.backward_input(walk.of(a), b, geometry, sizes)),)
     made = channels_last.conv if op.groups == 1 else channels_last.depthwise
     return (walk.back(made(walk.of(a), b, geometry)),)

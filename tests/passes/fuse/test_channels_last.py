@@ -44,6 +44,7 @@ MOVED: dict[str, Callable[..., Any]] = {
     "the way back through a stride beyond the kernel": lambda x, w, v, c, d: conv_backward_input(
         conv(x, w), v[:, :, :1, :2], sizes=(26, 16), stride=(3, 2)
     ),
+    "transposed through a stride": lambda x, w, v, c, d: nn.conv_transpose(conv(x, w), v, stride=2, padding=(1, 0)),
     "weights": lambda x, w, v, c, d: conv_backward_weight(
         x, conv(x, w, stride=2), kernel=(3, 3), stride=(2, 2), lo=(1, 1), hi=(1, 1)
     ),
@@ -54,7 +55,7 @@ MOVED: dict[str, Callable[..., Any]] = {
 def test_convolutions_are_products_of_windows_where_they_lie(name: str) -> None:
     before = program(MOVED[name], **TYPES)
     after = run(ChannelsLast(), before).graph
-    assert not {"conv", "conv_backward_input", "conv_backward_weight"} & set(ops(after))
+    assert not {"conv", "conv_transpose", "conv_backward_input", "conv_backward_weight"} & set(ops(after))
     assert_equal_numbers(before, after, rtol=1e-9, atol=1e-9)  # two rounds of sums of 72 terms in another order
 
 
@@ -77,6 +78,10 @@ LEFT: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
     "halves": (lambda x, w: conv(x, w), {"x": "f16[2, 3, 9, 8]", "w": "f16[8, 3, 3, 3]"}),
     "few results": (lambda x, w: conv(x, w), {"x": "f32[2, 3, 9, 8]", "w": "f32[4, 3, 3, 3]"}),
     "groups": (lambda x, w: conv(x, w, groups=2), {"x": "f32[2, 4, 9, 8]", "w": "f32[16, 2, 3, 3]"}),
+    "cells added at the end": (
+        lambda x, w: nn.conv_transpose(x, w, stride=2, output_padding=1),
+        {"x": "f32[2, 16, 9, 8]", "w": "f32[16, 8, 3, 3]"},
+    ),
     "one cell alone": (lambda x, w: nn.conv(x, w), {"x": "f32[2, 3, 9, 8]", "w": "f32[16, 3, 1, 1]"}),
     "sizes that are not known": (lambda x, w: conv(x, w), {"x": "f32[N, 3, 9, 8]", "w": "f32[8, 3, 3, 3]"}),
 }
