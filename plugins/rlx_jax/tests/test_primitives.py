@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx_core as rlx
+from rlx_core.errors import UnsupportedError
 
 jax = pytest.importorskip("jax", reason="python -m pip install jax")
 jnp = jax.numpy
@@ -168,6 +169,10 @@ CASES |= {
         )
         for side in ("left", "right") for lower in (True, False) for turned in (True, False) for unit in (True, False)
     },
+    "lu": (lax.linalg.lu, (SYSTEMS,)),
+    "tile": (lambda x: jnp.tile(x, (2, 1, 3)), (floats(2, 3),)),
+    "lu parts": (jax.scipy.linalg.lu, (SYSTEMS[0],)),
+    "pivots": (lambda x: lax.linalg.lu_pivots_to_permutation(lax.linalg.lu(x)[1], 3), (SYSTEMS,)),
     "solve_triangular": (partial(jax.scipy.linalg.solve_triangular, trans=1, lower=True), (SYSTEMS[0], floats(3))),
 }  # fmt: skip
 
@@ -220,3 +225,8 @@ def test_gradients_are_those_of_jax(name: str) -> None:
 
     if of_jax(*args) is not None:  # else nothing of it has a derivative
         close(rlx.grad(of_rlx, argnums=places)(*args), jax.grad(of_jax, argnums=places)(*args))
+
+
+def test_what_a_rule_needs_and_is_not_known_is_named() -> None:
+    with pytest.raises(UnsupportedError, match="custom_linear_solve"):
+        model_of(jnp.linalg.det, (floats(4, 4),))(floats(4, 4))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx_custom_ops.ops.expm import expm
     from rlx_custom_ops.ops.kron import kron
     from rlx_custom_ops.ops.least_squares import lstsq, pinv
+    from rlx_custom_ops.ops.lu import lu
     from rlx_custom_ops.ops.norms import cond, norm
     from rlx_custom_ops.ops.polar import polar
     from rlx_custom_ops.ops.qr import qr
@@ -32,6 +33,7 @@ __all__ = [
     "kron",
     "logdet",
     "lstsq",
+    "lu",
     "norm",
     "pinv",
     "polar",

@@ -21,6 +21,7 @@ from rlx_custom_ops.ops.cholesky import Cholesky
 from rlx_custom_ops.ops.determinant import Slogdet
 from rlx_custom_ops.ops.eigh import Eigh
 from rlx_custom_ops.ops.expm import Expm
+from rlx_custom_ops.ops.lu import Lu
 from rlx_custom_ops.ops.matrices import finite, hermitian_array, stack
 from rlx_custom_ops.ops.phases import phases
 from rlx_custom_ops.ops.qr import Qr, with_positive_diagonal
@@ -81,6 +82,21 @@ def lapack_gesv(op: Any, a: np.ndarray, b: np.ndarray, *, out: np.ndarray, works
         if info > 0:
             raise singular("solve", index, a[index])
         out[index] = x
+
+
+@kernels.register(Lu, dtypes=LAPACK, accepts_strides=True)
+def lapack_getrf_packed(op: Any, a: np.ndarray, *, out: tuple[np.ndarray, ...], workspace: Any) -> None:
+    """LU with partial pivoting, blocked."""
+    packed, pivots, permutation = out
+    if a.size == 0:
+        return
+    factor = routine("getrf", a)
+    for index in stack(a):
+        packed[index], pivots[index], _ = factor(a[index])  # `info` says that a pivot is 0, which is an answer here
+        order = np.arange(a.shape[-1])
+        for i, pivot in enumerate(pivots[index]):
+            order[[i, pivot]] = order[[pivot, i]]
+        permutation[index] = order
 
 
 @kernels.register(Slogdet, dtypes=LAPACK, accepts_strides=True)

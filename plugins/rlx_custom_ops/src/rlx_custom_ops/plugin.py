@@ -12,6 +12,7 @@ FAMILIES = {
     "expm": "expm",
     "kron": "kron",
     "least_squares": "pinv lstsq",
+    "lu": "lu",
     "polar": "polar",
     "qr": "qr",
     "solve": "solve inverse",

@@ -1,6 +1,19 @@
 """The ops by family. `OPS` is all of them; the modules know the mathematics and NumPy, and nothing of kernels."""
 
-from rlx_custom_ops.ops import cholesky, determinant, eigh, expm, kron, least_squares, polar, qr, solve, svd, triangular
+from rlx_custom_ops.ops import (
+    cholesky,
+    determinant,
+    eigh,
+    expm,
+    kron,
+    least_squares,
+    lu,
+    polar,
+    qr,
+    solve,
+    svd,
+    triangular,
+)
 
 __all__ = ["OPS"]
 
@@ -8,6 +21,7 @@ OPS = (
     *cholesky.OPS,
     *triangular.OPS,
     *solve.OPS,
+    *lu.OPS,
     *determinant.OPS,
     *qr.OPS,
     *eigh.OPS,

@@ -30,6 +30,25 @@ def svd(equation: Equation, a: Any) -> list[Any]:
     return [s, u, vh]
 
 
+@handles("lu")
+def lu(equation: Equation, a: Any) -> list[Any]:
+    return list(cast(Any, factorisation("lu"))()(a))
+
+
+@handles("lu_pivots_to_permutation")
+def lu_pivots_to_permutation(equation: Equation, pivots: Any) -> Any:
+    """One swap after the other."""
+    places = rlx.arange(equation["permutation_size"], dtype=rlx.i32)
+    order = rlx.broadcast_to(places, (*pivots.shape[:-1], equation["permutation_size"]))
+
+    def swapped(number: Any, order: Any) -> Any:
+        here, other = places == number, places == rlx.take(pivots, rlx.reshape(number, (1,)), axis=-1)
+        first, second = (rlx.sum(rlx.where(at, order, 0), axis=-1, keepdims=True) for at in (here, other))
+        return rlx.astype(rlx.where(here, second, rlx.where(other, first, order)), rlx.i32)
+
+    return rlx.fori_loop(0, pivots.shape[-1], swapped, order)
+
+
 @handles("qr")
 def qr(equation: Equation, a: Any) -> list[Any]:
     """With a diagonal of R that is not negative; LAPACK, and so JAX, leaves its signs open."""

@@ -30,6 +30,11 @@ def squeeze(equation: Equation, x: Any) -> Any:
     return rlx.reshape(x, equation.shape)
 
 
+@handles("tile")
+def tile(equation: Equation, x: Any) -> Any:
+    return rlx.tile(x, equation["reps"])
+
+
 @handles("transpose")
 def transpose(equation: Equation, x: Any) -> Any:
     return rlx.permute_dims(x, equation["permutation"])
