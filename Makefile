@@ -132,7 +132,7 @@ PROGRAMS ?= 100
 SOME := --rlx-samples=$(SAMPLES) --rlx-seed=$(SEED)
 # Processors may stand in for GPUs, what has no kernel runs on the host, and memory that nobody may read is full of NaN.
 ON_STAND_INS := RLX_ALLOW_HOST='*' RLX_ROCM_ALLOW_CPU=1 RLX_ROCM_POISON=1 RLX_WGPU_ALLOW_CPU=1 RLX_WGPU_POISON=1 RLX_CUDA_STAND_IN=1 RLX_CUDA_POISON=1 RLX_METAL_STAND_IN=1 RLX_METAL_POISON=1
-test-devices: $(VENV)/.devices ## Every op and generated programs on OpenCL (PoCL), WebGPU (lavapipe), CUDA C and Metal (as C++), GPU code there and by NVRTC and clang; SAMPLES=one SEED=N: some of it
+test-devices: $(VENV)/.devices ## Every op and generated programs on OpenCL (PoCL), WebGPU (lavapipe), CUDA C, HIP and Metal (as C++), GPU code there and by NVRTC and clang; SAMPLES=one SEED=N: some of it
 	@echo "samples, cases and programs of SEED=$(SEED)"
 	@for target in $(patsubst plugins/rlx_%,%,$(DEVICES) $(BARE)); do \
 		echo "every op on $$target"; \
@@ -141,6 +141,10 @@ test-devices: $(VENV)/.devices ## Every op and generated programs on OpenCL (PoC
 			$(ON_STAND_INS) $(BIN)/python -m rlx_core.testing.fuzz --target $$target --start $(SEED)0001 --count $(PROGRAMS) || exit 1; \
 		else echo "skipped: $$target has no device here"; fi; \
 	done
+	@if [ -d plugins/rlx_rocm ]; then \
+		echo "every op on rocm by HIP"; \
+		$(ON_STAND_INS) RLX_ROCM_STAND_IN=1 $(BIN)/python -m pytest -n 2 --dist worksteal --pyargs rlx_core.testing --rlx-backend=rocm $(SOME) -k backend_agrees; \
+	fi
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(filter one,$(SAMPLES)),--cases 2) $(SOME) $(ON_DEVICES)
 
 poison: $(VENV)/.test ## Every test with freed memory full of NaN and gaps between what lies in an arena

@@ -28,6 +28,7 @@ from rlx_core.functions.control.calls import switch as switch
 from rlx_core.functions.control.calls import while_loop as while_loop
 from rlx_core.functions.custom_jvp import custom_jvp as custom_jvp
 from rlx_core.functions.custom_vjp import custom_vjp as custom_vjp
+from rlx_core.functions.forward_backward import forward_backward as forward_backward
 from rlx_core.functions.model import Model as Model
 from rlx_core.functions.training import train_step as train_step
 from rlx_core.ir.dims import Dim

@@ -48,7 +48,8 @@ class DeviceBackend(Backend):
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
-        self._absent: Device | None = None
+        self._is_absent = False
+        self._absent: dict[DeviceFacts, Device] = {}
         self._lock = Lock(f"the kernels of {self.name}:{number}")
         self._tables: dict[Device, tuple[Language, KernelTable]] = {}
 
@@ -61,6 +62,10 @@ class DeviceBackend(Backend):
         Raises:
             DeviceUnavailableError: There is none, with what to install or to allow.
         """
+
+    def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts | None:
+        """`usual`, where options choose between kinds of devices."""
+        return self.usual
 
     @abstractmethod
     def language(self, device: Device) -> Language:
@@ -93,7 +98,7 @@ class DeviceBackend(Backend):
         if self.usual is None:
             return None
         made = type(self)()
-        made._absent = Device(f"{self.name}:{ABSENT}", self.usual, refusing(self.name))
+        made._is_absent = True
         return made
 
     @property
@@ -122,8 +127,10 @@ class DeviceBackend(Backend):
             DeviceError: There are fewer.
             DeviceUnavailableError: There is none.
         """
-        if self._absent is not None:
-            return self._absent
+        if self._is_absent:
+            facts = self.usual_for(options)
+            assert facts is not None, "a target that prints no code has no absent device"
+            return self._absent.setdefault(facts, Device(f"{self.name}:{ABSENT}", facts, refusing(self.name)))
         there = self.found(options)
         if not there:
             raise DeviceUnavailableError(f"{self.name}: there is no device")

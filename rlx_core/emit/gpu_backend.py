@@ -38,13 +38,17 @@ class GpuBackend(DeviceBackend):
         """The language with what this device has and others have not."""
         return self.dialect
 
+    def level_of(self, device: Device) -> Level:
+        """What `emit` calls that."""
+        return self.level
+
     def machine(self, device: Device) -> Machine:
         """What schedules depend on."""
         facts = device.facts
         return Machine(group=min(256, facts.group_size), subgroup=facts.subgroup, shared_nbytes=facts.shared_nbytes)
 
     def language(self, device: Device) -> Language:
-        return GpuLanguage(self.dialect_of(device), self.machine(device), self.level, device.facts.lacks)
+        return GpuLanguage(self.dialect_of(device), self.machine(device), self.level_of(device), device.facts.lacks)
 
     def rows(self, table: DeviceTable, language: Language) -> None:
         assert isinstance(language, GpuLanguage), "it is what this backend made"

@@ -16,7 +16,7 @@ from rlx_core.errors import BindingError, Fact, MissingInputError, UnknownNameEr
 from rlx_core.ir.dims import Dim, DimBinding, Expr, Symbol, free_symbols
 from rlx_core.ir.types import TensorType
 
-__all__ = ["infer_binding", "infer_binding_from_counts"]
+__all__ = ["infer_binding", "infer_binding_from_counts", "plain_symbol"]
 
 _EXPLICIT = "pass an explicit binding, such as batch_seq(8, 128)"
 
@@ -64,7 +64,7 @@ def infer_binding(types: Mapping[str, TensorType], arrays: Mapping[str, Any], *,
     pairs = [(name, *pair) for name, t in types.items() for pair in _matched(name, t, arrays[name].shape)]
     solution = _Solution()
     for name, axis, dim, size in pairs:
-        plain = _plain_symbol(dim)
+        plain = plain_symbol(dim)
         if plain is not None:
             solution.learn(plain, size, f"{name} axis {axis}")
     binding = solution.binding()
@@ -92,7 +92,7 @@ def _matched(name: str, type: TensorType, shape: Sequence[int]) -> Iterator[tupl
     return ((axis, dim, int(size)) for axis, (dim, size) in enumerate(zip(type.shape, shape, strict=True)))
 
 
-def _plain_symbol(dim: Dim) -> Symbol | None:
+def plain_symbol(dim: Dim) -> Symbol | None:
     if not isinstance(dim, Expr) or len(dim.terms) != 1:
         return None
     ((monomial, coefficient),) = dim.terms
@@ -164,7 +164,7 @@ def _learn_count(name: str, type: TensorType, shape: Sequence[Dim], count: int, 
     for size in shape:
         known *= size if isinstance(size, int) else 1
     symbolic = [d for d in shape if not isinstance(d, int)]
-    plain = _plain_symbol(symbolic[0]) if len(symbolic) == 1 else None
+    plain = plain_symbol(symbolic[0]) if len(symbolic) == 1 else None
     if plain is None:
         listed = " and ".join(map(str, symbolic))
         raise BindingError(f"binding: {name} is {type}, and {count} elements do not determine {listed}", hint=_EXPLICIT)

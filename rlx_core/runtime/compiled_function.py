@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
@@ -19,6 +19,7 @@ from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
+from rlx_core.runtime.donations import donated_names, donations_of
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
@@ -46,7 +47,7 @@ class CompiledFunction(Bundled, Generic[P, R_co]):
         executable: What was compiled.
         graph: The program that it was compiled from.
         signature: How it is called.
-        options: Of the compilation: target, config, host.
+        options: Of the compilation: target, config, host, donations.
     """
 
     def __init__(self, executable: Executable, graph: Graph, signature: Signature, options: Mapping[str, Any]) -> None:
@@ -151,6 +152,7 @@ def compile_function(
     spec: TensorType,
     /,
     *specs: TensorType,
+    donate: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -163,6 +165,7 @@ def compile_function(
     spec: TensorType,
     /,
     *specs: TensorType,
+    donate: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -183,6 +186,7 @@ def compile_function(
     function: Callable[..., R],
     /,
     *args: Any,
+    donate: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -195,6 +199,7 @@ def compile_function(
     function: Callable[..., Any] | Graph | Module,
     /,
     *args: Any,
+    donate: str | Sequence[str] = (),
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
@@ -208,27 +213,38 @@ def compile_function(
     Args:
         function: The Python function; or a graph or module, which becomes an `Executable`.
         args: One an argument: a pytree of arrays, or a pytree of `rlx.spec`s. A graph or module takes none.
+        donate: Names of inputs, or of leaves of them, whose arrays the program may overwrite and return, as for `rlx.jit`: state
+            that is kept between calls. Files do not hold it. A graph or module takes none.
         target: The device; by default what the configuration says, else the preferred one that is available.
         config: A configuration: a table, a path, a `Configuration`, or nothing (the nearest file).
         host: The plugins to use; everything installed by default.
         outputs: Where results lie: on the "host" or the "device"; by default on the device if an input lies there.
 
     Raises:
-        ConfigError: One argument mixes arrays and specs.
+        ConfigError: One argument mixes arrays and specs; or a graph is given names to donate.
+        UnknownNameError: No input has a name that is donated.
     """
+    donated = donated_names("compile", donate)
     if isinstance(function, Graph | Module):
+        if donated:
+            raise ConfigError(
+                "compile: a graph has no arguments to donate", hint="rlx.Session().compile(graph, donations=...)"
+            )
         return compile_program(function, args, target=target, config=config, host=host, outputs=outputs)
     named = bind_arguments(function, args, {})
     free = [name for name, argument in named.items() if _is_input(name, argument)]
     with transforming_for(config, host):
         traced = trace(function, args, params=lambda name, leaf: not isinstance(leaf, TensorType))
-    compiled = compile_graph(traced.graph, target=target, config=config, host=host, cache=default_cache)
+    given = {name: named[name] for name in free}
+    donations = donations_of("compile", function, donated, given, traced)
+    options: dict[str, Any] = {"target": target, "config": config, "host": host, "donations": donations}
+    compiled = compile_graph(traced.graph, **options, cache=default_cache)
     leaves, tree = flatten_arguments(named)
     executable = Executable(compiled, outputs=outputs)
     params = executable.params
     executable.set_params({n: leaf for n, leaf in zip(tree.names, leaves, strict=True) if n in params})
     signature = Signature.of(named, free, traced)
-    return CompiledFunction(executable, traced.graph, signature, {"target": target, "config": config, "host": host})
+    return CompiledFunction(executable, traced.graph, signature, options)
 
 
 def compile_bundle(
@@ -237,6 +253,7 @@ def compile_bundle(
     target: str | None = None,
     config: Config = None,
     host: PluginHost | None = None,
+    donations: Mapping[str, int | None] | None = None,
     classes: Iterable[type[Any]] = (),
 ) -> CompiledFunction[..., Any]:
     """The compiled function that was made a bundle, on this target.
@@ -244,6 +261,7 @@ def compile_bundle(
     Args:
         bundle: The program with its weights; these are used where they lie.
         target, config, host: As for `rlx.compile`.
+        donations: Inputs that runs may overwrite, each with the output that is its next value.
         classes: The named tuples among its arguments and results.
 
     Raises:
@@ -252,10 +270,10 @@ def compile_bundle(
     graph = bundle.graph
     inputs, params = ([leaf_name(value) for value in values] for values in (graph.inputs, graph.params))
     signature = Signature.read(bundle.call, inputs, params, len(graph.outputs), classes)
-    compiled = compile_graph(bundle.graph, target=target, config=config, host=host, cache=default_cache)
-    executable = Executable(compiled)
+    options: dict[str, Any] = {"target": target, "config": config, "host": host, "donations": donations}
+    executable = Executable(compile_graph(bundle.graph, **options, cache=default_cache))
     executable.set_params({name: each.array for name, each in bundle.params.items()})
-    return CompiledFunction(executable, bundle.graph, signature, {"target": target, "config": config, "host": host})
+    return CompiledFunction(executable, bundle.graph, signature, options)
 
 
 def _is_input(name: str, argument: Any) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from attrs import frozen
 
-from rlx_core.errors import ConfigError, Fact, TraceError, UnknownNameError, nearest
+from rlx_core.errors import ConfigError, TraceError
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
@@ -23,6 +23,7 @@ from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
+from rlx_core.runtime.donations import donated_names, donations_of
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.references import made_again
 from rlx_core.runtime.straight import StraightCall
@@ -85,7 +86,7 @@ class Jitted(Generic[P, R_co]):
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._donate = _donated_names(donate)
+        self._donate = donated_names("jit", donate)
         self._made = made
         self._outputs = outputs
         self._variants: dict[Any, Variant] = {}
@@ -167,10 +168,8 @@ class Jitted(Generic[P, R_co]):
     def _compile(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         with transforming_for(self._options.get("config"), self._options.get("host")), collecting_seldom():
             traced = trace(self._function, args, kwargs)
-        if self._donate:
-            self._expect_donated(bind_arguments(self._function, args, kwargs), traced)
-        donated = [leaf.name for leaf in traced.leaves if leaf.role == "input" and _is_under(leaf.name, self._donate)]
-        donations = next_values(donated, traced)
+        arguments = bind_arguments(self._function, args, kwargs) if self._donate else {}
+        donations = donations_of("jit", self._function, self._donate, arguments, traced)
         executable = Executable(
             compile_graph(traced.graph, donations=donations, **{"cache": default_cache, **self._options}),
             outputs=self._outputs,
@@ -190,23 +189,6 @@ class Jitted(Generic[P, R_co]):
             )
         return variant
 
-    def _expect_donated(self, arguments: Mapping[str, Any], traced: Trace) -> None:
-        for name in self._donate:
-            if name not in arguments and not any(_is_under(leaf.name, [name]) for leaf in traced.leaves):
-                raise UnknownNameError(
-                    f"jit: {function_name(self._function)} has no argument {name!r} to donate",
-                    Fact("arguments", ", ".join(arguments)),
-                    hint=nearest(name, [*arguments, *(leaf.name for leaf in traced.leaves)]),
-                )
-
-
-def _donated_names(donate: str | Sequence[str]) -> tuple[str, ...]:
-    named = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
-    for each in named:
-        if not isinstance(each, str):
-            raise ConfigError(f"jit: donate takes names of arguments, not {each!r}", hint='@rlx.jit(donate="params")')
-    return named
-
 
 def _leaf_key(name: str, leaf: Any) -> Any:
     if is_static_leaf(leaf):
@@ -221,28 +203,6 @@ def _leaf_key(name: str, leaf: Any) -> Any:
     except TraceError as error:
         raise not_an_array(name, leaf, error) from None
     return array.dtype, array.shape
-
-
-def _is_under(name: str, roots: Sequence[str]) -> bool:
-    return any(name == root or name.startswith(root + ".") for root in roots)
-
-
-def next_values(donated: Sequence[str], traced: Trace) -> dict[str, int | None]:
-    """Donated input → the output that is its next value: of the same type, and best of the same name.
-
-    `params.w1` is continued by `result.0.w1` rather than by another matrix that happens to have its type.
-    """
-    outputs = list(zip(traced.results.names, traced.graph.outputs, strict=True))
-    taken: set[int] = set()
-    found: dict[str, int | None] = {}
-    for name in donated:
-        wanted = traced.graph.input_types[name]
-        fitting = [i for i, (_, v) in enumerate(outputs) if v.type == wanted and i not in taken]
-        tail = name.rpartition(".")[2]
-        best = min(fitting, key=lambda i: outputs[i][0].rpartition(".")[2] != tail, default=None)
-        found[name] = best
-        taken |= {best} if best is not None else set()
-    return found
 
 
 class JitDecorator(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import optree
 from attrs import define, frozen
 
@@ -43,6 +44,7 @@ class StraightCall:
         is_flat: Whether each argument is one array.
         inputs: Which leaves are inputs, in the order of the program's.
         statics: Leaves that are constants of the program: number, type, and what tells the value from any other.
+        has_scalars: Whether some inputs have no axes: an entry takes arrays alone, and NumPy's scalars are made into such.
         pack: From the outputs to the result.
     """
 
@@ -51,6 +53,7 @@ class StraightCall:
     is_flat: bool
     inputs: tuple[int, ...]
     statics: tuple[tuple[int, type, Any], ...]
+    has_scalars: bool
     pack: Callable[[tuple[Any, ...]], Any]
 
     @classmethod
@@ -61,26 +64,33 @@ class StraightCall:
             (i, type(leaf.static), exact(leaf.static)) for i, leaf in enumerate(leaves) if leaf.role == "static"
         )
         is_flat = not statics and all(child.is_leaf() for child in arguments.structure.children())
-        return cls(door, arguments.structure, is_flat, inputs, statics, results.packer())
+        has_scalars = any(leaf.type is not None and leaf.type.rank == 0 for leaf in leaves)
+        return cls(door, arguments.structure, is_flat, inputs, statics, has_scalars, results.packer())
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         entry = self.door.entry
         if entry is None:
             return NotImplemented
-        outputs = entry(*args) if self.is_flat else self._nested(entry, args)
+        given: Sequence[Any] | None = args if self.is_flat else self._inputs(args)
+        if given is None:
+            return NotImplemented
+        if self.has_scalars:
+            given = [np.asarray(each) if isinstance(each, np.generic) else each for each in given]
+        outputs = entry(*given)
         return NotImplemented if outputs is NotImplemented else self.pack(outputs)
 
-    def _nested(self, entry: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _inputs(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
+        """The inputs among the leaves of the arguments; `None` if these are not those that were compiled."""
         tree: Any = args
         try:
             leaves, structure = optree.tree_flatten(tree)
         except RecursionError:
-            return NotImplemented  # the long way says what is wrong
+            return None  # the long way says what is wrong
         if structure != self.structure:
-            return NotImplemented
+            return None
         if not self.statics:
-            return entry(*leaves)
+            return leaves
         for number, kind, value in self.statics:
             if type(leaves[number]) is not kind or exact(leaves[number]) != value:
-                return NotImplemented
-        return entry(*(leaves[i] for i in self.inputs))
+                return None
+        return [leaves[i] for i in self.inputs]

@@ -109,7 +109,7 @@ class Engine:
         return found
 
 
-STANDARD: Final = Engine()
+STANDARD: Final[Engine] = Engine()
 """The engine with the ops' own rules only."""
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import rlx_core as rlx
+from rlx_core.errors import ConfigError, UnknownNameError
+
 from .executables import executable_of, read_only
 
 
@@ -110,3 +113,41 @@ def test_state_that_comes_back_may_be_fed():
             np.testing.assert_array_equal(a, b)
         now = expected[0]
         fed = found[0]  # the state itself, which the next run overwrites
+
+
+# --------------------------------------------------------------------------------------- rlx.compile
+
+
+def counted(weights, x, state):
+    return x @ weights, {"sum": state["sum"] + x, "calls": state["calls"] + 1}
+
+
+def counting(donate):
+    state = {"sum": rlx.spec("f32[rows, 2]"), "calls": rlx.spec("i64[]")}
+    return rlx.compile(counted, np.float32([[1], [2]]), rlx.spec("f32[rows, 2]"), state, donate=donate)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("moved", [False, True], ids=["made", "on another target"])
+def test_a_compiled_function_keeps_its_state_where_it_lies(rows, moved):
+    function = counting("state").on("cpu") if moved else counting("state")
+    x, state = np.ones((rows, 2), np.float32), {"sum": np.zeros((rows, 2), np.float32), "calls": np.array(0)}
+    first = state["sum"]
+    for number in range(1, 5):
+        y, state = function(x, state)
+        np.testing.assert_array_equal(y, np.full((rows, 1), 3))
+        np.testing.assert_array_equal(state["sum"], x * number)
+        assert state["calls"] == number
+    assert np.shares_memory(state["sum"], first)
+
+
+def test_what_a_compiled_function_cannot_donate_is_named():
+    with pytest.raises(UnknownNameError, match="counted has no argument 'sate' to donate") as caught:
+        counting("sate")
+    assert caught.value.hint == "did you mean `state`?"
+    with pytest.raises(UnknownNameError, match="'weights' to donate"):
+        counting("weights")
+    with pytest.raises(ConfigError, match="donate takes names"):
+        counting([1])
+    with pytest.raises(ConfigError, match="a graph has no arguments to donate"):
+        rlx.compile(rlx.trace(lambda x: x, rlx.spec("f32[2]")), donate="x")

@@ -5,22 +5,18 @@ On a machine with a GPU the same tests run there too.
 
 from __future__ import annotations
 
-import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_cupy import fake_cupy
 
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.plugins import PluginHost, default_host
 from rlx_core.plugins.entry import given_entry
 from rlx_core.testing.shim.compiler import compiler
 
-FAKES = str(Path(__file__).parent / "fakes")
-_worlds = itertools.count()
-DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver", "rlx_cuda.launches", "rlx_cuda.queue", "rlx_cuda.routines")
+DRIVEN = ("rlx_cuda.discovery", "rlx_cuda.driver", "rlx_cuda.routines")
 """What imports CuPy, or keeps the devices that it found."""
 
 
@@ -70,28 +66,11 @@ def world(cpp: None, cache: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[A
         return nvrtc.Compiled(b"fake cubin\n" + source.encode(), {})
 
     monkeypatch.setattr(nvrtc, "compiled", compiled)
-    own = f"0.{next(_worlds)}"  # programs are cached by what their device is, and this world's are nobody else's
-    monkeypatch.setattr(nvrtc, "version", lambda: own)
+    monkeypatch.setattr(nvrtc, "version", lambda: "0.0")
     monkeypatch.setattr(nvrtc, "architecture_for", lambda capability: f"sm_{capability}")
     monkeypatch.delenv("RLX_CUDA_STAND_IN", raising=False)
-    monkeypatch.syspath_prepend(FAKES)
-    with pytest.MonkeyPatch.context() as modules:
-        forget(modules)
-        import cupy.cuda.world
-
-        yield cupy.cuda.world
-        forget(modules)
-
-
-def forget(patch: pytest.MonkeyPatch) -> None:
-    """Have CuPy, and what imported it, imported anew."""
-    for name in list(sys.modules):
-        if name == "cupy" or name.startswith("cupy.") or name in DRIVEN:
-            patch.delitem(sys.modules, name)
-    for name in DRIVEN:
-        patch.delattr(
-            sys.modules["rlx_cuda"], name.partition(".")[2], raising=False
-        )  # `from rlx_cuda import` looks there first
+    with fake_cupy(DRIVEN) as made:
+        yield made
 
 
 @pytest.fixture

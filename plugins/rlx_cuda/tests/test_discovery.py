@@ -83,6 +83,13 @@ def test_a_gpu_that_is_too_old_is_named(world: Any, monkeypatch: pytest.MonkeyPa
     assert "GTX 1080" in str(caught.value)
 
 
+def test_a_cupy_for_rocm_is_refused(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "is_hip", True)
+    with pytest.raises(DeviceUnavailableError, match="the installed CuPy is built on ROCm") as caught:
+        found(world)
+    assert "cupy-cuda13x" in str(caught.value)
+
+
 def test_the_door_imports_no_library() -> None:
     code = (
         "import sys, rlx_core, rlx_cuda.plugin as p; before = set(sys.modules)\n"

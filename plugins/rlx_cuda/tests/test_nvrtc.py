@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable
 
 import pytest
+from attrs import evolve
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -108,11 +109,8 @@ def test_the_compiler_is_of_the_cuda_that_cupy_is_of(monkeypatch: pytest.MonkeyP
 
 
 def test_without_it_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "_paths", lambda: iter(["/nowhere/libnvrtc.so.13"]))
-    nvrtc._library.cache_clear()
-    try:
-        with pytest.raises(DeviceUnavailableError, match="NVRTC, which compiles CUDA C, is not installed") as caught:
-            nvrtc.compiled(PLAIN, "sm_90", ())
-        assert "pip install nvidia-cuda-nvrtc" in str(caught.value)
-    finally:
-        nvrtc._library.cache_clear()
+    nowhere = evolve(nvrtc.NVRTC, paths=lambda: iter(["/nowhere/libnvrtc.so.13"]))
+    monkeypatch.setattr(nvrtc, "NVRTC", nowhere)
+    with pytest.raises(DeviceUnavailableError, match="NVRTC, which compiles CUDA C, is not installed") as caught:
+        nvrtc.compiled(PLAIN, "sm_90", ())
+    assert "pip install nvidia-cuda-nvrtc" in str(caught.value)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 from onnx_graphs import model, node
 
 import rlx_core as rlx
@@ -162,3 +163,19 @@ def test_a_recurrent_layer_is_differentiable() -> None:
     step[1, 0, 2] = 1e-2
     slope = (total(x + step) - total(x - step)) / 2e-2
     np.testing.assert_allclose(rlx.grad(total)(x)[1, 0, 2], slope, rtol=2e-2)  # f32: a difference of sums near 1
+
+
+@pytest.mark.parametrize(("size", "scale"), [(90, 0.3), (90, 1 / 30), (4, 4e-7)])
+def test_pictures_are_made_much_smaller(size: int, scale: float) -> None:
+    """What a place is read from grows as the scale shrinks: by slices, by a product, and where nothing is left at once."""
+    proto = model(
+        [node("Resize", ["x", "", "s"], ["y"], mode="cubic", antialias=1)],
+        [f"x: f32[1, 2, 5, {size}]"],
+        ["y: f32[a, b, c, d]"],
+        {"s": np.array([1, 1, 1, scale], "f")},
+    )
+    x = np.random.default_rng(0).normal(size=(1, 2, 5, size)).astype("f")
+    found = load(proto)(x)
+    assert found.shape == (1, 2, 5, int(size * np.float32(scale)))
+    if found.size:
+        np.testing.assert_allclose(found, ReferenceEvaluator(proto).run(None, {"x": x})[0], rtol=2e-5, atol=2e-5)

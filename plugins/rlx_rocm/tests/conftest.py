@@ -32,7 +32,7 @@ def host(cache: None, monkeypatch: pytest.MonkeyPatch) -> PluginHost:
     if importlib.util.find_spec("pyopencl") is None or importlib.util.find_spec("pocl_binary_distribution") is None:
         pytest.skip(f"there is no OpenCL device: {INSTALL}")
     monkeypatch.setenv("RLX_ROCM_ALLOW_CPU", "1")
-    from rlx_rocm import discovery
+    from rlx_rocm.opencl import discovery
 
     if not any(each.compiles for each in discovery.found()):
         pytest.skip(f"PoCL's compiler does not know this processor: {discovery.NEWER}")

@@ -14,7 +14,7 @@ import rlx_core as rlx
 import rlx_rocm.plugin
 from rlx_core.errors import DeviceUnavailableError
 from rlx_core.plugins import PluginHost
-from rlx_rocm import discovery
+from rlx_rocm.opencl import discovery
 from rlx_rocm.plugin import rlx_availability
 
 ONE = np.ones(1, np.float32)

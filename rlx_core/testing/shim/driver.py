@@ -278,8 +278,11 @@ def loaded(binary: bytes, place: str) -> Module:
     return Module(library, binary)
 
 
-def facts_of(dialect: Dialect) -> DeviceFacts:
+def facts_of(dialect: Dialect, features: frozenset[str] = frozenset()) -> DeviceFacts:
     """What a stand-in says of itself.
+
+    Args:
+        features: What it is to have of those that kernels of a target use.
 
     Raises:
         DeviceUnavailableError: There is no C++ compiler.
@@ -295,14 +298,15 @@ def facts_of(dialect: Dialect) -> DeviceFacts:
         units=1,
         subgroup=32,
         lacks=frozenset(lacks),
+        features=features,
     )
 
 
-def stand_in(dialect: Dialect, name: str, seed: int = 1) -> Device:
-    """A device by this name that runs a language here.
+def stand_in(dialect: Dialect, name: str, seed: int = 1, features: frozenset[str] = frozenset()) -> Device:
+    """A device by this name that runs a language here; see `facts_of`.
 
     Raises:
         DeviceUnavailableError: There is no C++ compiler.
     """
-    facts = facts_of(dialect)
+    facts = facts_of(dialect, features)
     return Device(name, facts, lambda: ShimDriver(dialect, name, facts, seed))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from rlx_core.codegen.gpu.cuda import CUDA
+from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.functions import Function
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.opencl import OPENCL
@@ -24,6 +24,8 @@ from tests.codegen.gpu import problems
 from tests.codegen.gpu.cases import MACHINES, kernels, printed
 from tests.codegen.gpu.structured import functions_of as structured_functions
 from tests.codegen.gpu.structured_cases import ATTENTIONS, BACKWARDS_SMALL, ORDERS_SMALL, SCANS_SMALL
+
+AMD = ("gfx90a", "gfx942", "gfx1100")
 
 
 def functions_of(language: Language, step: int) -> list[Function]:
@@ -67,15 +69,33 @@ def test_cuda_compiles_without_a_device_and_spills_no_registers(architecture: st
     assert set(spilled) == {("0", "0")}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("device", ["gfx90a", "gfx942", "gfx1100"])
-def test_opencl_compiles_for_devices_of_amd(device: str, tmp_path: Path) -> None:
-    clang = next((found for name in ("clang", "clang-19", "clang-14") if (found := shutil.which(name))), None)
-    if clang is None:
+def clang() -> str:
+    found = next((found for name in ("clang", "clang-19", "clang-14") if (found := shutil.which(name))), None)
+    if found is None:
         pytest.skip("needs clang: apt-get install clang-19")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", AMD)
+def test_hip_becomes_instructions_of_amds_devices(device: str, tmp_path: Path) -> None:
+    """Those of 64 threads in step (gfx9) and of 32; functions of mathematics, which are ROCm's, stay calls."""
+    source, made = tmp_path / "rlx.hip", tmp_path / "rlx.s"
+    source.write_text(source_of(functions_of(HIP, 15), HIP))
+    target = ["--offload-device-only", f"--offload-arch={device}", "-nogpuinc", "-nogpulib"]
+    header = ["-include", str(Path(__file__).with_name("hip_stub.h"))]
+    command = [clang(), "-x", "hip", *target, *header, *HIP.options, "-w", "-O1", "-S", str(source), "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
+    assert f"amdgcn-amd-amdhsa--{device}" in made.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", AMD)
+def test_opencl_compiles_for_devices_of_amd(device: str, tmp_path: Path) -> None:
     source = tmp_path / "rlx.cl"
     source.write_text(source_of(functions_of(OPENCL, 15), OPENCL))
     target = ["-target", "amdgcn-amd-amdhsa", f"-mcpu={device}", "-nogpulib", "-c", "-w", "-O1", "-emit-llvm"]
-    command = [clang, "-x", "cl", "-cl-std=CL1.2", *target, str(source), "-o", str(tmp_path / "rlx.bc")]
+    command = [clang(), "-x", "cl", "-cl-std=CL1.2", *target, str(source), "-o", str(tmp_path / "rlx.bc")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:2000]

@@ -72,6 +72,8 @@ def found() -> tuple[Found, ...]:
         from cupy.cuda import runtime
     except (ImportError, OSError, RuntimeError) as error:  # a wheel that is half there, or for another system
         raise DeviceUnavailableError("cuda: CuPy cannot be imported", Fact("cupy", error), hint=INSTALL) from None
+    if runtime.is_hip:
+        raise DeviceUnavailableError("cuda: the installed CuPy is built on ROCm", hint=f"pip uninstall it; {INSTALL}")
     try:
         count = runtime.getDeviceCount()
         every = [runtime.getDeviceProperties(number) for number in range(count)]

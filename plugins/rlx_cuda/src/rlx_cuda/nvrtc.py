@@ -1,25 +1,22 @@
 """NVRTC, NVIDIA's compiler of CUDA C: it needs neither a driver nor a device, only its library, which a wheel brings.
 
-It is called by ctypes, and not through CuPy, so that code is compiled for devices that are not here; the interpreter is free
-meanwhile, and several threads compile at once.
+How it is called is `rlx_core.device.runtime_compiler`'s matter; here is where it lies, and what its assembler says.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
-from functools import cache
+from ctypes import byref, c_int
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
-from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+from rlx_core.device.runtime_compiler import RuntimeCompiler
 
 __all__ = ["Compiled", "Usage", "architecture_for", "architectures", "compiled", "version"]
 
@@ -68,31 +65,18 @@ def compiled(source: str, architecture: str, options: Sequence[str], *, place: s
         KernelBuildError: NVRTC refuses the source or the architecture.
         DeviceUnavailableError: NVRTC is not installed.
     """
-    library, program = _library(), c_void_p()
     is_ptx = architecture.startswith("compute_")
     said = [f"--gpu-architecture={architecture}", "-w", *options, *(() if is_ptx else ("--ptxas-options=-v",))]
-    arguments = (c_char_p * len(said))(*(each.encode() for each in said))
-    _expect(library, library.nvrtcCreateProgram(byref(program), source.encode(), b"rlx.cu", 0, None, None), place)
-    try:
-        status = library.nvrtcCompileProgram(program, len(said), arguments)
-        log = _text(library, program, "ProgramLog").decode(errors="replace")
-        if status:
-            raise KernelBuildError(
-                f"{place}: its compiler refuses the source",
-                Fact("compiler", f"NVRTC {version()} for {architecture}", log.strip("\0 \n")[-2000:] or None),
-                hint="the source is what `rlx compile --target cuda --emit cuda` prints",
-            )
-        return Compiled(_text(library, program, "PTX" if is_ptx else "CUBIN"), dict(_usages(log)))
-    finally:
-        library.nvrtcDestroyProgram(byref(program))
+    made = NVRTC.compiled(source, architecture, said, "PTX" if is_ptx else "CUBIN", place)
+    return Compiled(made.code, dict(_usages(made.log)))
 
 
 def architectures() -> tuple[int, ...]:
     """The compute capabilities that it has code for, as 10 times the major number plus the minor one."""
-    library, count = _library(), c_int()
-    _expect(library, library.nvrtcGetNumSupportedArchs(byref(count)))
+    count = c_int()
+    NVRTC.call("GetNumSupportedArchs", byref(count))
     found = (c_int * count.value)()
-    _expect(library, library.nvrtcGetSupportedArchs(found))
+    NVRTC.call("GetSupportedArchs", found)
     return tuple(found)
 
 
@@ -102,12 +86,9 @@ def architecture_for(capability: int) -> str:
     return f"sm_{capability}" if capability in known else f"compute_{max(a for a in known if a <= capability)}"
 
 
-@cache
 def version() -> str:
     """Its version: `13.0`."""
-    library, major, minor = _library(), c_int(), c_int()
-    _expect(library, library.nvrtcVersion(byref(major), byref(minor)))
-    return f"{major.value}.{minor.value}"
+    return NVRTC.version
 
 
 # ------------------------------------------------------------------------------------------------ details
@@ -129,40 +110,6 @@ def _usages(log: str) -> Iterator[tuple[str, Usage]]:
         elif used := _USED.search(line):
             shared = _SHARED.search(line)
             yield name, Usage(int(used[1]), frame[1] + frame[2], frame[0], int(shared[1]) if shared else 0)
-
-
-def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
-    size = c_size_t()
-    _expect(library, getattr(library, f"nvrtcGet{what}Size")(program, byref(size)))
-    made = ctypes.create_string_buffer(size.value)
-    _expect(library, getattr(library, f"nvrtcGet{what}")(program, made))
-    return made.raw
-
-
-def _expect(library: ctypes.CDLL, status: int, place: str = "cuda") -> None:
-    if status:
-        said = library.nvrtcGetErrorString(status).decode()
-        raise KernelBuildError(f"{place}: its compiler does not work", Fact("compiler", said), hint=INSTALL)
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    """The library: of an installed wheel, of a toolkit, or wherever the system finds one.
-
-    Raises:
-        DeviceUnavailableError: There is none.
-    """
-    failed: list[Fact] = []
-    for path in _paths():
-        try:
-            library = ctypes.CDLL(path)
-        except OSError as error:
-            failed.append(Fact("tried", path, str(error)))
-            continue
-        library.nvrtcGetErrorString.restype = c_char_p
-        library.nvrtcDestroyProgram.argtypes = [POINTER(c_void_p)]
-        return library
-    raise DeviceUnavailableError("cuda: NVRTC, which compiles CUDA C, is not installed", *failed[:3], hint=INSTALL)
 
 
 def _packages() -> tuple[str, ...]:
@@ -190,3 +137,15 @@ def _paths() -> Iterator[str]:
     yield from sorted(map(str, Path(toolkit).glob("lib64/libnvrtc.so.1?")), reverse=True)
     if not sys.platform.startswith("win"):
         yield from ("libnvrtc.so.13", "libnvrtc.so.12")
+
+
+NVRTC: Final = RuntimeCompiler(
+    name="NVRTC",
+    language="CUDA C",
+    target="cuda",
+    level="cuda",
+    prefix="nvrtc",
+    file="rlx.cu",
+    install=INSTALL,
+    paths=_paths,
+)

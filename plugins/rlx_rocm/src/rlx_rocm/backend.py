@@ -1,21 +1,27 @@
-"""The target `rocm`: OpenCL devices, and OpenCL C as their language."""
+"""The target `rocm`: AMD's GPUs, and others that OpenCL has; their language is their road's, OpenCL C or HIP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from rlx_core.codegen.gpu.cuda import HIP
+from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.opencl import OPENCL
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.emit.gpu_backend import GpuBackend
 from rlx_core.pipeline.select.backend import Level
+from rlx_rocm import roads
+from rlx_rocm.hip import discovery as hip
 
 __all__ = ["RocmBackend"]
 
+HIP_LEVEL: Final = Level("hip", "HIP C++", comment="//")
+
 
 class RocmBackend(GpuBackend):
-    """GPUs by OpenCL, AMD's first."""
+    """GPUs by OpenCL or by CuPy, AMD's first."""
 
     name = "rocm"
     dialect = OPENCL
@@ -31,6 +37,13 @@ class RocmBackend(GpuBackend):
     """What AMD's GPUs of the last years have at least."""
 
     def found(self, options: Mapping[str, Any]) -> Sequence[Device]:
-        from rlx_rocm import discovery  # code is printed without the driver's library
+        return roads.wanted(options)
 
-        return discovery.wanted(options)
+    def usual_for(self, options: Mapping[str, Any]) -> DeviceFacts | None:
+        return hip.USUAL if roads.by_cupy(options) else self.usual
+
+    def dialect_of(self, device: Device) -> Language:
+        return HIP if hip.FEATURE in device.facts.features else self.dialect
+
+    def level_of(self, device: Device) -> Level:
+        return HIP_LEVEL if hip.FEATURE in device.facts.features else self.level

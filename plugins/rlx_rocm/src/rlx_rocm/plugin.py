@@ -10,6 +10,14 @@ from pathlib import Path
 from rlx_core.contributions import BackendSpec, LegalizationSpec, OptionSpec
 from rlx_core.hooks import hookimpl
 
+INSTALL_CUPY = 'python -m pip install "./plugins/rlx_rocm[cupy]", and ROCm 7 with its libraries'
+
+STAND_IN = "RLX_ROCM_STAND_IN"
+"""The variable of `rocm.stand-in`, which makes the target usable where there is neither a library nor a driver."""
+
+KERNEL_DRIVER = "/dev/kfd"
+"""What is there on Linux where AMD's driver is loaded: CuPy needs no more of the system than that and ROCm's libraries."""
+
 VENDORS = ("/etc/OpenCL/vendors", "/opt/rocm/etc/OpenCL/vendors")
 """Where drivers say that they are there, on Linux."""
 
@@ -17,6 +25,10 @@ VENDORS = ("/etc/OpenCL/vendors", "/opt/rocm/etc/OpenCL/vendors")
 @hookimpl
 def rlx_availability() -> str | None:
     """What is missing as far as files tell; which devices a driver has is asked when one is used."""
+    if os.environ.get(STAND_IN, "") in ("1", "true"):
+        return None
+    if has_cupy():
+        return None
     if importlib.util.find_spec("pyopencl") is None:
         return "pyopencl is not installed (python -m pip install pyopencl)"
     if not has_driver():
@@ -25,6 +37,11 @@ def rlx_availability() -> str | None:
             'python -m pip install "pyopencl[pocl]" brings one for this machine\'s processor'
         )
     return None
+
+
+def has_cupy() -> bool:
+    """Whether CuPy is there and AMD's driver is loaded; which CuPy it is, is found out when it is used."""
+    return importlib.util.find_spec("cupy") is not None and os.path.exists(KERNEL_DRIVER)
 
 
 def has_driver() -> bool:
@@ -44,7 +61,7 @@ def rlx_backends() -> list[BackendSpec]:
         BackendSpec(
             "rocm",
             load="rlx_rocm.backend:RocmBackend",
-            summary="GPUs by OpenCL, AMD's first; a processor only if rocm.allow-cpu says so.",
+            summary="AMD's GPUs by OpenCL or CuPy, others by OpenCL; a processor only if rocm.allow-cpu says so.",
         )
     ]
 
@@ -77,5 +94,19 @@ def rlx_options() -> list[OptionSpec]:
             False,
             doc="Run step by step with memory that nobody may read full of NaN, to find kernels that stray: slow.",
             env="RLX_ROCM_POISON",
+        ),
+        OptionSpec(
+            "rocm.road",
+            str,
+            "auto",
+            doc="By what devices are driven: opencl, cupy (its build for ROCm), or auto: OpenCL, and CuPy where that has none.",
+            env="RLX_ROCM_ROAD",
+        ),
+        OptionSpec(
+            "rocm.stand-in",
+            bool,
+            False,
+            doc="Whether this machine's processor runs the kernels of CuPy's road, HIP compiled as C++: for tests.",
+            env=STAND_IN,
         ),
     ]

@@ -151,6 +151,29 @@ def test_a_text_ends_with_a_token_that_stops_it(model) -> None:
     assert cut == whole[: whole.index(whole[2]) + 1]
 
 
+def test_one_program_with_the_weights_bound_continues_all_texts(model) -> None:
+    """Prompts of other lengths, other numbers of them, drawn tokens and likeliest ones."""
+    alone = [generate(model, [prompt], 6, stop=())[0] for prompt in ([1, 2, 3], [4])]
+    step = model.steps[None]
+    assert generate(model, [[1, 2, 3], [4]], 6, stop=()) == alone
+    generate(model, [[5] * 17], 3, key=rlx.random.key(0), top_k=3, stop=())
+    assert model.steps == {None: step}
+    assert step.executable.params.keys() == {f"parameters.{name}" for name in model.parameters}
+    inputs = step.report.lir.manifest.inputs
+    assert [each.name for each in inputs if each.is_donated] == ["cache.0.0", "cache.0.1"]
+
+
+@pytest.mark.slow
+def test_a_cache_stays_on_the_device(model, monkeypatch) -> None:
+    monkeypatch.setenv("RLX_ROCM_ALLOW_CPU", "1")
+    if "rocm" not in rlx.available_devices():
+        pytest.skip("rlx-rocm with an OpenCL device is needed")
+    prompts = [[1, 2, 3], [4]]
+    assert generate(model, prompts, 4, stop=(), target="rocm") == generate(model, prompts, 4, stop=())
+    traffic = model.steps["rocm"].report.traffic
+    assert (traffic.inputs, traffic.outputs) == (2 * 8 + 2 * 8 + 8, 0), "ids, paddings and the place alone"
+
+
 def test_tokens_are_told_when_they_are_there(model) -> None:
     seen: list[list[int]] = []
     found = generate(model, [[1], [2, 3]], 4, stop=(), on_tokens=lambda tokens: seen.append(tokens.tolist()))

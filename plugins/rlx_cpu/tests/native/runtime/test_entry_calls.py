@@ -38,6 +38,25 @@ def test_python_scalars_are_compared_before_a_call_goes_straight() -> None:
         assert np.signbit(result[0]) == np.signbit(np.float32(factor))
 
 
+def test_numpy_scalars_go_straight_wherever_they_are() -> None:
+    for fast, args in (
+        (jitted(lambda x, scale: x * scale), (X, np.float32(3))),
+        (
+            jitted(lambda x, scales: x * scales["a"] + scales["b"]),
+            (X, {"a": np.float32(3), "b": np.asarray(np.float32(0))}),
+        ),
+    ):
+        opened(fast, *args)
+        checked: list[int] = []
+        fast._checked = lambda *_, checked=checked: checked.append(1)
+        np.testing.assert_array_equal(fast(*args), X * 3)
+        assert not checked
+        fast(X, *[args[1]] * 2)
+        fast(X)
+        fast(X, np.float64(3))
+        assert len(checked) == 3
+
+
 def test_trees_go_straight_and_other_structures_do_not() -> None:
     fast = jitted(lambda params, x: {"y": x @ params["w"] + params["b"]})
     params = {"w": W, "b": W[0].copy()}

@@ -14,6 +14,8 @@ from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
 
+MOST_SLICES = 16  # cells of a place that are read one by one
+
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -107,7 +109,7 @@ def _along(node: Node, x: Any, axis: int, size: int, count: int, scale: float, r
         ]
         found = rlx.take(x, np.clip(how(places), 0, size - 1).astype(np.int64), axis=axis)
     else:
-        found = _weighted(x, axis, *_taps(node, places, size, scale, is_cubic=mode == "cubic"))
+        found = _weighted(node, x, axis, size, *_taps(node, places, size, scale, is_cubic=mode == "cubic"))
     if not _crops(node):
         return found
     inside = ((places >= 0) & (places <= size - 1)).reshape(-1, *(1,) * (x.ndim - axis - 1))
@@ -120,7 +122,7 @@ def _taps(node: Node, places: np.ndarray, size: int, scale: float, *, is_cubic: 
     narrow = min(scale, 1.0) if node.get("antialias", 0) else 1.0
     reach = 2 if is_cubic else 1
     start = int(np.floor(-reach / narrow)) + 1
-    node.counted(len(places) * (2 - 2 * start), "number of cells that are read")
+    node.counted(max(len(places), 1) * (2 - 2 * start), "number of cells that are read")
     steps = np.arange(start, 2 - start)
     away = narrow * np.abs(steps - (places - first)[:, None])
     weights = _cubic(away, node.get("cubic_coeff_a", -0.75)) if is_cubic else np.clip(1 - away, 0, 1)
@@ -138,12 +140,19 @@ def _cubic(t: np.ndarray, a: float) -> np.ndarray:
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
-def _weighted(x: Any, axis: int, cells: np.ndarray, weights: np.ndarray) -> Any:
+def _weighted(node: Node, x: Any, axis: int, size: int, cells: np.ndarray, weights: np.ndarray) -> Any:
+    """The weighted cells of each place: a few slices, or a product where many are read (much smaller pictures)."""
     own = dtype_of(x.dtype)
     wide = x if own.is_float else rlx.astype(x, rlx.f32)
-    column = weights.astype(dtype_of(wide.dtype).numpy).reshape(*weights.shape, *(1,) * (x.ndim - axis - 1))
-    used = [i for i in range(cells.shape[1]) if np.any(weights[:, i])]
-    return sum(rlx.take(wide, cells[:, i], axis=axis) * column[:, i] for i in used)
+    weights = weights.astype(dtype_of(wide.dtype).numpy)
+    used = np.flatnonzero(np.any(weights, axis=0))
+    if 0 < len(used) <= MOST_SLICES:
+        column = weights.reshape(*weights.shape, *(1,) * (x.ndim - axis - 1))
+        return sum(rlx.take(wide, cells[:, i], axis=axis) * column[:, i] for i in used)
+    node.counted(len(cells) * size, "number of weights")
+    table = np.zeros((len(cells), size), weights.dtype)
+    np.add.at(table, (np.arange(len(cells))[:, None], cells), weights)
+    return rlx.moveaxis(rlx.tensordot(wide, table, axes=((axis,), (1,))), -1, axis)
 
 
 # --------------------------------------------------------------------------------------------- grid sample

@@ -8,7 +8,7 @@ from typing import Any
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config, Shapes
-from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Parameters, linear, norm, tables_of_rope
+from rlx_torch.pretrained.parts import ACTIVATIONS, Architecture, Decoding, Parameters, linear, norm, tables_of_rope
 
 __all__ = ["gpt2", "llama"]
 
@@ -24,7 +24,16 @@ Layers = Callable[[Parameters, Any, Any, Attend], Any]
 
 
 def decoder(
-    shapes: Shapes, prefix: str, layers: Layers, head_name: str, heads: int, kv_heads: int, head: int, count: int
+    shapes: Shapes,
+    prefix: str,
+    layers: Layers,
+    head_name: str,
+    *,
+    heads: int,
+    kv_heads: int,
+    head: int,
+    count: int,
+    positions: int,
 ) -> Architecture:
     """A decoder of its layers.
 
@@ -32,6 +41,7 @@ def decoder(
         head_name: The tensor whose rows are multiplied with the features to give logits.
         heads, kv_heads, head: Heads of queries, of keys and values, and the features of one.
         count: Layers.
+        positions: The most tokens of a text.
     """
 
     def logits(parameters: Parameters, h: Any) -> Any:
@@ -44,37 +54,38 @@ def decoder(
         return logits(parameters, layers(parameters, ids, rlx.arange(ids.shape[1]), attend))
 
     def step(
-        parameters: Parameters, ids: Any, real: Any, positions: Any, cache: Sequence[tuple[Any, Any]], at: Any
+        parameters: Parameters, ids: Any, padding: Any, cache: Sequence[tuple[Any, Any]], at: Any
     ) -> tuple[Any, list[tuple[Any, Any]]]:
-        """ids i64[batch, steps] at places `at` and on, of a room whose places `real` bool[batch, room] are no padding."""
+        """ids i64[batch, steps] at places `at` and on of a room whose first `padding` i64[batch] places nobody sees."""
         kept: list[tuple[Any, Any]] = []
-        room = real.shape[1]
+        room = rlx.arange(cache[0][0].shape[1])
         places = at + rlx.arange(ids.shape[1])
-        reached = rlx.arange(room)[None, :] <= places[:, None]
-        mask = rlx.logical_and(real[:, None, None, :], reached[None, None])
+        reached = room[None, :] <= places[:, None]
+        mask = rlx.logical_and(room[None, None, None, :] >= padding[:, None, None, None], reached[None, None])
 
         def attend(number: int, q: Any, k: Any, v: Any) -> Any:
             keys, values = (nn.update_cache(old, new, at) for old, new in zip(cache[number], (k, v), strict=True))
             kept.append((keys, values))
             return nn.attention(q, keys, values, num_heads=heads, num_kv_heads=kv_heads, mask=mask)
 
-        h = layers(parameters, ids, positions, attend)
+        h = layers(parameters, ids, rlx.maximum(places[None, :] - padding[:, None], 0), attend)
         return logits(parameters, h[:, -1]), kept
 
-    return Architecture(shapes, prefix, UNUSED, {"ids": IDS}, function, step, (kv_heads * head, count))
+    decoding = Decoding(step, kv_heads * head, count, positions)
+    return Architecture(shapes, prefix, UNUSED, {"ids": IDS}, function, decoding)
 
 
 def gpt2(config: Config) -> Architecture:
     """GPT-2: ids i64[batch, length] -> logits f32[batch, length, words]. Its products have weights `[inputs, outputs]`."""
     d, heads, count = config.size("n_embd"), config.size("n_head"), config.size("n_layer")
-    inner = config.size("n_inner", 4 * d)
+    inner, room = config.size("n_inner", 4 * d), config.size("n_positions")
     act = ACTIVATIONS[config.known("activation_function", *ACTIVATIONS, default="gelu_new")]
     eps = config.number("layer_norm_epsilon", 1e-5)
     config.known("scale_attn_weights", True, default=True)
     config.known("scale_attn_by_inverse_layer_idx", False, default=False)
     shapes: dict[str, tuple[int, ...]] = {
         "wte.weight": (config.size("vocab_size"), d),
-        "wpe.weight": (config.size("n_positions"), d),
+        "wpe.weight": (room, d),
         "ln_f.weight": (d,),
         "ln_f.bias": (d,),
     }
@@ -95,7 +106,10 @@ def gpt2(config: Config) -> Architecture:
             h = h + linear(parameters, f"h.{n}.mlp.c_proj", up, is_turned=True)
         return norm(parameters, "ln_f", h, eps)
 
-    return decoder(shapes, "transformer.", layers, "wte.weight", heads, heads, d // heads, count)
+    return decoder(
+        shapes, "transformer.", layers, "wte.weight",
+        heads=heads, kv_heads=heads, head=d // heads, count=count, positions=room,
+    )  # fmt: skip
 
 
 def llama(config: Config) -> Architecture:
@@ -106,7 +120,8 @@ def llama(config: Config) -> Architecture:
     kv_heads, head = config.size("num_key_value_heads", heads), config.size("head_dim", max(1, d // heads))
     eps, words = config.number("rms_norm_eps", 1e-6), config.size("vocab_size")
     act = ACTIVATIONS[config.known("hidden_act", *ACTIVATIONS, default="silu")]
-    cos, sin = tables_of_rope(config, head, config.size("max_position_embeddings", 2048))
+    room = config.size("max_position_embeddings", 2048)
+    cos, sin = tables_of_rope(config, head, room)
     config.known("use_sliding_window", False, None, default=False)
     if kind == "mistral":
         config.known("sliding_window", None)
@@ -152,4 +167,7 @@ def llama(config: Config) -> Architecture:
         return nn.rms_norm(h, parameters["norm.weight"], eps=eps)
 
     name = "embed_tokens.weight" if is_tied else "lm_head.weight"
-    return decoder(shapes, "model.", layers, name, heads, kv_heads, head, count)
+    return decoder(
+        shapes, "model.", layers, name,
+        heads=heads, kv_heads=kv_heads, head=head, count=count, positions=room,
+    )  # fmt: skip

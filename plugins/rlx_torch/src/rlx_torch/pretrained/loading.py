@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 import rlx_core as rlx
 from rlx_core.errors import Fact, UnsupportedError, nearest, unsupported
+from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_torch.pretrained.bert import bert, distilbert, roberta
 from rlx_torch.pretrained.decoders import gpt2, llama
 from rlx_torch.pretrained.folder import Config, checked, read_config, read_tensors
@@ -37,12 +38,14 @@ class PretrainedModel(rlx.Model):
     """A model of a checkpoint.
 
     Attributes:
-        architecture: What its configuration made; one that continues texts has a `step`.
+        architecture: What its configuration made.
         config: The configuration as it is written.
+        steps: What `generate` compiled, its parameters bound, by target.
     """
 
     architecture: Architecture = field(repr=False)
     config: dict[str, Any] = field(repr=False)
+    steps: dict[str | None, CompiledFunction[..., Any]] = field(factory=dict, init=False, repr=False)
 
 
 def from_pretrained(folder: str | os.PathLike[str], /) -> PretrainedModel:

@@ -12,7 +12,7 @@ import rlx_core as rlx
 from rlx_core import nn
 from rlx_torch.pretrained.folder import Config, Shapes
 
-__all__ = ["ACTIVATIONS", "Architecture", "Parameters", "linear", "norm", "tables_of_rope"]
+__all__ = ["ACTIVATIONS", "Architecture", "Decoding", "Parameters", "linear", "norm", "tables_of_rope"]
 
 Parameters = Mapping[str, Any]
 
@@ -27,6 +27,25 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @frozen
+class Decoding:
+    """How a model continues texts, token by token.
+
+    Attributes:
+        step: `step(parameters, ids, padding, cache, at)`: from ids i64[batch, steps], which go to places `at` and on of a room
+            whose first `padding` i64[batch] places nobody sees, to the logits f32[batch, words] behind the last of them and the
+            cache with their keys and values.
+        features: Those of the keys, or values, of a layer: a cache is a pair f32[batch, room, features] a layer.
+        layers: How many there are.
+        positions: The most tokens of a text.
+    """
+
+    step: Callable[..., tuple[Any, list[tuple[Any, Any]]]]
+    features: int
+    layers: int
+    positions: int
+
+
+@frozen
 class Architecture:
     """What a configuration makes of a `model_type`.
 
@@ -36,9 +55,7 @@ class Architecture:
         unused: Beginnings or ends of names of tensors that checkpoints may have besides.
         inputs: The specs of its inputs by name.
         function: `function(parameters, *inputs)`.
-        step: Of one that continues texts: `step(parameters, ids, seen, positions, cache, at)` gives the logits behind the last id
-            and the cache.
-        cache: The dims of keys, or values, of one layer behind batch and room, and the number of layers.
+        decoding: Of one that continues texts.
     """
 
     shapes: Shapes
@@ -46,8 +63,7 @@ class Architecture:
     unused: tuple[str, ...]
     inputs: Mapping[str, rlx.TensorType]
     function: Callable[..., Any]
-    step: Callable[..., Any] | None = None
-    cache: tuple[int, int] | None = None
+    decoding: Decoding | None = None
 
 
 def linear(parameters: Parameters, name: str, x: Any, *, is_turned: bool = False) -> Any:

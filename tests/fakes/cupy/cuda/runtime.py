@@ -11,8 +11,14 @@ memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3
 streamCaptureModeThreadLocal = 1
 
 
+def __getattr__(name: str) -> Any:
+    if name == "is_hip":
+        return world.is_hip
+    raise AttributeError(name)
+
+
 def getDeviceCount() -> int:
-    if world.driver_version < 13000:
+    if world.driver_version < 13000 and not world.is_hip:
         raise CUDARuntimeError(35)
     if world.devices == 0:
         raise CUDARuntimeError(100)
@@ -20,7 +26,7 @@ def getDeviceCount() -> int:
 
 
 def driverGetVersion() -> int:
-    return world.driver_version
+    return 70_051_831 if world.is_hip else world.driver_version
 
 
 def runtimeGetVersion() -> int:
@@ -28,8 +34,11 @@ def runtimeGetVersion() -> int:
 
 
 def getDeviceProperties(device: int) -> dict[str, Any]:
-    numbers = {"maxThreadsPerBlock": 1024, "sharedMemPerBlock": 48 << 10, "multiProcessorCount": 4, "warpSize": 32}
-    return {"name": b"Fake H0", "totalGlobalMem": world.limit, "major": 9, "minor": 0, **numbers}
+    numbers = {"maxThreadsPerBlock": 1024, "multiProcessorCount": 4, "warpSize": 32, "totalGlobalMem": world.limit}
+    if world.is_hip:
+        own = {"name": b"Fake Instinct", "gcnArchName": b"gfx942:sramecc+:xnack-", "major": 9, "minor": 4}
+        return {**numbers, **own, "sharedMemPerBlock": 64 << 10}
+    return {**numbers, "name": b"Fake H0", "major": 9, "minor": 0, "sharedMemPerBlock": 48 << 10}
 
 
 def memGetInfo() -> tuple[int, int]:

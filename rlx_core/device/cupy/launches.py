@@ -7,16 +7,13 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from attrs import frozen
-from cupy.cuda import driver
 
 from rlx_core.device.driver import Argument, At, Whole
 
-__all__ = ["FEWEST", "Launch", "Recording", "Submitted"]
+__all__ = ["FEWEST", "Call", "Launch", "Recording", "Submitted"]
 
 FEWEST: Final = 3
 """Launches that are worth a graph: its own launch costs the host as much as two of theirs."""
-
-_launch = driver.launchKernel
 
 
 class Submitted(Protocol):
@@ -26,17 +23,26 @@ class Submitted(Protocol):
         """Ask for it."""
 
 
+class Call(Submitted, Protocol):
+    """A kernel or a function of a library, with arguments."""
+
+    def set(self, number: int, argument: Argument) -> None:
+        """Change one of them."""
+
+
 @frozen(eq=False)
 class Launch:
     """A kernel with its arguments, laid out as the driver reads them, so that a submission packs nothing.
 
     Attributes:
+        launch: The driver's own call, `driver.launchKernel` of CuPy.
         module: Keeps the function loaded.
         function: The driver's handle.
         slots: An argument each, in its first bytes.
         table: The address of each slot.
     """
 
+    launch: Any
     module: Any
     function: int
     groups: int
@@ -46,11 +52,11 @@ class Launch:
     address: int
 
     @classmethod
-    def of(cls, module: Any, name: str, groups: int, size: int, arguments: Sequence[Argument]) -> Launch:
+    def of(cls, launch: Any, module: Any, name: str, groups: int, size: int, arguments: Sequence[Argument]) -> Launch:
         slots = np.zeros(max(len(arguments), 1), np.uint64)
         table = slots.__array_interface__["data"][0] + 8 * np.arange(slots.size, dtype=np.uint64)
         function = module.get_function(name).ptr
-        made = cls(module, function, groups, size, slots, table, table.__array_interface__["data"][0])
+        made = cls(launch, module, function, groups, size, slots, table, table.__array_interface__["data"][0])
         for number, argument in enumerate(arguments):
             made.set(number, argument)
         return made
@@ -66,7 +72,7 @@ class Launch:
             )
 
     def run(self, stream: Any) -> None:
-        _launch(self.function, self.groups, 1, 1, self.size, 1, 1, 0, stream.ptr, self.address, 0)
+        self.launch(self.function, self.groups, 1, 1, self.size, 1, 1, 0, stream.ptr, self.address, 0)
 
 
 @frozen(eq=False)

@@ -10,19 +10,16 @@ from __future__ import annotations
 import threading
 from typing import Any, Final, NoReturn
 
-import cupy
-from cupy.cuda import driver, memory, runtime
-
 from rlx_core.errors import DeviceLostError, Fact, OutOfMemoryError
 from rlx_core.system.locks import Lock
 
-__all__ = ["NO_MEMORY", "Queue"]
+__all__ = ["Queue"]
 
 PER_THREAD: Final = 2
 """The handle of the default stream that every thread has for itself: one number, and as many streams."""
 
 NO_MEMORY: Final = 2
-"""CUDA's number for memory that is not there."""
+"""The number of the error for memory that is not there, CUDA's and HIP's."""
 
 
 class _Thread(threading.local):
@@ -34,15 +31,17 @@ class _Thread(threading.local):
 class Queue:
     """Entered with `with`: the device and its context are current, and the stream to ask on is given; one thread at a time.
 
-    CUDA's errors leave it as rlx's.
+    The platform's errors leave it as rlx's.
 
     Args:
+        cupy: The module.
         place: The device, for errors.
-        number: CUDA's.
+        number: The device's, as CuPy counts.
     """
 
-    def __init__(self, place: str, number: int) -> None:
+    def __init__(self, cupy: Any, place: str, number: int) -> None:
         self.place = place
+        self.cuda = cupy.cuda
         self.device = cupy.cuda.Device(number)
         self.stream: Any = None
         """The stream that was worked on last."""
@@ -77,9 +76,9 @@ class Queue:
     def _current(self) -> Any:
         """The current stream, which waits for the last one if that was another."""
         if not self._thread.has_context:
-            runtime.memGetInfo()  # any call of the runtime makes a context; the driver's own calls do not
+            self.cuda.runtime.memGetInfo()  # any call of the runtime makes a context; the driver's own calls do not
             self._thread.has_context = True
-        stream = cupy.cuda.get_current_stream()
+        stream = self.cuda.get_current_stream()
         last = self.stream
         if last is not None and (stream.ptr != last.ptr or self._event is not None):
             stream.wait_event(self._event or last.record())
@@ -88,10 +87,11 @@ class Queue:
         return stream
 
     def expect(self, error: BaseException) -> None:
-        """Raise CUDA's errors as rlx's; others are left to whoever has them."""
-        if isinstance(error, memory.OutOfMemoryError):
+        """Raise the platform's errors as rlx's; others are left to whoever has them."""
+        cuda = self.cuda
+        if isinstance(error, cuda.memory.OutOfMemoryError):
             self._raise_full(error)
-        if isinstance(error, runtime.CUDARuntimeError | driver.CUDADriverError):
+        if isinstance(error, cuda.runtime.CUDARuntimeError | cuda.driver.CUDADriverError):
             if error.status == NO_MEMORY:
                 self._raise_full(error)
             raise DeviceLostError(

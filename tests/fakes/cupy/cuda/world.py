@@ -10,6 +10,7 @@ import numpy as np
 
 lock = threading.RLock()
 records: list[tuple[str, Any]] = []
+is_hip = False
 devices = 2
 driver_version = 13000
 limit = 1 << 30

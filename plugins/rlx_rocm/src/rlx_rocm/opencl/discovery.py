@@ -91,7 +91,7 @@ _devices: dict[tuple[int, int], Device] = {}
 
 def _device(number: int, each: Found) -> Device:
     """The one object of a device under a number."""
-    from rlx_rocm.driver import OpenClDriver
+    from rlx_rocm.opencl.driver import OpenClDriver  # a driver is loaded when its device is used
 
     key = (number, each.device.int_ptr)
     if key not in _devices:

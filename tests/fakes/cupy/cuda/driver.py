@@ -1,4 +1,4 @@
-"""CUDA's driver: loaded modules and launches."""
+"""The driver, CUDA's or HIP's: loaded modules and launches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from cupy.cuda import current, stream_of, world
 from cupy.cuda.world import CUDADriverError as CUDADriverError
-from rlx_core.testing.shim.dialects import CUDA_DIALECT
+from rlx_core.testing.shim.dialects import CUDA_DIALECT, HIP_DIALECT
 from rlx_core.testing.shim.driver import ShimDriver
 
 _HEAD = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\((.*?)\) \{", re.S)
@@ -20,7 +20,7 @@ functions: dict[int, tuple[Any, str, int, list[str]]] = {}
 
 @cache
 def shim() -> ShimDriver:
-    return ShimDriver(CUDA_DIALECT, "the fake device")
+    return ShimDriver(HIP_DIALECT if world.is_hip else CUDA_DIALECT, "the fake device")
 
 
 def load(code: bytes) -> dict[str, int]:

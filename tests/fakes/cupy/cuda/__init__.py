@@ -84,6 +84,7 @@ class Stream:
         world.expect_alive()
 
     def begin_capture(self, mode: int | None = None) -> None:
+        assert not world.is_hip, "CuPy captures no streams of HIP's"
         assert self.ptr != 0, "the default stream cannot be captured"
         assert self.graph is None, "a stream is captured once at a time"
         self.graph = []

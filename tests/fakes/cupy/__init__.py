@@ -38,11 +38,13 @@ class ndarray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        if cuda.world.is_hip:
+            raise AttributeError("HIP has no such interface")
         data = (self.data.ptr, False)
         return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "version": 3, "strides": self.strides}
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, self.data.device_id
+        return 10 if cuda.world.is_hip else 2, self.data.device_id
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
@@ -102,8 +104,8 @@ def asarray(data: Any) -> ndarray:
 
 def from_dlpack(data: Any) -> ndarray:
     """CuPy's: whoever exports is told the current stream, and has it wait."""
-    assert data.__dlpack_device__()[0] in (2, 13)
-    _, found = data.__dlpack__(stream=cuda.get_current_stream().ptr or 1)
+    assert data.__dlpack_device__()[0] in ((10,) if cuda.world.is_hip else (2, 13))
+    _, found = data.__dlpack__(stream=cuda.get_current_stream().ptr or (0 if cuda.world.is_hip else 1))
     if found.dtype.kind == "V":
         raise BufferError("unsupported dtype")
     return found  # type: ignore[no-any-return]

@@ -1,0 +1,130 @@
+"""Which of AMD's GPUs CuPy sees, under HIP's numbers; `HIP_VISIBLE_DEVICES` says which of them HIP sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from attrs import frozen
+
+from rlx_core.device.device import Device
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.errors import DeviceUnavailableError, Fact
+from rlx_rocm.hip import hiprtc
+from rlx_rocm.plugin import INSTALL_CUPY
+
+__all__ = ["FEATURE", "USUAL", "Found", "found", "stand_in", "wanted"]
+
+FEATURE: Final = "hip"
+"""What devices of this road have, and those of the other have not."""
+
+USUAL: Final = DeviceFacts(
+    name="an AMD GPU",
+    driver="none",
+    memory_nbytes=16 << 30,
+    largest_buffer=16 << 30,
+    group_size=1024,
+    shared_nbytes=64 << 10,
+    subgroup=32,
+    lacks=frozenset(("c64", "c128")),
+    features=frozenset((FEATURE,)),
+)
+"""What AMD's GPUs of the last years have at least; where 64 threads run in step, so do their halves."""
+
+
+@frozen(eq=False)
+class Found:
+    """A GPU, and what rlx has to know of it."""
+
+    number: int
+    architecture: str
+    facts: DeviceFacts
+
+
+def wanted(name: str) -> Sequence[Device]:
+    """The devices in whose name a text is, in HIP's order.
+
+    Raises:
+        DeviceUnavailableError: There is no CuPy, driver or device, or none of that name.
+    """
+    every = found()
+    chosen = [each for each in every if name in f"{each.facts.name} {each.architecture}".lower()]
+    if not chosen:
+        facts = (Fact(f"device {each.number}", each.facts.name) for each in every)
+        raise DeviceUnavailableError(f"rocm: CuPy sees no device that is called {name!r}", *facts)
+    return tuple(_device(number, each) for number, each in enumerate(chosen))
+
+
+@cache
+def stand_in() -> Device:
+    """This machine's processor, which runs HIP compiled as C++.
+
+    Raises:
+        DeviceUnavailableError: There is no C++ compiler.
+    """
+    from rlx_core.testing.shim.dialects import HIP_DIALECT
+    from rlx_core.testing.shim.driver import stand_in as made
+
+    return made(HIP_DIALECT, "rocm:0", features=frozenset((FEATURE,)))
+
+
+@cache
+def found() -> tuple[Found, ...]:
+    """All devices that HIP has.
+
+    Raises:
+        DeviceUnavailableError: There is no CuPy, it is built on CUDA, or there is no device.
+    """
+    try:
+        import cupy
+    except (ImportError, OSError, RuntimeError) as error:  # a wheel whose ROCm is not there, or another one
+        raise DeviceUnavailableError("rocm: CuPy cannot be imported", Fact("cupy", error), hint=INSTALL_CUPY) from None
+    runtime = cupy.cuda.runtime
+    if not runtime.is_hip:
+        raise DeviceUnavailableError("rocm: the installed CuPy is built on CUDA", hint=INSTALL_CUPY)
+    try:
+        every = [runtime.getDeviceProperties(number) for number in range(runtime.getDeviceCount())]
+    except runtime.CUDARuntimeError as error:
+        raise DeviceUnavailableError(
+            "rocm: HIP has no device", Fact("driver", error), hint="look at rocminfo"
+        ) from None
+    return tuple(_described(cupy, number, each) for number, each in enumerate(every))
+
+
+def _described(cupy: Any, number: int, properties: Mapping[str, Any]) -> Found:
+    architecture = properties["gcnArchName"].decode()
+    version = int(cupy.cuda.runtime.driverGetVersion())
+    driver = f"{version // 10_000_000}.{version // 100_000 % 100}"
+    memory = int(properties["totalGlobalMem"])
+    facts = DeviceFacts(
+        name=properties["name"].decode() or architecture,
+        driver=f"HIP {driver}, CuPy {cupy.__version__}, HIPRTC {hiprtc.HIPRTC.version}, {architecture}",
+        memory_nbytes=memory,
+        largest_buffer=memory,
+        group_size=int(properties["maxThreadsPerBlock"]),
+        shared_nbytes=int(properties["sharedMemPerBlock"]),
+        units=int(properties["multiProcessorCount"]),
+        subgroup=int(properties["warpSize"]),
+        lacks=frozenset(("c64", "c128")),
+        features=frozenset((FEATURE,)),
+    )
+    return Found(number, architecture, facts)
+
+
+_devices: dict[tuple[int, int], Device] = {}
+
+
+def _device(number: int, each: Found) -> Device:
+    """The one object of a device under a number."""
+    import cupy
+
+    from rlx_rocm.hip.driver import HipDriver
+
+    key = (number, each.number)
+    if key not in _devices:
+        place = f"rocm:{number}"
+        _devices[key] = Device(
+            place, each.facts, lambda: HipDriver(cupy, each.facts, place, each.number, each.architecture)
+        )
+    return _devices[key]

@@ -1,0 +1,25 @@
+"""One of AMD's GPUs by CuPy, with HIPRTC for a compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.device.cupy.driver import CupyDriver
+from rlx_core.device.driver import DeviceFacts
+from rlx_rocm.hip import hiprtc
+
+__all__ = ["HipDriver"]
+
+
+class HipDriver(CupyDriver):
+    """A HIP device. Nothing is recorded: CuPy's documentation says that it captures no streams there."""
+
+    platform = "HIP"
+    kinds = (10,)
+
+    def __init__(self, cupy: Any, facts: DeviceFacts, place: str, number: int, architecture: str) -> None:
+        super().__init__(cupy, facts, place, number)
+        self._architecture = architecture
+
+    def compiled(self, source: str) -> bytes:
+        return hiprtc.compiled(source, self._architecture, self.place)

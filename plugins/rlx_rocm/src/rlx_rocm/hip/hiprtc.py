@@ -1,0 +1,44 @@
+"""HIPRTC, AMD's compiler of HIP at run time: a library of ROCm, which no wheel brings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rlx_core.codegen.gpu.cuda import HIP
+from rlx_core.device.runtime_compiler import RuntimeCompiler
+
+__all__ = ["HIPRTC", "compiled"]
+
+
+def compiled(source: str, architecture: str, place: str = "rocm") -> bytes:
+    """A source as a code object for one architecture: `gfx942:sramecc+:xnack-`.
+
+    Raises:
+        KernelBuildError: HIPRTC refuses the source or the architecture.
+        DeviceUnavailableError: HIPRTC is not installed.
+    """
+    options = (f"--gpu-architecture={architecture}", "-w", *HIP.options)
+    return HIPRTC.compiled(source, architecture, options, "Code", place).code
+
+
+def _paths() -> Iterator[str]:
+    """Of the ROCm that an environment variable names, of the usual one, or wherever the system finds one."""
+    for root in (os.environ.get("ROCM_PATH", ""), os.environ.get("ROCM_HOME", ""), "/opt/rocm"):
+        if root:
+            yield from sorted(map(str, Path(root).glob("lib/libhiprtc.so.?")), reverse=True)
+    yield from ("libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so")
+
+
+HIPRTC: Final = RuntimeCompiler(
+    name="HIPRTC",
+    language="HIP",
+    target="rocm",
+    level="hip",
+    prefix="hiprtc",
+    file="rlx.hip",
+    install="install ROCm (package hip-runtime-amd)",
+    paths=_paths,
+)

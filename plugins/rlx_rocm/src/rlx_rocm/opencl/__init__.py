@@ -1,0 +1,1 @@
+"""The road by OpenCL: PyOpenCL, any driver of it, and OpenCL C."""

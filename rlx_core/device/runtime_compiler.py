@@ -1,0 +1,133 @@
+"""A compiler of sources at run time that has NVRTC's interface, as HIPRTC has too: both are libraries of C, called by ctypes.
+
+Not through CuPy, so that code is compiled for devices that are not here; the interpreter is free meanwhile, and several
+threads compile at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from functools import cached_property
+from typing import Any, Final
+
+from attrs import define, frozen
+
+from rlx_core.errors import DeviceUnavailableError, Fact, KernelBuildError
+
+__all__ = ["Made", "RuntimeCompiler"]
+
+FEW: Final = 3
+"""Libraries that were tried and are named."""
+
+
+@frozen
+class Made:
+    """Code, and what the compiler said."""
+
+    code: bytes
+    log: str
+
+
+@define(eq=False, slots=False)
+class RuntimeCompiler:
+    """A library and how it is called.
+
+    Attributes:
+        name: Its maker's name for it.
+        language: What it compiles.
+        target, level: Whose sources `rlx compile --target TARGET --emit LEVEL` prints.
+        prefix: Of its functions.
+        file: What a source is called, for its messages.
+        install: The command that brings it.
+        paths: Where it may lie, best first.
+    """
+
+    name: str
+    language: str
+    target: str
+    level: str
+    prefix: str
+    file: str
+    install: str
+    paths: Callable[[], Iterator[str]]
+
+    def compiled(self, source: str, architecture: str, options: Sequence[str], kind: str, place: str) -> Made:
+        """A source compiled.
+
+        Args:
+            options: All of them, that for the architecture too.
+            kind: What is asked for: the function that gives it, without its prefix.
+            place: The device, for errors.
+
+        Raises:
+            KernelBuildError: It refuses the source or the architecture.
+            DeviceUnavailableError: It is not installed.
+        """
+        program, arguments = c_void_p(), (c_char_p * len(options))(*(each.encode() for each in options))
+        self.call("CreateProgram", byref(program), source.encode(), self.file.encode(), 0, None, None, place=place)
+        try:
+            status = self._function("CompileProgram")(program, len(options), arguments)
+            log = self._text(program, "ProgramLog").decode(errors="replace")
+            if status:
+                raise KernelBuildError(
+                    f"{place}: its compiler refuses the source",
+                    Fact(
+                        "compiler", f"{self.name} {self.version} for {architecture}", log.strip("\0 \n")[-2000:] or None
+                    ),
+                    hint=f"the source is what `rlx compile --target {self.target} --emit {self.level}` prints",
+                )
+            return Made(self._text(program, kind), log)
+        finally:
+            self._function("DestroyProgram")(byref(program))
+
+    @cached_property
+    def library(self) -> ctypes.CDLL:
+        """The first library that loads.
+
+        Raises:
+            DeviceUnavailableError: There is none.
+        """
+        failed: list[Fact] = []
+        for path in self.paths():
+            try:
+                library = ctypes.CDLL(path)
+            except OSError as error:
+                failed.append(Fact("tried", path, str(error)))
+                continue
+            getattr(library, f"{self.prefix}GetErrorString").restype = c_char_p
+            getattr(library, f"{self.prefix}DestroyProgram").argtypes = [POINTER(c_void_p)]
+            return library
+        what = f"{self.target}: {self.name}, which compiles {self.language}, is not installed"
+        raise DeviceUnavailableError(what, *failed[:FEW], hint=self.install)
+
+    @cached_property
+    def version(self) -> str:
+        """Its version: `13.0`."""
+        major, minor = c_int(), c_int()
+        self.call("Version", byref(major), byref(minor))
+        return f"{major.value}.{minor.value}"
+
+    def call(self, name: str, *arguments: object, place: str | None = None) -> None:
+        """Call a function that has no reason to fail.
+
+        Raises:
+            KernelBuildError: It fails.
+        """
+        status = self._function(name)(*arguments)
+        if status:
+            said = self._function("GetErrorString")(status).decode()
+            raise KernelBuildError(
+                f"{place or self.target}: its compiler does not work", Fact("compiler", said), hint=self.install
+            )
+
+    def _text(self, program: c_void_p, what: str) -> bytes:
+        size = c_size_t()
+        self.call(f"Get{what}Size", program, byref(size))
+        made = ctypes.create_string_buffer(size.value)
+        self.call(f"Get{what}", program, made)
+        return made.raw
+
+    def _function(self, name: str) -> Any:
+        return getattr(self.library, f"{self.prefix}{name}")

@@ -1,0 +1,257 @@
+"""`forward_backward`: a function and its gradients as two programs that read the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from attrs import field, frozen
+
+from rlx_core.errors import ConfigError, Fact, ShapeError
+from rlx_core.errors.lacks import typed_lacks
+from rlx_core.functions.weight_layout import WeightLayout
+from rlx_core.ir.graph import Graph
+from rlx_core.ops.arguments import flag
+from rlx_core.pipeline.compile import Config
+from rlx_core.pipeline.forward import transforming_for
+from rlx_core.plugins import PluginHost
+from rlx_core.runtime.arrays import Declared, checked
+from rlx_core.runtime.executable import Executable
+from rlx_core.runtime.program import compile_program
+from rlx_core.runtime.signature import Signature
+from rlx_core.system.floating import in_standard_modes
+from rlx_core.system.locks import forks_wait
+from rlx_core.transforms.contributed import engine_for
+from rlx_core.transforms.forward import prepared
+from rlx_core.transforms.functional import as_arrays
+from rlx_core.transforms.split import Split, split_vjp
+from rlx_core.transforms.trace import Trace, is_static_leaf, trace
+from rlx_core.trees.flatten import (
+    Tree,
+    bind_arguments,
+    expect_function,
+    flatten,
+    flatten_arguments,
+    same_structure,
+    single,
+)
+
+__all__ = ["ForwardBackward", "Saved", "forward_backward"]
+
+_WHAT: Final = "forward_backward"
+
+
+@typed_lacks(_WHAT)
+@in_standard_modes
+@forks_wait
+def forward_backward(
+    function: Callable[..., Any],
+    params: Any,
+    *args: Any,
+    wrt: Sequence[str] | None = None,
+    has_aux: bool = False,
+    target: str | None = None,
+    config: Config = None,
+    host: PluginHost | None = None,
+) -> ForwardBackward:
+    """A function and its reverse derivative as two compiled programs, for whoever has something to do in between.
+
+    `value, saved = pair.forward(*args)` computes the function and keeps what its derivative reads, and `pair.backward(saved)` the
+    gradients. The weights lie in one region of memory, where both programs read them: what is written to `pair.weights` holds for
+    both from then on. Where nothing happens in between, `rlx.train_step` is one program, and faster.
+
+    Args:
+        function: `function(params, *args)`, arrays in any pytree out.
+        params: A pytree of arrays, the weights; they are copied to where both programs read them.
+        args: What else the function takes: `rlx.spec`s, or arrays for their types; Python scalars are constants.
+        wrt: By what to differentiate: names of leaves of the arguments (`"params.w"`, `"x"`); by default all of `params`.
+        has_aux: Whether the function returns `(result, aux)`, of which only the first is differentiated.
+        target, config, host: As for `rlx.compile`.
+
+    Raises:
+        UnknownNameError, DtypeError: There is no leaf of a name in `wrt`, or it is not floating-point.
+        MissingRuleError: An op on the way has no derivative.
+
+    >>> pair = rlx.forward_backward(lambda w, x: rlx.sum((w - x) ** 2), np.float32([1, 2]), rlx.spec("f32[2]"))
+    >>> value, saved = pair.forward(np.float32([3, 3]))
+    >>> value, pair.backward(saved)
+    (array(5., dtype=float32), array([-4., -2.], dtype=float32))
+    """
+    expect_function(_WHAT, function)
+    flag(f"{_WHAT}: has_aux", has_aux)
+    arguments = bind_arguments(function, (as_arrays(params), *args), {})
+    first, *free = arguments
+    with transforming_for(config, host):
+        traced = trace(function, (as_arrays(params), *args))
+        graph = prepared(traced.graph)
+        given = {leaf.name for leaf in traced.leaves if leaf.role != "static"}
+        leaves, tree = flatten_arguments({first: arguments[first]})
+        weights = {name: leaf for name, leaf in zip(tree.names, leaves, strict=True) if name in given}
+        results = _differentiated(traced, has_aux)
+        split = split_vjp(
+            graph,
+            list(weights if wrt is None else wrt),
+            sorted(weights),
+            outputs=range(len(results.names)),
+            engine=engine_for(graph),
+        )
+    types = graph.input_types
+    layout = WeightLayout.of({name: types[name] for name in weights})
+    programs = tuple(
+        compile_program(half, target=target, config=config, host=host) for half in (split.forward, split.backward)
+    )
+    pair = ForwardBackward(
+        split,
+        layout,
+        programs,
+        Signature.of(arguments, free, traced),
+        results,
+        Tree(single(tree), tree.names),
+        None if wrt is None else tuple(wrt),
+        layout.allocate(),
+    )
+    pair.rebind(params)
+    return pair
+
+
+def _differentiated(traced: Trace, has_aux: bool) -> Tree:
+    """The structure of the results that have cotangents, which come first.
+
+    Raises:
+        ShapeError: There is to be an auxiliary result, and the function returns no pair.
+    """
+    if not has_aux:
+        return traced.results
+    returned = traced.results.unflatten(range(len(traced.graph.outputs)))
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise ShapeError(
+            f"{_WHAT}: {traced.graph.name} must return (result, aux), because has_aux=True says so",
+            Fact("returned", traced.results.structure),
+        )
+    return flatten(returned[0], "result")[1]
+
+
+@frozen(eq=False, repr=False)
+class Saved:
+    """What one evaluation kept for its derivative: arrays of the pair's own, by the names of the backward program's inputs."""
+
+    owner: ForwardBackward
+    arrays: Mapping[str, Any]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def __repr__(self) -> str:
+        return f"<saved by {self.owner.graphs[0].name}: {len(self.arrays)} arrays, {self.nbytes} bytes>"
+
+
+@frozen(eq=False, repr=False)
+class ForwardBackward:
+    """Two programs that share weights; made by `rlx.forward_backward`.
+
+    Attributes:
+        layout: Where the weights lie, by name, in the region that both programs read.
+        programs: The forward and the backward program; the weights are the first inputs of both, by their names.
+        region: The bytes that both read, u8[layout.nbytes].
+    """
+
+    _split: Split
+    layout: WeightLayout
+    programs: tuple[Executable, ...]
+    _signature: Signature
+    _results: Tree
+    _params: Tree
+    _wrt: tuple[str, ...] | None
+    region: np.ndarray
+    _views: Mapping[str, np.ndarray] = field(init=False)
+
+    @_views.default
+    def _in_the_region(self) -> Mapping[str, np.ndarray]:
+        return self.layout.views(self.region)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """`(value, gradients)`: one program after the other, for a function that returns one real scalar."""
+        value, saved = self.forward(*args, **kwargs)
+        return value, self.backward(saved)
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Saved]:
+        """`(value, saved)` for what the function takes besides its weights.
+
+        Raises:
+            WrongInputCountError, ShapeError, DtypeError, GuardError: The arguments are not those of the function.
+        """
+        inputs = self._signature.inputs(self.graphs[0].name, args, kwargs)
+        found = self.programs[0].run_slots([*self._views.values(), *inputs])
+        count = len(found) - len(self._split.saved)
+        saved = Saved(self, dict(zip(self._split.saved, found[count:], strict=True)))
+        return self._signature.results.unflatten(found[:count]), saved
+
+    def backward(self, saved: Saved, cotangents: Any = None) -> Any:
+        """The gradients: a pytree like the weights, or with `wrt` a dictionary of its names.
+
+        The weights must be those that `saved` was computed with: write to them after this.
+
+        Args:
+            saved: What `forward` returned; it may be used again.
+            cotangents: A pytree like the result; 1 for one real scalar.
+
+        Raises:
+            ConfigError: `saved` is of another pair.
+            ShapeError, DtypeError: A cotangent is not of its result's type, or is needed.
+        """
+        if not (isinstance(saved, Saved) and saved.owner is self):
+            raise ConfigError(
+                f"backward: takes what the same pair's forward returned, not {saved!r}",
+                hint="value, saved = pair.forward(...)",
+            )
+        seeds = self._ones() if cotangents is None else self._seeds(cotangents)
+        found = self.programs[1].run_slots([*self._views.values(), *saved.arrays.values(), *seeds])
+        if self._wrt is not None:
+            return dict(zip(self._wrt, found, strict=True))
+        return self._params.unflatten(found)
+
+    @property
+    def graphs(self) -> tuple[Graph, Graph]:
+        """The forward and the backward program as they were before anything was fused for a target."""
+        return self._split.forward, self._split.backward
+
+    @property
+    def weights(self) -> Any:
+        """The weights: a pytree of arrays that lie where both programs read them, and that may be written to."""
+        return self._params.unflatten([self._views[name] for name in self._params.names])
+
+    def rebind(self, params: Any) -> None:
+        """Copy other weights to where both programs read them.
+
+        Raises:
+            ShapeError, DtypeError: The structure or a type is another; then nothing was written.
+        """
+        leaves, tree = flatten(as_arrays(params), "params")
+        same_structure(self.graphs[0].name, self._params, tree)
+        named = zip(self._params.names, leaves, strict=True)
+        ready = {name: checked(Declared(name, self.layout.places[name].type), leaf) for name, leaf in named}
+        apart = [array.copy() for array in ready.values()]  # they may be these weights, in another order
+        for name, array in zip(ready, apart, strict=True):
+            self._views[name][...] = array
+
+    def __repr__(self) -> str:
+        return f"<{self.graphs[0].name} and {self.graphs[1].name}: {self.layout.nbytes} bytes of weights>"
+
+    def _ones(self) -> list[Any]:
+        types = [self.graphs[1].input_types[name] for name in self._split.cotangents]
+        if len(types) != 1 or types[0].rank or not types[0].dtype.is_float:
+            listed = ", ".join(map(str, types))
+            raise ShapeError(
+                f"backward: {self.graphs[0].name} returns {listed}, not one real scalar",
+                hint="pair.backward(saved, cotangents), of the structure of the result",
+            )
+        return [np.ones((), types[0].dtype.numpy)]
+
+    def _seeds(self, cotangents: Any) -> list[Any]:
+        flat, tree = flatten(cotangents, "result")
+        same_structure("backward", self._results, tree)
+        outputs = zip(flat, self.graphs[0].outputs, strict=False)
+        taken = [(c, v.dtype) for c, v in outputs if v.dtype.is_differentiable]
+        return [np.asarray(c, of.numpy) if is_static_leaf(c) else c for c, of in taken]

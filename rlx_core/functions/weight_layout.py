@@ -1,0 +1,71 @@
+"""Where weights lie in a region of memory that several programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.errors import ShapeError
+from rlx_core.ir.types import TensorType
+
+__all__ = ["WeightLayout", "WeightPlace"]
+
+_ALIGNMENT: Final = 64
+"""Bytes: a cache line, and the widest vector that a CPU loads."""
+
+
+@frozen
+class WeightPlace:
+    """One weight: its type, and at which byte of the region it starts."""
+
+    type: TensorType
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.type.static_nbytes
+
+
+@frozen
+class WeightLayout:
+    """A region of weights, one after another in the order of their names, each at a multiple of 64 bytes.
+
+    Attributes:
+        places: Where each lies, by name, sorted.
+        nbytes: The size of the region. It holds weights and nothing else.
+    """
+
+    places: Mapping[str, WeightPlace]
+    nbytes: int
+
+    @classmethod
+    def of(cls, types: Mapping[str, TensorType]) -> WeightLayout:
+        """The layout of weights of these types.
+
+        Raises:
+            ShapeError: A size is not known.
+        """
+        places: dict[str, WeightPlace] = {}
+        end = 0
+        for name in sorted(types):
+            if not types[name].is_static:
+                raise ShapeError(f"weights: {name} is {types[name]}; where weights lie depends on their sizes")
+            places[name] = WeightPlace(types[name], -(-end // _ALIGNMENT) * _ALIGNMENT)
+            end = places[name].end
+        return cls(places, end)
+
+    def allocate(self) -> np.ndarray:
+        """A region, u8[nbytes], of zeros, that starts at a multiple of 64 bytes."""
+        room = np.zeros(self.nbytes + _ALIGNMENT, np.uint8)
+        start = -room.ctypes.data % _ALIGNMENT
+        return room[start : start + self.nbytes]
+
+    def views(self, region: np.ndarray) -> dict[str, np.ndarray]:
+        """The weights as arrays that lie in a region, by name."""
+        return {
+            name: region[place.offset : place.end].view(place.type.dtype.numpy).reshape(place.type.static_shape)
+            for name, place in self.places.items()
+        }

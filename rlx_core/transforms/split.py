@@ -1,0 +1,166 @@
+"""Reverse mode as two programs: one computes results and what their derivative reads, the other the cotangents from that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from attrs import frozen
+
+from rlx_core.errors import UnknownNameError, nearest
+from rlx_core.ir.dims import Symbol, free_symbols
+from rlx_core.ir.graph import Argument, Builder, Graph, Node, Value, leaf_name, symbols_inside
+from rlx_core.ir.module import expect_graph
+from rlx_core.ir.rewrite import copy_node
+from rlx_core.ir.solve import plain_symbol
+from rlx_core.transforms.engine import STANDARD, Engine
+from rlx_core.transforms.graphs import fresh_name, live_nodes
+from rlx_core.transforms.vjp import vjp_graph
+
+__all__ = ["Split", "split_vjp"]
+
+
+@frozen(eq=False)
+class Split:
+    """A program and its reverse derivative, which share some of their inputs.
+
+    Attributes:
+        forward: The shared inputs and the program's other ones in, [outputs.., saved..] out.
+        backward: The shared inputs, the saved values and one cotangent for each differentiated output in, cotangents out.
+        shared: The names of the inputs that both programs read; they come first in both.
+        saved: What the inputs of `backward` are called that are the last outputs of `forward`.
+        cotangents: What the inputs of `backward` are called that are cotangents, in the order of the outputs.
+    """
+
+    forward: Graph
+    backward: Graph
+    shared: tuple[str, ...]
+    saved: tuple[str, ...]
+    cotangents: tuple[str, ...]
+
+
+def split_vjp(
+    graph: Graph,
+    wrt: Sequence[str | Value],
+    shared: Iterable[str],
+    *,
+    outputs: Sequence[int] | None = None,
+    engine: Engine = STANDARD,
+) -> Split:
+    """A program and its reverse derivative as two programs.
+
+    What the derivative reads of the forward values is an output of the one and an input of the other. Computed again is only what
+    costs nothing, operations without operands and views of what is no larger; and what `rlx.checkpoint` says.
+
+    Args:
+        graph: HIR or MIR, before anything was fused for a target.
+        wrt: Names or values whose cotangents are asked for.
+        shared: The names of inputs and params that both programs have as inputs, in this order: weights.
+        outputs: The positions of the outputs to differentiate; `None` means all.
+        engine: Where rules come from.
+
+    Raises:
+        WrongStageError: It is no graph.
+        UnknownNameError: A shared name is no input and no param; and see `vjp_graph`.
+        DtypeError, MissingRuleError: As for `vjp_graph`.
+    """
+    expect_graph("split_vjp", graph)
+    both = vjp_graph(graph, wrt, outputs=outputs, engine=engine)
+    names = tuple(shared)
+    own = [leaf_name(v) for v in (*graph.inputs, *graph.params)]
+    for name in names:
+        if name not in own:
+            raise UnknownNameError(f"split_vjp: {graph.name} has no input or param {name!r}", hint=nearest(name, own))
+    cotangents = tuple(name for name in both.input_types if name not in own)
+    count = len(graph.outputs)
+    later, saved = _divided(both, both.outputs[count:], {*names}, cotangents)
+    saved += _sizes(both, later, saved, {*names, *cotangents})
+    results = [*both.outputs[:count], *saved]
+    behind = {n.index for n in later}
+    effects = [n for n in both.nodes if not n.op.is_pure and n.index not in behind]
+    needed = live_nodes(both.nodes, [*results, *(r for n in effects for r in n.results)])
+    forward = _program(f"{graph.name}_forward", both, names, own, needed, results)
+
+    taken = {*both.names}
+    labels = {value: fresh_name(taken, f"saved_{k}") for k, value in enumerate(saved)}
+    backward = _program(f"{graph.name}_backward", both, names, cotangents, later, both.outputs[count:], labels)
+    return Split(forward, backward, names, tuple(labels.values()), cotangents)
+
+
+def _divided(
+    both: Graph, gradients: Iterable[Value], shared: Collection[str], cotangents: Collection[str]
+) -> tuple[list[Node], list[Value]]:
+    """The nodes of the backward program, in order, and the values that it is given."""
+    behind: set[Value] = set()
+    for node in both.nodes:
+        is_source = isinstance(node.op, Argument) and node.op.label in cotangents
+        if is_source or any(v in behind for v in node.present()):
+            behind.update(node.results)
+    needed = set(gradients)
+    nodes, saved = [], []
+    for node in reversed(both.nodes):
+        wanted = [r for r in node.results if r in needed]
+        is_behind = any(r in behind for r in node.results)
+        if not (wanted or (is_behind and not node.op.is_pure)):
+            continue
+        if isinstance(node.op, Argument):
+            saved += wanted if node.op.label not in shared and not is_behind else []
+        elif is_behind or _costs_nothing(node):
+            needed.update(node.present())
+            nodes.append(node)
+        else:
+            saved += wanted
+    return nodes[::-1], saved[::-1]
+
+
+def _sizes(both: Graph, nodes: Sequence[Node], given: Sequence[Value], labels: Collection[str]) -> list[Value]:
+    """Inputs that tell a program the sizes which nothing else that it is given does."""
+
+    def told(values: Iterable[Value]) -> set[Symbol | None]:
+        return {plain_symbol(dim) for v in values for dim in v.shape}
+
+    inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, Argument)}
+    read = [*given, *(inputs[label] for label in labels)]
+    known = told(read)
+    dims = (d for v in (*read, *(r for n in nodes for r in n.results)) for d in v.shape)
+    wanted = free_symbols(*dims).union(*(symbols_inside(n.op) for n in nodes))
+    found: list[Value] = []
+    for value in inputs.values():
+        if (wanted - known) & told([value]):
+            found.append(value)
+            known |= told([value])
+    return found
+
+
+def _costs_nothing(node: Node) -> bool:
+    """Whether a value is rather computed again than kept: there is nothing to read, or it is a view of what is no larger."""
+    op, operands = node.op, tuple(node.present())
+    if not operands:
+        return op.is_pure
+    if op.view is None or op.is_barrier or len(operands) > 1 or len(node.results) > 1:
+        return False
+    large, small = node.result.type.nbytes, operands[0].type.nbytes
+    return small == large or (isinstance(small, int) and isinstance(large, int) and small < large)
+
+
+def _program(
+    name: str,
+    both: Graph,
+    shared: Sequence[str],
+    own: Collection[str],
+    nodes: Iterable[Node],
+    outputs: Iterable[Value],
+    given: Mapping[Value, str] | None = None,
+) -> Graph:
+    """A part of a program: shared inputs first, then what it is given instead of computing it, then inputs of its own."""
+    builder = Builder(name)
+    inputs = {n.op.label: n.result for n in both.nodes if isinstance(n.op, Argument)}
+    labels = {inputs[label]: label for label in shared} | dict(given or {})
+    labels |= {v: label for label, v in inputs.items() if label in own and v not in labels}
+    values = {v: builder.input(label, v.type, origin=v.node.origin) for v, label in labels.items()}
+    told = {plain_symbol(dim) for v in values for dim in v.shape}
+    builder.add_guards(g for g in both.guards if free_symbols(g.left, g.right) <= told)
+    for node in nodes:
+        if not isinstance(node.op, Argument):
+            operands = [None if v is None else values[v] for v in node.operands]
+            values.update(zip(node.results, copy_node(builder, node, operands), strict=True))
+    return builder.finish(values[v] for v in outputs)
