@@ -63,21 +63,24 @@ def test_it_agrees_with_its_runtime(name: str) -> None:
             np.testing.assert_allclose(found[key][batch, :, : end + 1], own[batch, :, : end + 1], rtol=1e-5, atol=1e-6)
 
 
-def test_sizes_are_free() -> None:
-    """As decoders are exported: the length in all is a size of the mask, the cache grows by what comes."""
+@pytest.mark.parametrize(("past", "total"), [(3, 4), (12, 7)])
+def test_sizes_are_free(past: int, total: int) -> None:
+    """As decoders are exported: the length in all is a size of the mask, the cache grows by what comes or has room for it."""
     runtime = pytest.importorskip("onnxruntime")
-    given = operands(2, 1, 3, [3, 3], 4)
-    mask = np.ones((2, 4), np.int64)
+    given = operands(2, 1, past, [total - 1, total - 1], total)
+    mask = np.ones((2, total), np.int64)
     shapes = {"q": f"[b, s, {HEADS * WIDTH}]"} | dict.fromkeys("kv", f"[b, s, {SHARED * WIDTH}]")
     shapes |= dict.fromkeys(("past_k", "past_v"), f"[b, {SHARED}, p, {WIDTH}]")
     proto = graph(given, {}, shapes | {"ends": "[b]"}, mask=True)
     del given["total"]
 
-    found = load(proto)(*given.values(), mask)
+    y, *caches = load(proto)(*given.values(), mask).values()
 
     wanted = runtime.InferenceSession(proto.SerializeToString()).run(None, given | {"mask": mask})
-    for own, each in zip(found.values(), wanted, strict=True):
-        np.testing.assert_allclose(own, each, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(y, wanted[0], rtol=1e-4, atol=1e-5)
+    for own, each in zip(caches, wanted[1:], strict=True):
+        assert own.shape == each.shape
+        np.testing.assert_array_equal(own[:, :, :total], each[:, :, :total])
 
 
 def graph(given: dict[str, np.ndarray], how: dict[str, Any], shapes: dict[str, str], *, mask: bool = False) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rlx_core as rlx
-from rlx_core.ir.dims import Dim
+from rlx_core.ir.dims import Dim, smaller
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.handlers.attention import by_heads, joined_heads
 from rlx_onnx.handlers.contributed import MICROSOFT, turned_by
@@ -74,13 +74,13 @@ def group_query_attention(
 
 def _room(past: Dim, total: Dim) -> Dim:
     """How many keys a cache has afterwards: what is there, or as many as there are in all."""
-    return max(past, total) if isinstance(past, int) and isinstance(total, int) else total
+    return past + total - smaller(past, total)
 
 
 def _written(cache: Any, new: Any, steps: Any, size: Dim) -> Any:
     """A cache `[batch, heads, time, n]` of another size with rows of each sequence at its own steps."""
-    batch, more = new.shape[0], size - cache.shape[2]
-    whole = cache if more == 0 else rlx.pad(cache, [(0, 0), (0, 0), (0, more), (0, 0)])
+    batch = new.shape[0]
+    whole = rlx.pad(cache, [(0, 0), (0, 0), (0, size - cache.shape[2]), (0, 0)])
     rows = rlx.broadcast_to(rlx.expand_dims(rlx.arange(batch), axis=1), steps.shape)
     places = rlx.stack([rows, rlx.astype(steps, rlx.i64)], axis=-1)
     found = rlx.scatter_nd(
