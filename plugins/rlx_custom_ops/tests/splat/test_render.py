@@ -106,6 +106,62 @@ def test_the_gradient_of_every_group_agrees_with_differences(cpu: Any, group: st
     np.testing.assert_allclose(np.sum(rlx.grad(loss)(part) * along), expected, rtol=1e-6)
 
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "antialiased": {"antialiased": True},
+    "rounder": {"max_anisotropy": 1.5},
+    "one band": {"sh_degree": 1},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_are_differentiated(cpu: Any, name: str) -> None:
+    """In all groups at once, along one direction."""
+    g, rng = scene(5, 15), np.random.default_rng(1)
+    weights, along = rng.uniform(-1, 1, (9, 11, 4)), Gaussians(*(rng.uniform(-1, 1, part.shape) for part in g))
+
+    def loss(g: Gaussians) -> Any:
+        return rlx.sum(weights * render(g, CAMERA, width=11, height=9, **SMOOTH, **SETTINGS[name]))
+
+    def moved(step: float) -> Gaussians:
+        return Gaussians(*(part + step * way for part, way in zip(g, along, strict=True)))
+
+    expected = (loss(moved(1e-5)) - loss(moved(-1e-5))) / 2e-5
+    found = sum(np.sum(slope * way) for slope, way in zip(rlx.grad(loss)(g), along, strict=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert abs(loss(g) - rlx.sum(weights * render(g, CAMERA, width=11, height=9, **SMOOTH))) > 1e-3, "it does something"
+
+
+def test_antialiased_splats_are_as_bright_as_without_their_blur() -> None:
+    """The integral of a splat over the picture, opacity times the root of the determinant, is that of the sharp one."""
+    g = scene(7)
+    blurred, kept = (project(g, CAMERA, width=64, height=48, antialiased=each) for each in (False, True))
+    (a, b, c) = blurred.conics.T
+    covariances = np.linalg.inv(np.stack([np.stack([a, b], axis=1), np.stack([b, c], axis=1)], axis=1))
+    sharp = np.linalg.det(covariances - 0.3 * np.eye(2))
+    np.testing.assert_allclose(kept.opacities * np.sqrt(np.linalg.det(covariances)), blurred.opacities * np.sqrt(sharp))
+    for name in ("centres", "conics", "radii", "colors"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(blurred, name))
+
+
+def test_bands_and_anisotropy_are_those_of_a_scene_with_less() -> None:
+    g = scene(6, 15)
+    size: dict[str, Any] = {"width": 16, "height": 12}
+    for degree, count in enumerate((0, 3, 8, 15)):
+        less = g._replace(sh=g.sh[:, :count])
+        np.testing.assert_allclose(
+            project(g, CAMERA, **size, sh_degree=degree).colors, project(less, CAMERA, **size).colors, atol=1e-14
+        )
+    longest = g.scales.max(axis=1, keepdims=True)
+    round_ones = g._replace(scales=np.maximum(g.scales, longest - np.log(1.2)))
+    np.testing.assert_allclose(
+        project(g, CAMERA, **size, max_anisotropy=1.2).conics, project(round_ones, CAMERA, **size).conics, rtol=1e-12
+    )
+    with pytest.raises(ConfigError, match="sh_degree must be 0 to 1, of which the scene has coefficients, not 2"):
+        render(scene(3, 3), CAMERA, **size, sh_degree=2)
+    with pytest.raises(ConfigError, match="max_anisotropy must be at least 1"):
+        render(g, CAMERA, **size, max_anisotropy=0.5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["position", "target", "up", "fov_y"])
 def test_the_gradient_of_the_camera_agrees_with_differences(cpu: Any, part: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import rlx_core as rlx
@@ -34,23 +35,44 @@ BLUR: Final = 0.3
 """Added to the variance of every splat, in square pixels, so that none falls between the pixels."""
 
 
-def project(gaussians: Gaussians, camera: Camera, *, width: int, height: int, radius_scale: float = 3.0) -> Splats:
+FAINTEST: Final = 0.000025
+"""The smallest share of its determinant that the blur of a splat leaves to it, so that its root has a slope."""
+
+
+def project(
+    gaussians: Gaussians,
+    camera: Camera,
+    *,
+    width: int,
+    height: int,
+    radius_scale: float = 3.0,
+    sh_degree: int | None = None,
+    antialiased: bool = False,
+    max_anisotropy: float | None = None,
+) -> Splats:
     """The splats that a camera sees, from the nearest to the farthest.
 
     Args:
         gaussians, camera: The scene; see there for shapes.
         width, height: The picture, in pixels.
         radius_scale: How many standard deviations a splat reaches; farther away it is cut off.
+        sh_degree: Up to which band of spherical harmonics colours depend on the direction, 0 to 3; all that there are if `None`.
+        antialiased: Whether opacities make up for the blur that every splat gets, so that a small one does not grow brighter
+            as it moves away.
+        max_anisotropy: How many times as long as its shortest axis a Gaussian may be; shorter axes count as that long.
 
     Raises:
         ShapeError: The arrays of the scene do not belong together.
-        ConfigError: A size is below 1.
+        ConfigError: A size is below 1, a degree above what the scene has, or an anisotropy below 1.
 
     Source:
-        Zwicker et al. 2001, "EWA volume splatting", equations 26 to 31.
+        Zwicker et al. 2001, "EWA volume splatting", equations 26 to 31; for `antialiased` Yu et al. 2024, "Mip-Splatting",
+        arXiv:2311.16493, section 4.2.
     """
     expect_gaussians(gaussians)
     expect_picture(width, height)
+    sh = up_to_degree(gaussians.sh, sh_degree)
+    scales = gaussians.scales if max_anisotropy is None else rounder(gaussians.scales, max_anisotropy)
     axes = view_axes(camera, gaussians.positions)
     offsets = gaussians.positions - expand_dims(axes.position, 0)
     x, y, depth = (column[:, 0] for column in rlx.split(matmul(offsets, matrix_transpose(axes.rows)), 3, axis=1))
@@ -67,19 +89,22 @@ def project(gaussians: Gaussians, camera: Camera, *, width: int, height: int, ra
         ],
         axis=1,
     )
-    stretched = rotation(gaussians.rotations) * expand_dims(exp(gaussians.scales), 1)
+    stretched = rotation(gaussians.rotations) * expand_dims(exp(scales), 1)
     flat = matmul(matmul(jacobian, axes.rows), stretched)  # covariances are its products with its own transposes
     covariance = matmul(flat, matrix_transpose(flat))
-    xx, xy, yy = covariance[:, 0, 0] + BLUR, covariance[:, 0, 1], covariance[:, 1, 1] + BLUR
+    sharp_xx, xy, sharp_yy = covariance[:, 0, 0], covariance[:, 0, 1], covariance[:, 1, 1]
+    xx, yy = sharp_xx + BLUR, sharp_yy + BLUR
     determinant = xx * yy - xy * xy
     conics = stack([yy, -xy, xx], axis=1) / expand_dims(determinant, 1)
     largest = 0.5 * (xx + yy) + sqrt(maximum(0.25 * square(xx - yy) + xy * xy, 0.0))
     radii = radius_scale * sqrt(largest)
 
     colors = gaussians.colors
-    if gaussians.sh.shape[1]:
-        colors = colors + directional(unit(offsets), gaussians.sh)
+    if sh.shape[1]:
+        colors = colors + directional(unit(offsets), sh)
     opacities = where(is_seen, sigmoid(gaussians.opacities), 0.0)
+    if antialiased:
+        opacities = opacities * sqrt(maximum((sharp_xx * sharp_yy - xy * xy) / determinant, FAINTEST))
     order = argsort(depth)
     found = Splats(centres, conics, radii, opacities, maximum(colors, 0.0))
     return Splats(*(take(part, order, axis=0) for part in found))
@@ -121,6 +146,31 @@ def rotation(quaternions: Any) -> Any:
         1.0 - 2.0 * (x * x + y * y),
     ]
     return reshape(stack(elements, axis=1), (quaternions.shape[0], 3, 3))
+
+
+def up_to_degree(sh: Any, degree: int | None) -> Any:
+    """The coefficients of the bands that are asked for.
+
+    Raises:
+        ConfigError: There are fewer.
+    """
+    if degree is None:
+        return sh
+    known = {0: 0, 3: 1, 8: 2, 15: 3}[sh.shape[1]]
+    if not isinstance(degree, int) or isinstance(degree, bool) or not 0 <= degree <= known:
+        raise ConfigError(f"splat: sh_degree must be 0 to {known}, of which the scene has coefficients, not {degree!r}")
+    return sh[:, : (degree + 1) ** 2 - 1]
+
+
+def rounder(scales: Any, most: float) -> Any:
+    """Logarithms of standard deviations, none of which is less than the largest over `most`.
+
+    Raises:
+        ConfigError: `most` is below 1.
+    """
+    if not most >= 1:
+        raise ConfigError(f"splat: max_anisotropy must be at least 1, not {most!r}")
+    return maximum(scales, rlx.max(scales, axis=1, keepdims=True) - math.log(most))
 
 
 def expect_picture(width: int, height: int) -> None:

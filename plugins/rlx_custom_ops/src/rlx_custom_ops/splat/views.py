@@ -24,16 +24,28 @@ def render(
     radius_scale: float = 3.0,
     alpha_cutoff: float = 1 / 255,
     transmittance_threshold: float = 1e-4,
+    sh_degree: int | None = None,
+    antialiased: bool = False,
+    max_anisotropy: float | None = None,
 ) -> Any:
     """The picture that a camera takes: [height, width, 4], red, green, blue over the background, and how much of it is covered.
 
-    What the settings mean is said by `Rasterize`, and `radius_scale` by `project`.
+    What `alpha_cutoff` and `transmittance_threshold` mean is said by `Rasterize`, the other settings by `project`.
 
     Raises:
         ShapeError: The arrays of the scene do not belong together.
         ConfigError: A size is below 1, or a setting outside of its range.
     """
-    splats = project(gaussians, camera, width=width, height=height, radius_scale=radius_scale)
+    splats = project(
+        gaussians,
+        camera,
+        width=width,
+        height=height,
+        radius_scale=radius_scale,
+        sh_degree=sh_degree,
+        antialiased=antialiased,
+        max_anisotropy=max_anisotropy,
+    )
     rgba = Rasterize(width, height, alpha_cutoff, transmittance_threshold)(*splats)
     color, alpha = rgba[..., :3], rgba[..., 3:]
     behind = astype(asarray(background), color.dtype)
