@@ -12,7 +12,7 @@ from rlx_core.errors import ConfigError, Fact, ShapeError
 from rlx_core.errors.lacks import typed_lacks
 from rlx_core.functions.weight_layout import WeightLayout
 from rlx_core.ir.graph import Graph
-from rlx_core.ops.arguments import flag
+from rlx_core.ops.arguments import flag, names
 from rlx_core.pipeline.compile import Config
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.plugins import PluginHost
@@ -26,7 +26,7 @@ from rlx_core.transforms.contributed import engine_for
 from rlx_core.transforms.forward import prepared
 from rlx_core.transforms.functional import as_arrays
 from rlx_core.transforms.split import Split, split_vjp
-from rlx_core.transforms.trace import Trace, is_static_leaf, trace
+from rlx_core.transforms.trace import Trace, is_static_leaf, leaf_type, trace
 from rlx_core.trees.flatten import (
     Tree,
     bind_arguments,
@@ -49,7 +49,7 @@ def forward_backward(
     function: Callable[..., Any],
     params: Any,
     *args: Any,
-    wrt: Sequence[str] | None = None,
+    wrt: str | Sequence[str] | None = None,
     has_aux: bool = False,
     target: str | None = None,
     config: Config = None,
@@ -70,6 +70,7 @@ def forward_backward(
         target, config, host: As for `rlx.compile`.
 
     Raises:
+        ConfigError: There are no weights, or `wrt` is no names.
         UnknownNameError, DtypeError: There is no leaf of a name in `wrt`, or it is not floating-point.
         MissingRuleError: An op on the way has no derivative.
 
@@ -80,10 +81,17 @@ def forward_backward(
     """
     expect_function(_WHAT, function)
     flag(f"{_WHAT}: has_aux", has_aux)
-    arguments = bind_arguments(function, (as_arrays(params), *args), {})
+    by = None if wrt is None else names(f"{_WHAT}: wrt", wrt, 'wrt="params.w"')
+    params = as_arrays(params)
+    leaves, _ = flatten(params)
+    if not [leaf_type(leaf) for leaf in leaves if not is_static_leaf(leaf)]:
+        raise ConfigError(
+            f"{_WHAT}: params has no arrays, so there are no weights", Fact("params", type(params).__name__)
+        )
+    arguments = bind_arguments(function, (params, *args), {})
     first, *free = arguments
     with transforming_for(config, host):
-        traced = trace(function, (as_arrays(params), *args))
+        traced = trace(function, (params, *args))
         graph = prepared(traced.graph)
         given = {leaf.name for leaf in traced.leaves if leaf.role != "static"}
         leaves, tree = flatten_arguments({first: arguments[first]})
@@ -91,7 +99,7 @@ def forward_backward(
         results = _differentiated(traced, has_aux)
         split = split_vjp(
             graph,
-            list(weights if wrt is None else wrt),
+            list(weights if by is None else by),
             sorted(weights),
             outputs=range(len(results.names)),
             engine=engine_for(graph),
@@ -108,7 +116,7 @@ def forward_backward(
         Signature.of(arguments, free, traced),
         results,
         Tree(single(tree), tree.names),
-        None if wrt is None else tuple(wrt),
+        by,
         layout.allocate(),
     )
     pair.rebind(params)

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlx_core.errors import ConfigError
 
-__all__ = ["choice", "flag", "listed", "number", "whole"]
+__all__ = ["choice", "flag", "listed", "names", "number", "whole"]
 
 
 def whole(what: str, value: Any, least: int | None = None) -> int:
@@ -31,6 +31,19 @@ def whole(what: str, value: Any, least: int | None = None) -> int:
     if found is None or (least is not None and found < least):
         bound = "" if least is None else f" of at least {least}"
         raise ConfigError(f"{what} must be an integer{bound}, not {value!r} ({type(value).__name__})")
+    return found
+
+
+def names(what: str, value: Any, hint: str) -> tuple[str, ...]:
+    """One name, or several.
+
+    Raises:
+        ConfigError: Something is no text; `hint` shows what would be right.
+    """
+    found = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    for each in found:
+        if not isinstance(each, str):
+            raise ConfigError(f"{what} takes names of arguments, not {each!r}", hint=hint)
     return found
 
 

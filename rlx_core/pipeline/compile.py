@@ -125,7 +125,7 @@ def prepare_job(
         host.activate_for(f"domain.{domain}")
     activate_pipeline(host, configuration)
     check_dispatch(configuration, host, graph)
-    name, backend, registry = find_target(host, target or configuration.target)
+    name, backend, registry = find_target(host, configuration.target if target is None else target)
     device = with_contributed_kernels(backend.target_for(configuration.options), registry, name)
     device = evolve(device, allow_host=configuration.dispatch.allow_host)
     return Job(graph, configuration, device, backend, host, registry, donations, output_names)

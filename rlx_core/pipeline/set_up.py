@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from rlx_core.errors import ConfigError
 from rlx_core.pipeline.config.reading import read_sources
 from rlx_core.pipeline.config.records import Configuration, PluginConfig
 from rlx_core.pipeline.providers import activate_options
@@ -22,7 +23,14 @@ def set_up(config: Config, host: PluginHost | None) -> tuple[PluginHost, Configu
 
     The configuration says which plugins take part, unless the caller brings a host, and plugins say which options a
     configuration may have: so its `[plugins]` table is read first.
+
+    Raises:
+        ConfigError: `config` is nothing of the kind, or what it says is not what a configuration may say.
     """
+    if not isinstance(config, Configuration | Mapping | str | os.PathLike | None):
+        raise ConfigError(
+            f"config must be a table, a path or a Configuration, not {config!r} ({type(config).__name__})"
+        )
     if isinstance(config, Configuration):
         return host or host_for(config.plugins), config
     path, overrides = (None, config) if config is None or isinstance(config, Mapping) else (config, None)

@@ -13,13 +13,14 @@ from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.graph import Graph, Literal, leaf_name
 from rlx_core.ir.module import Module
 from rlx_core.ir.types import TensorType
+from rlx_core.ops.arguments import names
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
-from rlx_core.runtime.donations import donated_names, donations_of
+from rlx_core.runtime.donations import donations_of
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.program import compile_program
 from rlx_core.runtime.references import expect_default_host
@@ -224,7 +225,7 @@ def compile_function(
         ConfigError: One argument mixes arrays and specs; or a graph is given names to donate.
         UnknownNameError: No input has a name that is donated.
     """
-    donated = donated_names("compile", donate)
+    donated = names("compile: donate", donate, 'donate="params"')
     if isinstance(function, Graph | Module):
         if donated:
             raise ConfigError(

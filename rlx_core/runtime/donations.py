@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlx_core.errors import ConfigError, Fact, UnknownNameError, nearest
+from rlx_core.errors import Fact, UnknownNameError, nearest
 from rlx_core.transforms.trace import Trace
 from rlx_core.trees.flatten import function_name
 
-__all__ = ["donated_names", "donations_of"]
-
-
-def donated_names(what: str, donate: str | Sequence[str]) -> tuple[str, ...]:
-    """The names that were given, one or several.
-
-    Raises:
-        ConfigError: One is no name.
-    """
-    named = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
-    for each in named:
-        if not isinstance(each, str):
-            raise ConfigError(f"{what}: donate takes names of arguments, not {each!r}", hint='donate="params"')
-    return named
+__all__ = ["donations_of"]
 
 
 def donations_of(

@@ -17,13 +17,14 @@ from rlx_core.ir.apply import as_array
 from rlx_core.ir.graph import ambient_builder
 from rlx_core.ir.op import exact
 from rlx_core.ir.placed import placed_type
+from rlx_core.ops.arguments import names
 from rlx_core.pipeline.compile import Config, compile_graph
 from rlx_core.pipeline.forward import transforming_for
 from rlx_core.pipeline.report import Report
 from rlx_core.pipeline.select.backend import Outputs
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.cache import default_cache
-from rlx_core.runtime.donations import donated_names, donations_of
+from rlx_core.runtime.donations import donations_of
 from rlx_core.runtime.executable import Executable
 from rlx_core.runtime.references import made_again
 from rlx_core.runtime.straight import StraightCall
@@ -86,7 +87,7 @@ class Jitted(Generic[P, R_co]):
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._donate = donated_names("jit", donate)
+        self._donate = names("jit: donate", donate, 'donate="params"')
         self._made = made
         self._outputs = outputs
         self._variants: dict[Any, Variant] = {}

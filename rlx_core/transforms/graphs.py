@@ -85,6 +85,8 @@ def find_value(graph: Graph, handle: str | Value) -> Value:
     """
     if isinstance(handle, str):
         return graph.find(handle)
+    if not isinstance(handle, Value):
+        raise UnknownNameError(f"graph {graph.name}: a value is a name or a handle, not {handle!r}")
     node = handle.node
     if node.index < len(graph.nodes) and graph.nodes[node.index] is node:
         return handle

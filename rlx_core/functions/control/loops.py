@@ -129,7 +129,10 @@ def mapped(function: Function, xs: Any, batch_size: int | None = None) -> Any:
     expect_function("map", function)
     if batch_size is not None:
         return _mapped_in_batches(function, xs, whole("map: batch_size", batch_size, 1))
+    return _mapped_one_by_one(function, xs)
 
+
+def _mapped_one_by_one(function: Function, xs: Any) -> Any:
     def step(_: Any, x: Any) -> Any:
         return None, with_arguments(function, x)
 
@@ -154,7 +157,7 @@ def _mapped_in_batches(function: Function, xs: Any, batch: int) -> Any:
     parts = []
     if even or not count:
         rows = [reshape(v[:even], (even // batch, batch, *v.shape[1:])) for v in stacked]
-        found, made = flatten(mapped(at_once, tree.unflatten(rows)), "y")
+        found, made = flatten(_mapped_one_by_one(at_once, tree.unflatten(rows)), "y")
         parts.append([reshape(y, (even, *y.shape[2:])) for y in found])
     if even < count:
         found, made = flatten(at_once(tree.unflatten([v[even:] for v in stacked])), "y")
