@@ -131,7 +131,8 @@ def repeated(compiled: Compiled, way: Way, program: Generated) -> Compiled:
     """The same plan under other options of the target, so that only running it differs; or the same steps on other bytes."""
     options = {**compiled.lir.options, "options": {**_options(compiled.lir), **way.config.get("options", {})}}
     lir = evolve(compiled.lir, options=options)
-    return evolve(compiled, lir=apart(lir, compiled.target, program.donations) if way.is_apart else lir)
+    made = apart(lir, compiled.target, program.donations) if way.is_apart else lir
+    return evolve(compiled, lir=made, code=[])  # what was made of the other plan is not this one's
 
 
 def apart(lir: Lir, target: Target, donations: Mapping[str, int | None]) -> Lir:
