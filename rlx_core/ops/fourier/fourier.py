@@ -156,6 +156,8 @@ class Fft(Fourier):
         for axis in (0, 1, 2, 3):
             yield Sample("c128[2, 3, 2, 4]", axes=(axis,))
         yield Sample("c64[2, 1, 3]", axes=(2, 0, 1))
+        yield Sample("c64[3, 16]")
+        yield Sample("c128[2, 8]", norm="ortho", inverse=True)
         yield Sample("c64[1]")
         yield Sample("c64[0, 3]")
         yield Sample("c128[72]")
