@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.errors import DeviceUnavailableError, Fact
@@ -116,20 +117,9 @@ def _described(number: int, properties: Mapping[str, Any]) -> Found:
 
     architecture = nvrtc.architecture_for(_capability(properties))
     driver = _spelled(runtime.driverGetVersion())
-    memory = int(properties["totalGlobalMem"])
-    facts = DeviceFacts(
-        name=properties["name"].decode(),
-        driver=f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}",
-        memory_nbytes=memory,
-        largest_buffer=memory,
-        group_size=int(properties["maxThreadsPerBlock"]),
-        shared_nbytes=int(properties["sharedMemPerBlock"]),
-        units=int(properties["multiProcessorCount"]),
-        subgroup=int(properties["warpSize"]),
-        lacks=frozenset(("c64", "c128")),
-        features=frozenset((FEATURE,)),
-    )
-    return Found(number, architecture, facts)
+    name = properties["name"].decode()
+    said = f"CUDA {driver}, CuPy {cupy_version}, NVRTC {nvrtc.version()}, {architecture}"
+    return Found(number, architecture, facts_of(properties, name=name, driver=said, feature=FEATURE))
 
 
 _devices: dict[tuple[int, int], Device] = {}

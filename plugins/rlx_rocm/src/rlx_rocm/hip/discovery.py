@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from rlx_core.device.cupy.facts import facts_of
 from rlx_core.device.device import Device
 from rlx_core.device.driver import DeviceFacts
 from rlx_core.errors import DeviceUnavailableError, Fact
@@ -96,20 +97,9 @@ def _described(cupy: Any, number: int, properties: Mapping[str, Any]) -> Found:
     architecture = properties["gcnArchName"].decode()
     version = int(cupy.cuda.runtime.driverGetVersion())
     driver = f"{version // 10_000_000}.{version // 100_000 % 100}"
-    memory = int(properties["totalGlobalMem"])
-    facts = DeviceFacts(
-        name=properties["name"].decode() or architecture,
-        driver=f"HIP {driver}, CuPy {cupy.__version__}, HIPRTC {hiprtc.HIPRTC.version}, {architecture}",
-        memory_nbytes=memory,
-        largest_buffer=memory,
-        group_size=int(properties["maxThreadsPerBlock"]),
-        shared_nbytes=int(properties["sharedMemPerBlock"]),
-        units=int(properties["multiProcessorCount"]),
-        subgroup=int(properties["warpSize"]),
-        lacks=frozenset(("c64", "c128")),
-        features=frozenset((FEATURE,)),
-    )
-    return Found(number, architecture, facts)
+    name = properties["name"].decode() or architecture
+    said = f"HIP {driver}, CuPy {cupy.__version__}, HIPRTC {hiprtc.HIPRTC.version}, {architecture}"
+    return Found(number, architecture, facts_of(properties, name=name, driver=said, feature=FEATURE))
 
 
 _devices: dict[tuple[int, int], Device] = {}
