@@ -44,7 +44,8 @@ def constant_of(value: Value | None) -> float | None:
 
 def is_constant(value: Value | None, number: float) -> bool:
     """Whether `value` repeats `number`, to the last bit that its dtype holds."""
-    return value is not None and constant_of(value) == float(np.asarray(number, value.dtype.numpy))
+    found = constant_of(value)
+    return value is not None and found is not None and found == float(np.asarray(number, value.dtype.numpy))
 
 
 @frozen(eq=False)

@@ -126,3 +126,8 @@ def test_values_that_are_read_twice_on_the_way_are_not_looked_at_twice_as_often(
 
     graph = rlx.trace(far, LOGITS)
     assert run(FuseSoftmaxCrossEntropy(), graph).graph is graph
+
+
+def test_sums_of_complex_numbers_that_are_chosen_are_no_labels():
+    summed = rlx.jit(lambda chosen, x: rlx.sum(rlx.where(chosen, x, np.complex64(0))))
+    assert summed(np.array([True, False]), np.array([1 + 2j, 3j], np.complex64)) == 1 + 2j
