@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_core.codegen.attention_scores import PlacedAttention
-from rlx_core.codegen.gpu.attention import print_attention, refusal
-from rlx_core.codegen.gpu.attention_backward import print_attention_backward
+from rlx_core.codegen.gpu.attention.backward import print_attention_backward
+from rlx_core.codegen.gpu.attention.forward import print_attention, refusal
 from rlx_core.codegen.places import Layout, Place
 from rlx_core.emit.emitters import Emitted
 from rlx_core.emit.gpu import GpuLanguage

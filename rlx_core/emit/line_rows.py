@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx_core.codegen.gpu import extremes, scans, searching, sorting
+from rlx_core.codegen.gpu.lines import extremes, scans, searching, sorting
 from rlx_core.codegen.ordering import Extreme, Search, Sorting
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.scans import RULES, Scan

@@ -4,11 +4,10 @@
     writer, assembler, remainder, scalars                        scalar code as text: the assembler of `codegen.scalars`
     memory, values                                               elements and whole words; the values of a loop kernel at a run
     walks, stages, keeping, reductions, printer, kernels         a loop kernel: who computes which points, then its text
-    matrix_units, unit_tiles, unit_products                      products of narrow floats by matrix units
+    units                                                        products and attention of narrow floats by matrix units
     tiles, products, scatter, movement                           what has no loop kernel, or a better cut than one
-    score_tiles, attention, attention_backward                   attention in tiles of scores
-    template, keys, sorting, extremes, searching                 order along lines
-    scan_rules, scans                                            running reductions along lines
+    attention                                                    attention in tiles of scores
+    lines                                                        order and running reductions along lines
     functions, sources, faults                                   launches, modules, and what kernels say of a bad index
 
 Start at `kernels.print_loops`. Decision 0026 says why it is one printer.

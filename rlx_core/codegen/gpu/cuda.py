@@ -6,7 +6,7 @@ from attrs import evolve
 
 from rlx_core.codegen.gpu.c_family import FRAGMENTS, REAL_DTYPES, builtins, fault_fragment
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.matrix_units import CUDA_UNIT
+from rlx_core.codegen.gpu.units.matrix_units import CUDA_UNIT
 from rlx_core.ir.dtypes import f32, f64, i32, i64
 
 __all__ = ["CUDA", "HIP"]

@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 from attrs import field, frozen
 
-from rlx_core.codegen.gpu.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.registers import (
     INSTRUCTIONS,
     INVERSE,
@@ -28,6 +27,7 @@ from rlx_core.codegen.gpu.registers import (
     spelled,
     stored_dtype,
 )
+from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.ir.dtypes import DType, bool_, f32, i8, i16, i32
 
 __all__ = ["ACCURATE", "Argument", "BufferKind", "Builtin", "Language"]

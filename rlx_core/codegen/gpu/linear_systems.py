@@ -14,7 +14,7 @@ from attrs import frozen
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Printed
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.template import Template
+from rlx_core.codegen.gpu.lines.template import Template
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.linear_systems import LinearSystems
 from rlx_core.codegen.scalars.floats import is_nan

@@ -18,8 +18,8 @@ from rlx_core.codegen.gpu.languages import Argument, Language
 from rlx_core.codegen.gpu.printer import renamed
 from rlx_core.codegen.gpu.registers import register_dtype
 from rlx_core.codegen.gpu.tiles import Factor, Span, TiledProduct, bring, multiplied
-from rlx_core.codegen.gpu.unit_products import print_unit_product
-from rlx_core.codegen.gpu.unit_tiles import unit_for
+from rlx_core.codegen.gpu.units.products import print_unit_product
+from rlx_core.codegen.gpu.units.tiles import unit_for
 from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule
 from rlx_core.codegen.scalars.table import ScalarTable

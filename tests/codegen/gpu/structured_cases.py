@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from rlx_core.codegen.attention_scores import PlacedAttention
-from rlx_core.codegen.gpu.attention import print_attention
-from rlx_core.codegen.gpu.attention_backward import print_attention_backward
-from rlx_core.codegen.gpu.extremes import print_extreme
+from rlx_core.codegen.gpu.attention.backward import print_attention_backward
+from rlx_core.codegen.gpu.attention.forward import print_attention
 from rlx_core.codegen.gpu.linear_systems import print_systems
-from rlx_core.codegen.gpu.scans import print_scan
-from rlx_core.codegen.gpu.searching import print_search
-from rlx_core.codegen.gpu.sorting import print_sorting
+from rlx_core.codegen.gpu.lines.extremes import print_extreme
+from rlx_core.codegen.gpu.lines.scans import print_scan
+from rlx_core.codegen.gpu.lines.searching import print_search
+from rlx_core.codegen.gpu.lines.sorting import print_sorting
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.linear_systems import LinearSystems
 from rlx_core.codegen.ordering import Extreme, Keys, Search, Sorting

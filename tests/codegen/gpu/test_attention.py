@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
-from rlx_core.codegen.gpu.unit_head_tiles import unit_for_attention
+from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention
 from rlx_core.ops.attention import Attention, AttentionBackward
 from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor
 from tests.codegen.gpu.structured import USUAL, Case, check, printed, static_samples

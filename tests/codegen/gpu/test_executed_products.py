@@ -11,10 +11,10 @@ from attrs import evolve
 
 from rlx_core.codegen.gpu.cuda import CUDA, HIP
 from rlx_core.codegen.gpu.functions import Printed
-from rlx_core.codegen.gpu.matrix_units import CUDA_UNIT
 from rlx_core.codegen.gpu.products import print_product, tiles_of
 from rlx_core.codegen.gpu.scalars import scalars_of
-from rlx_core.codegen.gpu.unit_tiles import unit_for, unit_tiles_of
+from rlx_core.codegen.gpu.units.matrix_units import CUDA_UNIT
+from rlx_core.codegen.gpu.units.tiles import unit_for, unit_tiles_of
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import bf16, f16, f32
 from tests.codegen.gpu.executors import EXECUTORS, ON_CUDA, Executor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlx_core.codegen.gpu.lines.sorting import print_sorting
 from rlx_core.codegen.gpu.opencl import OPENCL
-from rlx_core.codegen.gpu.sorting import print_sorting
 from rlx_core.codegen.gpu.wgsl import WGSL
 from rlx_core.codegen.ordering import Extreme, Keys, Sorting
 from rlx_core.ir.dtypes import f32, f64, i64

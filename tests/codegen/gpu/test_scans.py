@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from attrs import evolve
 
+from rlx_core.codegen.gpu.lines.scans import print_scan
 from rlx_core.codegen.gpu.opencl import OPENCL
-from rlx_core.codegen.gpu.scans import print_scan
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scans import Scan
 from rlx_core.ir.dtypes import f32

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rlx_core.codegen.gpu.functions import Printed
-from rlx_core.codegen.gpu.keys import count_before, load_key
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.template import Template, bits_dtype, reach_fault
+from rlx_core.codegen.gpu.lines.keys import count_before, load_key
+from rlx_core.codegen.gpu.lines.template import Template, bits_dtype, reach_fault
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Search
 from rlx_core.codegen.scalars.table import ScalarTable

@@ -16,14 +16,14 @@ from attrs import define, field
 
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register
+from rlx_core.codegen.gpu.attention.score_tiles import ScoreTiles
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.memory import index_text
 from rlx_core.codegen.gpu.reductions import Reductions
-from rlx_core.codegen.gpu.score_tiles import ScoreTiles
-from rlx_core.codegen.gpu.unit_head_tiles import KEYS, SUBGROUPS, HeadTile
-from rlx_core.codegen.gpu.unit_tiles import WORDS
+from rlx_core.codegen.gpu.units.head_tiles import KEYS, SUBGROUPS, HeadTile
+from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
+from rlx_core.codegen.gpu.units.tiles import WORDS
 from rlx_core.codegen.gpu.values import At
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlx_core.codegen.gpu.assembler import Register
-from rlx_core.codegen.gpu.template import Template, bits_dtype
+from rlx_core.codegen.gpu.lines.template import Template, bits_dtype
 from rlx_core.codegen.ordering import Keys
 from rlx_core.ir.dtypes import DType, i32, i64
 

@@ -8,8 +8,8 @@ from typing import Final
 from attrs import evolve, frozen
 
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.tiles import TiledProduct
+from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
 

@@ -8,8 +8,8 @@ from attrs import frozen
 
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.matrix_units import MatrixUnit
-from rlx_core.codegen.gpu.unit_tiles import WORDS
+from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
+from rlx_core.codegen.gpu.units.tiles import WORDS
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.ir.dtypes import f32
 

@@ -15,11 +15,11 @@ from attrs import define, evolve, field, frozen
 from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled, each_group
 from rlx_core.codegen.gpu.languages import Argument, Language
-from rlx_core.codegen.gpu.matrix_units import MatrixUnit
 from rlx_core.codegen.gpu.memory import index_text
 from rlx_core.codegen.gpu.printer import renamed
 from rlx_core.codegen.gpu.tiles import Factor, TiledProduct
-from rlx_core.codegen.gpu.unit_tiles import WORDS, UnitTiles, unit_tiles_of
+from rlx_core.codegen.gpu.units.matrix_units import MatrixUnit
+from rlx_core.codegen.gpu.units.tiles import WORDS, UnitTiles, unit_tiles_of
 from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule, has_pairs
 from rlx_core.codegen.loops import Index, Kernel

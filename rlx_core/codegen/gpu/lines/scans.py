@@ -15,8 +15,8 @@ from attrs import define, frozen
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.scan_rules import Rule, State, registers_of
-from rlx_core.codegen.gpu.template import Template, reach_fault
+from rlx_core.codegen.gpu.lines.scan_rules import Rule, State, registers_of
+from rlx_core.codegen.gpu.lines.template import Template, reach_fault
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.scalars.table import ScalarTable
 from rlx_core.codegen.scans import Scan

@@ -12,12 +12,12 @@ from attrs import evolve
 
 from rlx_core.codegen.attention_scores import KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register
+from rlx_core.codegen.gpu.attention.score_tiles import ScoreTiles, Sums, refusal
 from rlx_core.codegen.gpu.functions import Function, Printed, each_group
 from rlx_core.codegen.gpu.kernels import print_loops
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.score_tiles import ScoreTiles, Sums, refusal
-from rlx_core.codegen.gpu.unit_attention import print_unit_attention
-from rlx_core.codegen.gpu.unit_head_tiles import unit_for_attention
+from rlx_core.codegen.gpu.units.attention import print_unit_attention
+from rlx_core.codegen.gpu.units.head_tiles import unit_for_attention
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.loops import Buffer, Const, Kernel, Store
 from rlx_core.codegen.scalars.table import ScalarTable

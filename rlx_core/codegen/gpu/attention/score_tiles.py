@@ -18,10 +18,10 @@ from rlx_core.codegen.gpu.assembler import Register, TextAssembler
 from rlx_core.codegen.gpu.functions import Function, assembled
 from rlx_core.codegen.gpu.kernels import refusal as loops_refusal
 from rlx_core.codegen.gpu.languages import Argument, Language
+from rlx_core.codegen.gpu.lines.template import reach_fault
 from rlx_core.codegen.gpu.memory import Memory, index_text
 from rlx_core.codegen.gpu.reductions import Reductions
 from rlx_core.codegen.gpu.registers import register_dtype
-from rlx_core.codegen.gpu.template import reach_fault
 from rlx_core.codegen.gpu.tiles import Factor, Span, bring, multiplied
 from rlx_core.codegen.gpu.values import At, Values
 from rlx_core.codegen.gpu.walks import Machine, Schedule

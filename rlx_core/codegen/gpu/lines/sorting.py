@@ -14,9 +14,9 @@ from attrs import define, field, frozen
 
 from rlx_core.codegen.gpu.assembler import Register
 from rlx_core.codegen.gpu.functions import Function, Printed
-from rlx_core.codegen.gpu.keys import count_before, key_dtype, load_key
 from rlx_core.codegen.gpu.languages import Language
-from rlx_core.codegen.gpu.template import Template, bits_dtype, reach_fault
+from rlx_core.codegen.gpu.lines.keys import count_before, key_dtype, load_key
+from rlx_core.codegen.gpu.lines.template import Template, bits_dtype, reach_fault
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.ordering import Sorting
 from rlx_core.codegen.scalars.table import ScalarTable

@@ -18,12 +18,12 @@ from attrs import astuple, frozen
 from rlx_core.codegen.attention import ScoresStrides
 from rlx_core.codegen.attention_scores import BATCH, HEAD, KEY, QUERY, PlacedAttention
 from rlx_core.codegen.gpu.assembler import Register
-from rlx_core.codegen.gpu.attention import print_zeros, storing
+from rlx_core.codegen.gpu.attention.forward import print_zeros, storing
+from rlx_core.codegen.gpu.attention.score_tiles import ScoreTiles, Sums, refusal
 from rlx_core.codegen.gpu.functions import Function, Printed, each_group
 from rlx_core.codegen.gpu.kernels import print_loops
 from rlx_core.codegen.gpu.languages import Language
 from rlx_core.codegen.gpu.memory import Memory
-from rlx_core.codegen.gpu.score_tiles import ScoreTiles, Sums, refusal
 from rlx_core.codegen.gpu.walks import Machine
 from rlx_core.codegen.loops import Apply, Buffer, Kernel, Load, Reduce, Scalar, Store
 from rlx_core.codegen.scalars.table import ScalarTable
