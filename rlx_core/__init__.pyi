@@ -78,6 +78,7 @@ from rlx_core.ops.array_info import namespace_info as __array_namespace_info__
 from rlx_core.ops.array_info import nan as nan
 from rlx_core.ops.array_info import newaxis as newaxis
 from rlx_core.ops.array_info import pi as pi
+from rlx_core.ops.at import _At
 from rlx_core.runtime.api import eval_shape as eval_shape
 from rlx_core.runtime.api import grad as grad
 from rlx_core.runtime.api import hessian as hessian
@@ -119,6 +120,11 @@ def add(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def all(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """Whether all elements over `axis` are not 0."""
 
+def allclose(
+    x1: ArrayLike, x2: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
+) -> Array:
+    """Whether all elements are close, as `isclose` has it; a bool of no axes."""
+
 def angle(z: ArrayLike, *, name: str | None = None) -> Array:
     """The phase in (-π, π], 0 at 0 (of a negative zero too), where its derivative is 0."""
 
@@ -149,6 +155,9 @@ def argmin(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = Fals
 def argsort(x: ArrayLike, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Array:
     """Where the elements of `axis` in order came from; ties stay in index order."""
 
+def array_equal(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Whether both have one shape and the same elements; a bool of no axes."""
+
 def asarray(
     obj: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, copy: builtins.bool | None = None
 ) -> Array:
@@ -171,6 +180,17 @@ def astype(x: ArrayLike, dtype: DTypeLike, *, copy: builtins.bool = True, device
     """`x` in another dtype. Where it has it already, the result is `x` itself only if `copy` is False.
 
     Complex to real is refused; `real`, `imag` and `abs` say which part is meant."""
+
+def at(x: ArrayLike) -> _At:
+    """`rlx.at(x)[key].set(y)`: another array with other elements at the places that `x[key]` reads.
+
+    For traced values `x.at` is the same. Instead of `set` there are `add`, `subtract`, `multiply`, `divide`, `power`, `max`,
+    `min` and `apply(function)`; `get` reads. Values are cast to the dtype of `x`, and broadcast over what is selected; under a
+    computed mask over all of `x`.
+
+    Raises:
+        ShapeError: A value does not broadcast so.
+        IndexRangeError: A known position is outside its axis."""
 
 def atan(x: ArrayLike, *, name: str | None = None) -> Array:
     """arctan x."""
@@ -227,6 +247,17 @@ def attention(
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.2."""
 
+def average(
+    x: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    weights: ArrayLike | None = None,
+    keepdims: builtins.bool = False,
+) -> Array:
+    """The mean over `axis`, in which elements count by their weights: of the shape of `x`, or a line along one axis.
+
+    Raises:
+        ShapeError: The weights have neither shape."""
+
 def batch_norm(
     x: ArrayLike,
     gamma: ArrayLike,
@@ -273,6 +304,19 @@ def batch_norm_inference(
 
     Shapes:
         x: f[.., c, ..]    gamma, beta, mean, var: f[c]    ->    y: the type of x"""
+
+def bincount(x: ArrayLike, weights: ArrayLike | None = None, *, length: Dim) -> Array:
+    """How often each of 0 … `length` - 1 stands in `x`, or the sum of the weights that stand at the same places.
+
+    The length is given, because sizes are known before a program runs. What is outside of it is not counted.
+
+    Args:
+        x: i[n].
+        weights: [n], or none for i64 counts.
+        length: Of the result.
+
+    Raises:
+        ShapeError: `x` has other than one axis, or the weights another shape."""
 
 def bitcast(x: ArrayLike, dtype: Any) -> Array:
     """The bits of the elements of `x` as numbers of another dtype of the same width; it has no derivative.
@@ -341,8 +385,26 @@ def conj(x: ArrayLike) -> Array:
 def conjugate(x: ArrayLike) -> Array:
     """The complex conjugate; of a real x that is x."""
 
+def convolve(x1: ArrayLike, x2: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'full') -> Array:
+    """The convolution of two lines: y[k] = Σ x1[i] x2[k - i].
+
+    Args:
+        x1: [n].
+        x2: [m].
+        mode: "full": wherever they meet, n + m - 1 elements; "same": the middle of these, as many as the longer line has;
+            "valid": where the shorter one lies within.
+
+    Raises:
+        ShapeError: An operand is no line of known length, or empty."""
+
 def copysign(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """|a| with the sign of b, the sign of -0.0 and NaN too."""
+
+def corrcoef(x: ArrayLike, *, rowvar: builtins.bool = True) -> Array:
+    """The correlations of variables, as `cov` takes them: from -1 to 1."""
+
+def correlate(x1: ArrayLike, x2: ArrayLike, mode: Literal['full', 'same', 'valid'] = 'valid') -> Array:
+    """The cross-correlation of two lines: y[k] = Σ x1[i + k] conj(x2[i]); modes as for `convolve`."""
 
 def cos(x: ArrayLike, *, name: str | None = None) -> Array:
     """cos x."""
@@ -352,6 +414,12 @@ def cosh(x: ArrayLike, *, name: str | None = None) -> Array:
 
 def count_nonzero(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """How many elements over `axis` are not 0."""
+
+def cov(x: ArrayLike, *, rowvar: builtins.bool = True, correction: float = 1.0) -> Array:
+    """The covariances of variables, which are the rows of `x` `[variables, observations]`, or its columns; `[v, v]`.
+
+    Raises:
+        ShapeError: `x` has other than two axes."""
 
 def cumulative_logsumexp(x: ArrayLike, axis: int | None = None) -> Array:
     """log of the running sum of exponentials along `axis`, without overflow."""
@@ -374,6 +442,9 @@ def cumulative_sum(
     x: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: builtins.bool = False
 ) -> Array:
     """Running sums along `axis`; held in `dtype` as `sum` is; `include_initial` puts the 0 that they start from in front."""
+
+def deg2rad(x: ArrayLike) -> Array:
+    """Degrees as radians."""
 
 def diag(x: ArrayLike, k: int = 0) -> Array:
     """A diagonal of each matrix, or of a vector the matrix that has it on a diagonal."""
@@ -467,6 +538,15 @@ def floor(x: ArrayLike) -> Array:
 
 def floor_divide(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """⌊a/b⌋; 0 where an integer is divided by 0."""
+
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The larger of two numbers; of a number and NaN the number."""
+
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The smaller of two numbers; of a number and NaN the number."""
+
+def fmod(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """What whole steps of `x2` towards 0 leave of `x1`, as in C: its sign is that of `x1`, where `remainder` has that of `x2`."""
 
 def from_dlpack(x: ArrayLike, /, *, device: str | None = None, copy: builtins.bool | None = None) -> Array:
     """The array of another library that speaks DLPack, without a copy where its memory can be shared."""
@@ -579,6 +659,29 @@ def hard_swish(x: ArrayLike, *, name: str | None = None) -> Array:
 def hard_tanh(x: ArrayLike, *, name: str | None = None) -> Array:
     """x held between -1 and 1."""
 
+def heaviside(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """0 below 0, 1 above it, and `x2` at 0; NaN stays."""
+
+def histogram(
+    x: ArrayLike,
+    bins: ArrayLike = 10,
+    range: tuple[float, float] | None = None,
+    weights: ArrayLike | None = None,
+    density: builtins.bool = False,
+) -> tuple[Array, Array]:
+    """How many elements of `x` lie in each bin, and the edges of the bins; the last one holds its upper edge too.
+
+    Args:
+        x: Real numbers of any shape.
+        bins: How many of one width, or their edges in order.
+        range: From where to where; that of `x` unless given. Outside of it nothing is counted.
+        weights: Of the shape of `x`: what is added up instead of ones.
+        density: Whether the counts are divided by their sum and the width of the bin.
+
+    Raises:
+        ConfigError: `bins` is no number of at least 1, or the range goes down.
+        ShapeError: The weights have another shape."""
+
 def hypot(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """√(a² + b²) without overflow, with derivative 0 at the origin."""
 
@@ -591,6 +694,20 @@ def iinfo(type: Any, /) -> IntegerLimits:
 def imag(x: ArrayLike) -> Array:
     """The imaginary part; of a real x that is 0."""
 
+def interp(
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None
+) -> Array:
+    """The values at `x` of the straight lines that join points.
+
+    Args:
+        x: f[..].
+        xp: f[n], where the points are, in ascending order.
+        fp: f[n], their values.
+        left, right: Values before the first and behind the last point; those of these points unless given.
+
+    Raises:
+        ShapeError: `xp` and `fp` are not lines of one length, or empty."""
+
 def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | None = None) -> Array:
     """The position along one axis: y[.., i, ..] = i.
 
@@ -598,6 +715,11 @@ def iota(axis: int, shape: Sequence[Dim], dtype: DType = ..., *, name: str | Non
         axis: The axis that counts.
         shape: The dims of the result.
         dtype: Any numeric dtype; integers wrap, narrow floats round."""
+
+def isclose(
+    x1: ArrayLike, x2: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
+) -> Array:
+    """Whether |x1 - x2| <= atol + rtol |x2|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is of a kind: a kind's name, a dtype, or a tuple of these.
@@ -616,6 +738,12 @@ def isinf(x: ArrayLike, *, name: str | None = None) -> Array:
 
 def isnan(x: ArrayLike, *, name: str | None = None) -> Array:
     """Whether x is NaN; of a complex value, either part."""
+
+def isneginf(x: ArrayLike) -> Array:
+    """Whether a number is -∞."""
+
+def isposinf(x: ArrayLike) -> Array:
+    """Whether a number is +∞."""
 
 def layer_norm(
     x: ArrayLike,
@@ -697,6 +825,9 @@ def log_softmax(x: ArrayLike, axis: int = -1, *, name: str | None = None) -> Arr
 def logaddexp(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """ln(e^a + e^b) without overflow."""
 
+def logaddexp2(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """log₂(2^x1 + 2^x2), without overflow."""
+
 def logical_and(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """Whether a and b both are true."""
 
@@ -747,6 +878,9 @@ def maximum(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
 def mean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
     """The mean over `axis`; integers are averaged in f32, 64-bit ones in f64."""
 
+def median(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """The middle element over `axis`, of an even number the mean of both; NaN where one is NaN."""
+
 def meshgrid(*arrays: ArrayLike, indexing: Literal['xy', 'ij'] = 'xy') -> list[Array]:
     """The coordinates of a grid over vectors: with `xy` the first two axes are exchanged, as in pictures.
 
@@ -768,6 +902,65 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
 
 def multiply(a: ArrayLike, b: ArrayLike, *, name: str | None = None) -> Array:
     """a · b."""
+
+def nan_to_num(
+    x: ArrayLike, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None, neginf: ArrayLike | None = None
+) -> Array:
+    """Numbers in place of NaN and the infinities: the largest and the lowest of the dtype for these, unless others are given."""
+
+def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
+    """Where the first largest element of `axis` is that is not NaN; 0 where nothing else is there."""
+
+def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: builtins.bool = False) -> Array:
+    """Where the first smallest element of `axis` is that is not NaN; 0 where nothing else is there."""
+
+def nanmax(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """The largest element over `axis` that is not NaN; NaN where nothing else is there."""
+
+def nanmean(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """The mean over `axis` of what is not NaN; NaN where nothing else is there."""
+
+def nanmedian(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """`median` of what is not NaN; NaN where nothing else is there."""
+
+def nanmin(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """The smallest element over `axis` that is not NaN; NaN where nothing else is there."""
+
+def nanpercentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
+) -> Array:
+    """`percentile` of what is not NaN; NaN where nothing else is there."""
+
+def nanprod(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """The product over `axis` of what is not NaN."""
+
+def nanquantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
+) -> Array:
+    """`quantile` of what is not NaN; NaN where nothing else is there."""
+
+def nanstd(
+    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
+) -> Array:
+    """The root of `nanvar`."""
+
+def nansum(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> Array:
+    """The sum over `axis` of what is not NaN."""
+
+def nanvar(
+    x: ArrayLike, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: builtins.bool = False
+) -> Array:
+    """The variance over `axis` of what is not NaN, in two passes, divided by their count - correction."""
 
 def negative(x: ArrayLike, *, name: str | None = None) -> Array:
     """-x."""
@@ -822,6 +1015,16 @@ def pad(
 ) -> Array:
     """Cells around `x`: one number, one pair for all axes, or one pair (before, after) for each; negative ones crop."""
 
+def percentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
+) -> Array:
+    """`quantile` with `q` from 0 to 100."""
+
 def permute_dims(x: ArrayLike, axes: Sequence[int]) -> Array:
     """Axis `i` of the result is axis `axes[i]` of `x`."""
 
@@ -830,6 +1033,12 @@ def polygamma(x: ArrayLike, order: int = 1, *, name: str | None = None) -> Array
 
     Source:
         Abramowitz & Stegun, "Handbook of Mathematical Functions", section 6.4."""
+
+def polyval(p: ArrayLike, x: ArrayLike) -> Array:
+    """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
+
+    Raises:
+        ShapeError: `p` is no line, or its length is not known."""
 
 def positive(x: ArrayLike) -> Array:
     """x itself, of any numeric dtype."""
@@ -862,6 +1071,30 @@ def put_along_axis(
 
     Attributes:
         mode: "set" (the last update wins), "add", "max" or "min"."""
+
+def quantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    method: Literal['linear', 'lower', 'higher', 'nearest', 'midpoint'] = 'linear',
+) -> Array:
+    """The numbers below which the share `q` of the elements over `axis` lies; NaN where one of them is NaN.
+
+    Args:
+        x: Real numbers; integers become floats as in `mean`.
+        q: From 0 to 1: a number, or a line of them, which is then the first axis of the result.
+        axis: One, several, or all.
+        keepdims: Whether the axes stay, with one element.
+        method: Between two elements: "linear" interpolates, "lower", "higher" and "nearest" take one, "midpoint" the middle.
+
+    Raises:
+        ConfigError: `q` is outside of 0..1, or the method is another one.
+        ShapeError: `q` has more than one axis, or there is no element."""
+
+def rad2deg(x: ArrayLike) -> Array:
+    """Radians as degrees."""
 
 def real(x: ArrayLike) -> Array:
     """The real part; of a real x that is x."""
@@ -1025,6 +1258,26 @@ def searchsorted(
 ) -> Array:
     """Where the elements of `x2` would be inserted into `x1`, which is sorted, or which `sorter` (from `argsort`) sorts."""
 
+def segment_max(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
+    """The largest element of each segment, as `segment_sum` takes them; the lowest number, or -∞, where there is none."""
+
+def segment_mean(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
+    """The means of segments, as `segment_sum` takes them; 0 where there is no row."""
+
+def segment_min(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
+    """The smallest element of each segment, as `segment_sum` takes them; the largest number, or ∞, where there is none."""
+
+def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: Dim) -> Array:
+    """The sums of the rows of `data` that have the same number; 0 for a number that none has.
+
+    Args:
+        data: [n, ..].
+        segment_ids: i[n], in any order; rows with a number outside of 0 … `num_segments` - 1 count nowhere.
+        num_segments: The first size of the result.
+
+    Raises:
+        ShapeError: The rows and the numbers are not as many."""
+
 def selu(x: ArrayLike, *, name: str | None = None) -> Array:
     """λ · elu(x; α), with the λ and α that keep mean 0 and variance 1."""
 
@@ -1042,6 +1295,9 @@ def silu(x: ArrayLike, *, name: str | None = None) -> Array:
 
 def sin(x: ArrayLike, *, name: str | None = None) -> Array:
     """sin x."""
+
+def sinc(x: ArrayLike) -> Array:
+    """sin(πx) / πx, and 1 at 0."""
 
 def sinh(x: ArrayLike, *, name: str | None = None) -> Array:
     """sinh x."""
@@ -1137,6 +1393,15 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> Array:
 
 def top_k(x: ArrayLike, k: Dim, axis: int = -1, largest: builtins.bool = True) -> tuple[Array, Array]:
     """The k largest (or smallest) elements of `axis` in order, and where they are."""
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """The integral of `y` along `axis` by the trapezoidal rule.
+
+    Args:
+        y: f[.., n, ..].
+        x: Where the points are: a line of n, or of the shape of `y`; else they are `dx` apart.
+        dx: The distance of neighbours.
+        axis: The axis that goes."""
 
 def tril(x: ArrayLike, k: int = 0, *, name: str | None = None) -> Array:
     """The lower triangle of each matrix: elements with column - row <= k, 0 elsewhere."""

@@ -12,8 +12,10 @@ from rlx_core.ops.array_linalg import (
     eigh,
     eigvalsh,
     inv,
+    lstsq,
     matrix_power,
     matrix_rank,
+    multi_dot,
     pinv,
     qr,
     slogdet,
@@ -22,7 +24,7 @@ from rlx_core.ops.array_linalg import (
     svdvals,
     trace,
 )
-from rlx_core.ops.array_norms import matrix_norm, vector_norm
+from rlx_core.ops.array_norms import matrix_norm, norm, vector_norm
 from rlx_core.ops.array_shapes import matrix_transpose
 from rlx_core.ops.linalg import matmul, outer, tensordot, vecdot
 
@@ -34,11 +36,14 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "inv",
+    "lstsq",
     "matmul",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "multi_dot",
+    "norm",
     "outer",
     "pinv",
     "qr",

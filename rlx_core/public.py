@@ -54,6 +54,7 @@ FUNCTIONS = _table(
         ),
         "rlx_core.ops.array_info": "can_cast finfo iinfo isdtype result_type",
         "rlx_core.ops.creation": "full full_like iota one_hot ones ones_like zeros zeros_like",
+        "rlx_core.ops.at": "at",
         "rlx_core.ops.indexing": "gather scatter_add",
         "rlx_core.ops.scatter": "scatter",
         "rlx_core.ops.gather_nd": "gather_nd scatter_nd",
@@ -69,6 +70,16 @@ FUNCTIONS = _table(
         "rlx_core.ops.normalization": "group_norm layer_norm rms_norm",
         "rlx_core.ops.attention": "attention",
         "rlx_core.ops.rope": "rope",
+        "rlx_core.ops.numeric.elementwise": (
+            "allclose array_equal deg2rad fmax fmin fmod heaviside isclose isneginf isposinf logaddexp2 nan_to_num rad2deg "
+            "sinc"
+        ),
+        "rlx_core.ops.numeric.without_nan": ("nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"),
+        "rlx_core.ops.numeric.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+        "rlx_core.ops.numeric.statistics": "average corrcoef cov trapezoid",
+        "rlx_core.ops.numeric.bins": ("bincount histogram segment_max segment_mean segment_min segment_sum"),
+        "rlx_core.ops.numeric.interpolation": "interp polyval",
+        "rlx_core.ops.numeric.signals": "convolve correlate",
     }
 )
 """Functions of arrays: on values they build the program, on arrays outside of one they are evaluated at once."""

@@ -62,6 +62,7 @@ from rlx_core.ops.array_statistics import (
     sum,
     var,
 )
+from rlx_core.ops.at import at
 from rlx_core.ops.creation import dim_value, full, full_like, one_hot, ones, ones_like, zeros, zeros_like
 from rlx_core.ops.device import to_device, value_device
 from rlx_core.ops.getitem import getitem
@@ -150,6 +151,7 @@ __all__ = [
 
 install(
     array_namespace=array_namespace,
+    at=at,
     device=value_device,
     dim_value=dim_value,
     getitem=getitem,

@@ -7,6 +7,7 @@ brings: they are looked up where every op is, and where the package is missing t
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import exp
-from rlx_core.ops.arithmetic import multiply, subtract
+from rlx_core.ops.arithmetic import abs, multiply, square, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of
 from rlx_core.ops.array_shapes import (
     broadcast_to,
@@ -24,6 +25,7 @@ from rlx_core.ops.array_shapes import (
     matrix_transpose,
     roll,
     shape_of,
+    squeeze,
 )
 from rlx_core.ops.array_statistics import max, sum
 from rlx_core.ops.comparison import greater
@@ -42,6 +44,15 @@ class EighResult(NamedTuple):
 
     eigenvalues: Any
     eigenvectors: Any
+
+
+class LstsqResult(NamedTuple):
+    """What `lstsq` returns."""
+
+    x: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
 
 
 class QRResult(NamedTuple):
@@ -204,6 +215,61 @@ def inv(x: Any, /) -> Any:
     """The inverse; of a singular matrix NaN or infinities."""
     n = _order("inv", x)
     return _solve(x, eye_matrix(n=n, m=n, dtype=expect_floating("inv", x)))
+
+
+def lstsq(a: Any, b: Any, /, *, rtol: float | None = None) -> LstsqResult:
+    """The x with the least |a x - b|, and of these the shortest, by the singular value decomposition.
+
+    Args:
+        a: `[.., m, n]`.
+        b: `[.., m, k]`, or `[m]` beside one matrix.
+        rtol: Singular values up to it (max(m, n) ε by default) times the largest count as 0.
+
+    Returns:
+        x `[.., n, k]` or `[n]`; the sums of squares of a x - b, of each column; the rank; the singular values.
+
+    Raises:
+        ShapeError: The rows of `a` and `b` are not as many.
+    """
+    (m, _), is_line = sides("lstsq", a), len(shape_of(b)) == 1
+    if (shape_of(b) or (None,))[0 if is_line else -2] != m:
+        raise ShapeError(f"lstsq: a {list(shape_of(a))} and b {list(shape_of(b))} have other numbers of rows")
+    columns = expand_dims(b, 1) if is_line else operand(b)
+    share = None if rtol is None else _number("lstsq", rtol)
+    x = factorisation("lstsq")(rtol=share)(a, columns)  # type: ignore[call-arg]
+    residuals = sum(square(abs(subtract(matmul(a, x), columns))), axis=-2)
+    return LstsqResult(squeeze(x, -1) if is_line else x, residuals, matrix_rank(a, rtol=rtol), svdvals(a))
+
+
+def multi_dot(arrays: Sequence[Any], /) -> Any:
+    """The product of matrices, in the order that takes the fewest multiplications; the first and the last may be vectors.
+
+    Raises:
+        ShapeError: There are fewer than two, or their sizes are not known.
+    """
+    if len(arrays) < 2:
+        raise ShapeError(f"multi_dot: takes 2 or more arrays, not {len(arrays)}")
+    sizes = [(1, *shape_of(x))[-2] if i == 0 else shape_of(x)[0] for i, x in enumerate(arrays)]
+    sizes.append(1 if len(shape_of(arrays[-1])) == 1 else shape_of(arrays[-1])[-1])
+    if not builtins.all(isinstance(d, int) for d in sizes):
+        raise ShapeError(f"multi_dot: the order of products needs known sizes, not {sizes}")
+    # The cheapest way to the product of i … j: what it costs, and after which factor its last product falls.
+    best: dict[tuple[int, int], tuple[Any, int]] = {(i, i): (0, i) for i in range(len(arrays))}
+    for length in range(1, len(arrays)):
+        for i in range(len(arrays) - length):
+            j = i + length
+            best[i, j] = builtins.min(
+                (best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
+            )
+    wanted = [(0, len(arrays) - 1)]
+    for i, j in wanted:  # which grows: the parts of a product stand behind it
+        if i < j:
+            wanted += [(i, best[i, j][1]), (best[i, j][1] + 1, j)]
+    made: dict[tuple[int, int], Any] = {}
+    for i, j in reversed(wanted):
+        k = best[i, j][1]
+        made[i, j] = arrays[i] if i == j else matmul(made[i, k], made[k + 1, j])
+    return made[0, len(arrays) - 1]
 
 
 def matrix_power(x: Any, n: int, /) -> Any:

@@ -11,14 +11,14 @@ from rlx_core.ops.activation import sqrt
 from rlx_core.ops.arithmetic import abs, pow, square
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_linalg import expect_floating, sides, svdvals
-from rlx_core.ops.array_shapes import Axis, axes_of, expand_dims, shape_of
+from rlx_core.ops.array_shapes import Axis, axes_of, expand_dims, moveaxis, shape_of
 from rlx_core.ops.array_statistics import max, min, sum
 from rlx_core.ops.comparison import equal, not_equal
 from rlx_core.ops.complex import complex_norm_sq
 from rlx_core.ops.conversion import cast
 from rlx_core.ops.selection import where
 
-__all__ = ["matrix_norm", "vector_norm"]
+__all__ = ["matrix_norm", "norm", "vector_norm"]
 
 
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
@@ -76,3 +76,29 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: MatrixNorm = "fro") -
     else:
         raise ShapeError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
     return expand_dims(y, (rank - 2, rank - 1)) if keepdims else y
+
+
+def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
+    """NumPy's one name for both: `vector_norm` of all elements or along one axis, `matrix_norm` over two.
+
+    Args:
+        x: Floating, of any shape.
+        ord: As the one or the other has it; the root of the sum of squares unless given.
+        axis: One or two axes; if none are said, all elements are one vector, and with `ord` `x` is one or a matrix.
+        keepdims: Whether these axes stay, with one element.
+
+    Raises:
+        ShapeError: `ord` asks for the norm of a vector or a matrix, and there are more axes.
+    """
+    rank = len(shape_of(x))
+    if ord is None:
+        return vector_norm(x, axis=axis, keepdims=keepdims)
+    if axis is None and rank > 2:
+        raise ShapeError(f"norm: with ord and {rank} axes, say over which one or two")
+    axes = axes_of(x, axis)
+    if len(axes) == 1:
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
+    if len(axes) != 2:
+        raise ShapeError(f"norm: with ord it is over one or two axes, not {len(axes)}")
+    y = matrix_norm(moveaxis(x, axes, (-2, -1)), ord=ord)
+    return expand_dims(y, axes) if keepdims else y

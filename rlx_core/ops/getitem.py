@@ -125,10 +125,10 @@ def _read(plan: _Plan, position: int, entry: Any) -> None:
     plan.selectors.append(position)
     if _is_integer(entry):
         place = entry if isinstance(entry, Expr) else operator.index(entry)
-        plan.x = narrow(plan.x, axis=plan.axis, start=_from_front(place, size), length=1)
+        plan.x = narrow(plan.x, axis=plan.axis, start=_place_from_front(place, size), length=1)
         plan.axis += 1
         return
-    plan.arrays.append((len(plan.shape), _index_array(entry, size)))
+    plan.arrays.append((len(plan.shape), from_front(entry, size)))
     plan.shape.append(size)
     plan.axis += 1
 
@@ -137,7 +137,7 @@ def _is_integer(entry: Any) -> bool:
     return isinstance(entry, int | np.integer | Expr) and not isinstance(entry, bool)
 
 
-def _from_front(index: Dim, size: Dim) -> Dim:
+def _place_from_front(index: Dim, size: Dim) -> Dim:
     if isinstance(index, Expr):
         return size + index if _is_below_zero(index) else index
     if isinstance(size, int) and not -size <= index < size:
@@ -150,7 +150,7 @@ def _is_below_zero(position: Expr) -> bool:
     return holds(">=", 0, position) is True and require(">", 0, position)
 
 
-def _index_array(entry: Any, size: Dim) -> Any:
+def from_front(entry: Any, size: Dim) -> Any:
     """An index array with every position counted from the front."""
     if isinstance(entry, _Positions):
         if not same_dim(size, entry.size):

@@ -104,3 +104,50 @@ def test_norms_and_solutions_need_no_package() -> None:
         assert rlx.linalg.matrix_norm(np.eye(4)) == 2
     finally:
         set_default_host(before)
+
+
+@pytest.mark.parametrize("b", [RNG.standard_normal(5), RNG.standard_normal((5, 2))], ids=["a line", "columns"])
+def test_least_squares_as_numpy_has_them(b: np.ndarray) -> None:
+    a = TALL[0]
+    found, expected = rlx.linalg.lstsq(a, b), np.linalg.lstsq(a, b)
+    np.testing.assert_allclose(found.x, expected[0], atol=1e-12)
+    np.testing.assert_allclose(found.residuals, np.reshape(expected[1], found.residuals.shape), atol=1e-12)
+    assert found.rank == expected[2]
+    np.testing.assert_allclose(found.singular_values, expected[3], atol=1e-12)
+    assert rlx.linalg.lstsq(DEFICIENT, DEFICIENT[:, 0]).rank == 1
+
+
+@pytest.mark.parametrize(
+    ("ord", "axis"),
+    [
+        (None, None),
+        (None, 1),
+        (1, 1),
+        (np.inf, 0),
+        (0, 2),
+        (3, -1),
+        ("fro", (0, 2)),
+        ("nuc", (2, 1)),
+        (2, (0, 1)),
+        (-1, (1, 2)),
+    ],
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_norm_is_numpys(ord: Any, axis: Any, keepdims: bool) -> None:
+    found = rlx.linalg.norm(TALL, ord, axis, keepdims)
+    np.testing.assert_allclose(found, np.linalg.norm(TALL, ord, axis, keepdims), atol=1e-12)
+
+
+def test_products_of_several_matrices() -> None:
+    factors = [RNG.standard_normal(shape) for shape in ((4, 30), (30, 2), (2, 9), (9,))]
+    np.testing.assert_allclose(rlx.linalg.multi_dot(factors), np.linalg.multi_dot(factors), atol=1e-12)
+    np.testing.assert_allclose(rlx.linalg.multi_dot([factors[3], factors[3]]), factors[3] @ factors[3])
+
+
+def test_least_squares_and_norms_that_are_refused() -> None:
+    with pytest.raises(ShapeError, match="other numbers of rows"):
+        rlx.linalg.lstsq(TALL[0], np.ones(4))
+    with pytest.raises(ShapeError, match="over which one or two"):
+        rlx.linalg.norm(TALL, 1)
+    with pytest.raises(ShapeError, match="2 or more"):
+        rlx.linalg.multi_dot([TALL[0]])

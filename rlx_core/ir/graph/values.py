@@ -139,6 +139,11 @@ class Value(Stays):
 
     mT = T
 
+    @property
+    def at(self) -> Any:
+        """`x.at[key].set(y)`: another value with other elements at `x[key]`; see `rlx.at`."""
+        return operator("at")(self)
+
     def astype(self, to: Any) -> Any:
         """This value in another dtype."""
         return operator("astype")(self, to)

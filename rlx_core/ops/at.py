@@ -1,0 +1,198 @@
+"""Another array with some elements changed: `x.at[key].set(y)`, and `x[key] = y`, which gives it the name of the first.
+
+Values never change. In a loop's body, where a name may not be assigned to from within, `at` is how a carry is updated; what the
+planner finds used for the last time is updated in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from attrs import frozen
+
+from rlx_core.errors import IndexRangeError, ShapeError
+from rlx_core.ir.dims import product
+from rlx_core.ir.graph import Value, ambient_builder
+from rlx_core.ir.types import broadcast_shapes
+from rlx_core.ops.along_axis import PutAlongAxis
+from rlx_core.ops.arithmetic import add, divide, maximum, minimum, multiply, pow, subtract
+from rlx_core.ops.array_creation import asarray
+from rlx_core.ops.array_shapes import copied
+from rlx_core.ops.creation import iota
+from rlx_core.ops.getitem import from_front, getitem
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.scatter import Scatter
+from rlx_core.ops.selection import where
+from rlx_core.ops.structural import expand, reshape
+
+__all__ = ["at", "written"]
+
+Mode = Literal["set", "add", "max", "min"]
+_JOINS: dict[Mode, Callable[[Any, Any], Any]] = {
+    "set": lambda old, new: new,
+    "add": add,
+    "max": maximum,
+    "min": minimum,
+}
+_IN_NUMPY: dict[Mode, np.ufunc | None] = {"set": None, "add": np.add, "max": np.maximum, "min": np.minimum}
+
+
+@frozen
+class _Places:
+    """Elements of an array: `x.at[key]`."""
+
+    _x: Any
+    _key: Any
+
+    def get(self) -> Any:
+        """The elements: `x[key]`."""
+        return self._x[self._key]
+
+    def set(self, value: Any) -> Any:
+        """`x` with `value` there; of several for one place the last stays."""
+        return self._written(value, "set")
+
+    def add(self, value: Any) -> Any:
+        """`x` with `value` added there; all are added where several are for one place."""
+        return self._written(value, "add")
+
+    def max(self, value: Any) -> Any:
+        """`x` with the larger of its elements and of all values for their place."""
+        return self._written(value, "max")
+
+    def min(self, value: Any) -> Any:
+        """`x` with the smaller of its elements and of all values for their place."""
+        return self._written(value, "min")
+
+    def subtract(self, value: Any) -> Any:
+        """`x` with `value` subtracted there; all are where several are for one place."""
+        return self._written(subtract(0, operand(value)), "add")
+
+    def multiply(self, value: Any) -> Any:
+        """`x` with its elements there times `value`; of several for one place the last counts."""
+        return self.apply(lambda old: multiply(old, value))
+
+    def divide(self, value: Any) -> Any:
+        """`x` with its elements there divided by `value`; of several for one place the last counts."""
+        return self.apply(lambda old: divide(old, value))
+
+    def power(self, value: Any) -> Any:
+        """`x` with its elements there to the power of `value`; of several for one place the last counts."""
+        return self.apply(lambda old: pow(old, value))
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """`x` with `function` of its elements there, of which it gives as many."""
+        if _is_computed_mask(self._key):
+            return written(self._x, self._key, function(self._x), "set")
+        return self._written(function(self.get()), "set")
+
+    def _written(self, value: Any, mode: Mode) -> Any:
+        return written(self._x, self._key, value, mode)
+
+
+@frozen
+class _At:
+    """What `x.at` is: it waits for the key."""
+
+    _x: Any
+
+    def __getitem__(self, key: Any) -> _Places:
+        return _Places(self._x, key)
+
+
+def at(x: Any) -> _At:
+    """`rlx.at(x)[key].set(y)`: another array with other elements at the places that `x[key]` reads.
+
+    For traced values `x.at` is the same. Instead of `set` there are `add`, `subtract`, `multiply`, `divide`, `power`, `max`,
+    `min` and `apply(function)`; `get` reads. Values are cast to the dtype of `x`, and broadcast over what is selected; under a
+    computed mask over all of `x`.
+
+    Raises:
+        ShapeError: A value does not broadcast so.
+        IndexRangeError: A known position is outside its axis.
+    """
+    return _At(operand(x))
+
+
+def written(x: Any, key: Any, value: Any, mode: Mode) -> Any:
+    """`x` with values written, added or compared at the places that `x[key]` reads.
+
+    Raises:
+        ShapeError: They do not broadcast over these places.
+    """
+    if not isinstance(x, Value):
+        if ambient_builder() is None:
+            return _in_array(x, key, value, mode)
+        x = copied(x)
+    new = asarray(value, x.dtype)
+    if isinstance(key, tuple) and len(key) == 1:
+        key = key[0]
+    if _is_computed_mask(key):
+        return _masked(x, key, new, mode)
+    return _rows(x, key, new, mode) if _is_index(key) else _elements(x, key, new, mode)
+
+
+def _is_computed_mask(key: Any) -> bool:
+    return isinstance(key, Value) and key.dtype.kind == "bool"
+
+
+def _is_index(key: Any) -> bool:
+    """Whether a key selects rows of the first axis by their numbers."""
+    return isinstance(key, Value) or (isinstance(key, np.ndarray) and key.dtype.kind in "iu")
+
+
+def _masked(x: Value, mask: Value, new: Value, mode: Mode) -> Value:
+    if tuple(x.shape[: mask.ndim]) != tuple(mask.shape):
+        raise ShapeError(f"setitem: a mask {list(mask.shape)} does not lie over the first axes of {list(x.shape)}")
+    over = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    if new.ndim > x.ndim - mask.ndim and tuple(new.shape) != tuple(x.shape):
+        raise ShapeError(
+            f"setitem: under a computed mask the value has at most {x.ndim - mask.ndim} axes, not {new.ndim}",
+            hint="how many elements the mask selects is known when the program runs; rlx.where takes a value for each",
+        )
+    found: Value = where(over, _JOINS[mode](x, new), x)
+    return found
+
+
+def _rows(x: Value, index: Any, new: Value, mode: Mode) -> Value:
+    places = from_front(index, x.shape[0])
+    shape = (*places.shape, *x.shape[1:])
+    _expect_fits(new, shape)
+    written: Value = Scatter(mode)(x, _spread(new, shape), places)
+    return written
+
+
+def _elements(x: Value, key: Any, new: Value, mode: Mode) -> Value:
+    count = product(x.shape)
+    places = getitem(reshape(iota(axis=0, shape=(count,)), x.shape), key)
+    _expect_fits(new, tuple(places.shape))
+    if 0 in places.shape:
+        return reshape(x, x.shape)
+    line = [reshape(v, (-1,)) for v in (places, _spread(new, places.shape))]
+    return reshape(PutAlongAxis(0, mode)(reshape(x, (count,)), *line), x.shape)
+
+
+def _expect_fits(new: Value, shape: tuple[Any, ...]) -> None:
+    if broadcast_shapes(shape, tuple(new.shape)) != shape:
+        raise ShapeError(f"setitem: a value {list(new.shape)} does not fit into {list(shape)}")
+
+
+def _spread(new: Value, shape: tuple[Any, ...]) -> Value:
+    return new if tuple(new.shape) == tuple(shape) else expand(new, shape)
+
+
+def _in_array(x: np.ndarray, key: Any, value: Any, mode: Mode) -> np.ndarray:
+    y = np.array(x)
+    new = np.asarray(asarray(value, y.dtype.name))
+    try:
+        if (joined := _IN_NUMPY[mode]) is None:
+            y[key] = new
+        else:
+            joined.at(y, key, new)
+    except IndexError as error:
+        raise IndexRangeError(f"setitem: {error}") from None
+    except ValueError as error:
+        raise ShapeError(f"setitem: {error}") from None
+    return y

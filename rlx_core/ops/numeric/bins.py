@@ -1,0 +1,142 @@
+"""Counts and sums by group: bins of a histogram, segments of a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.dims import Dim
+from rlx_core.ops.arithmetic import divide, maximum, minimum, multiply, subtract
+from rlx_core.ops.array_creation import asarray
+from rlx_core.ops.array_elementwise import dtype_of
+from rlx_core.ops.array_search import searchsorted
+from rlx_core.ops.array_shapes import reshape, shape_of
+from rlx_core.ops.array_statistics import diff, max, min, sum
+from rlx_core.ops.comparison import equal, greater_equal, less_equal, logical_and
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import full, iota, ones
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.numeric.elementwise import floating
+from rlx_core.ops.scatter import scatter
+from rlx_core.ops.selection import where
+
+__all__ = [
+    "bincount",
+    "histogram",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_sum",
+]
+
+
+def bincount(x: Any, weights: Any = None, *, length: Dim) -> Any:
+    """How often each of 0 … `length` - 1 stands in `x`, or the sum of the weights that stand at the same places.
+
+    The length is given, because sizes are known before a program runs. What is outside of it is not counted.
+
+    Args:
+        x: i[n].
+        weights: [n], or none for i64 counts.
+        length: Of the result.
+
+    Raises:
+        ShapeError: `x` has other than one axis, or the weights another shape.
+    """
+    if len(shape_of(x)) != 1:
+        raise ShapeError(f"bincount: x is a line of integers, not {list(shape_of(x))}")
+    return segment_sum(ones(shape_of(x), "i64") if weights is None else weights, x, length)
+
+
+def histogram(
+    x: Any, bins: Any = 10, range: tuple[float, float] | None = None, weights: Any = None, density: bool = False
+) -> tuple[Any, Any]:
+    """How many elements of `x` lie in each bin, and the edges of the bins; the last one holds its upper edge too.
+
+    Args:
+        x: Real numbers of any shape.
+        bins: How many of one width, or their edges in order.
+        range: From where to where; that of `x` unless given. Outside of it nothing is counted.
+        weights: Of the shape of `x`: what is added up instead of ones.
+        density: Whether the counts are divided by their sum and the width of the bin.
+
+    Raises:
+        ConfigError: `bins` is no number of at least 1, or the range goes down.
+        ShapeError: The weights have another shape.
+    """
+    x = reshape(floating(x), (-1,))
+    edges = _edges(x, bins, range) if not shape_of(bins) else floating(bins)
+    count = shape_of(edges)[0] - 1
+    known = asarray(edges, x.dtype)
+    place = minimum(subtract(searchsorted(known, x, side="right"), 1), count - 1)
+    inside = logical_and(greater_equal(x, known[0]), less_equal(x, known[-1]))
+    ones_or_weights = ones(shape_of(x), "i64") if weights is None else reshape(operand(weights), (-1,))
+    counts = segment_sum(ones_or_weights, where(inside, place, -1), count)
+    if density:
+        counts = cast(counts, to=known.dtype) if dtype_of(counts).is_integer else counts
+        counts = divide(divide(counts, sum(counts)), diff(known))
+    return counts, known
+
+
+def _edges(x: Any, bins: Any, range: tuple[float, float] | None) -> Any:
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+        raise ConfigError(f"histogram: bins is a number of at least 1 or a line of edges, not {bins!r}")
+    low, high = (min(x), max(x)) if range is None else (asarray(bound, x.dtype) for bound in range)
+    if range is not None and float(range[0]) > float(range[1]):
+        raise ConfigError(f"histogram: range goes up, not from {range[0]} to {range[1]}")
+    # Where all numbers are one, NumPy's bins are as wide as 1 together.
+    low, high = where(equal(low, high), low - 0.5, low), where(equal(low, high), high + 0.5, high)
+    steps = cast(iota(axis=0, shape=(bins + 1,)), to=x.dtype)
+    even = low + multiply(steps, divide(high - low, bins))
+    return where(equal(steps, bins), high, even)
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+    """The sums of the rows of `data` that have the same number; 0 for a number that none has.
+
+    Args:
+        data: [n, ..].
+        segment_ids: i[n], in any order; rows with a number outside of 0 … `num_segments` - 1 count nowhere.
+        num_segments: The first size of the result.
+
+    Raises:
+        ShapeError: The rows and the numbers are not as many.
+    """
+    return _segments("segment_sum", "add", 0, data, segment_ids, num_segments)
+
+
+def segment_max(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+    """The largest element of each segment, as `segment_sum` takes them; the lowest number, or -∞, where there is none."""
+    return _segments("segment_max", "max", _extreme(data, lowest=True), data, segment_ids, num_segments)
+
+
+def segment_min(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+    """The smallest element of each segment, as `segment_sum` takes them; the largest number, or ∞, where there is none."""
+    return _segments("segment_min", "min", _extreme(data, lowest=False), data, segment_ids, num_segments)
+
+
+def segment_mean(data: Any, segment_ids: Any, num_segments: Dim) -> Any:
+    """The means of segments, as `segment_sum` takes them; 0 where there is no row."""
+    data = floating(data)
+    total = segment_sum(data, segment_ids, num_segments)
+    rows = segment_sum(ones(shape_of(data)[:1], data.dtype), segment_ids, num_segments)
+    return divide(total, reshape(maximum(rows, 1), (-1, *[1] * (len(shape_of(data)) - 1))))
+
+
+def _segments(name: str, mode: Any, start: Any, data: Any, ids: Any, count: Dim) -> Any:
+    data, ids = operand(data), operand(ids)
+    if len(shape_of(ids)) != 1 or not shape_of(data) or shape_of(data)[0] != shape_of(ids)[0]:
+        raise ShapeError(f"{name}: data {list(shape_of(data))} has rows numbered by [n], not by {list(shape_of(ids))}")
+    empty = full((count, *shape_of(data)[1:]), start, dtype_of(data))
+    known = logical_and(greater_equal(ids, 0), ids < count)
+    return scatter(empty, data, where(known, ids, count), mode=mode, oob="fill")
+
+
+def _extreme(data: Any, *, lowest: bool) -> Any:
+    own = dtype_of(data)
+    if own.is_float:
+        return -np.inf if lowest else np.inf
+    bounds = np.iinfo(own.numpy)
+    return bounds.min if lowest else bounds.max

@@ -1,0 +1,130 @@
+"""Of numbers one by one, where NumPy has a name and rlx's ops are enough."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlx_core.ir.dtypes import f32, f64
+from rlx_core.ops.arithmetic import abs, divide, logaddexp, maximum, minimum, multiply, negative, remainder
+from rlx_core.ops.array_elementwise import dtype_of
+from rlx_core.ops.array_info import finfo
+from rlx_core.ops.array_shapes import shape_of
+from rlx_core.ops.array_statistics import all
+from rlx_core.ops.comparison import equal, greater, isfinite, isinf, isnan, less, less_equal, logical_and, logical_or
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.creation import full
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.selection import where
+from rlx_core.ops.trigonometry import sin
+
+__all__ = [
+    "allclose",
+    "array_equal",
+    "deg2rad",
+    "floating",
+    "fmax",
+    "fmin",
+    "fmod",
+    "heaviside",
+    "isclose",
+    "isneginf",
+    "isposinf",
+    "logaddexp2",
+    "nan_to_num",
+    "rad2deg",
+    "sinc",
+]
+
+
+def floating(x: Any) -> Any:
+    """`x` in floating point: integers and bools become f32, those of 64 bits f64, as in `mean`."""
+    own = dtype_of(x)
+    if own.is_differentiable:
+        return operand(x)
+    return cast(operand(x), to=f64 if own.itemsize == 8 else f32)
+
+
+def deg2rad(x: Any) -> Any:
+    """Degrees as radians."""
+    return multiply(floating(x), math.pi / 180)
+
+
+def rad2deg(x: Any) -> Any:
+    """Radians as degrees."""
+    return multiply(floating(x), 180 / math.pi)
+
+
+def fmax(x1: Any, x2: Any) -> Any:
+    """The larger of two numbers; of a number and NaN the number."""
+    return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
+
+
+def fmin(x1: Any, x2: Any) -> Any:
+    """The smaller of two numbers; of a number and NaN the number."""
+    return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
+
+
+def fmod(x1: Any, x2: Any) -> Any:
+    """What whole steps of `x2` towards 0 leave of `x1`, as in C: its sign is that of `x1`, where `remainder` has that of `x2`."""
+    rest = remainder(abs(x1), abs(x2))
+    return where(less(x1, 0), negative(rest), rest)
+
+
+def heaviside(x1: Any, x2: Any) -> Any:
+    """0 below 0, 1 above it, and `x2` at 0; NaN stays."""
+    x1 = floating(x1)
+    return where(isnan(x1), x1, where(equal(x1, 0), x2, where(greater(x1, 0), 1, 0)))
+
+
+def logaddexp2(x1: Any, x2: Any) -> Any:
+    """log₂(2^x1 + 2^x2), without overflow."""
+    return divide(logaddexp(multiply(floating(x1), math.log(2)), multiply(floating(x2), math.log(2))), math.log(2))
+
+
+def sinc(x: Any) -> Any:
+    """sin(πx) / πx, and 1 at 0."""
+    angle = multiply(floating(x), math.pi)
+    is_0 = equal(angle, 0)
+    # Both branches are differentiated: that which is not taken must not divide by 0.
+    return where(is_0, 1, divide(sin(angle), where(is_0, 1, angle)))
+
+
+def isposinf(x: Any) -> Any:
+    """Whether a number is +∞."""
+    return logical_and(isinf(x), greater(x, 0))
+
+
+def isneginf(x: Any) -> Any:
+    """Whether a number is -∞."""
+    return logical_and(isinf(x), less(x, 0))
+
+
+def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """Numbers in place of NaN and the infinities: the largest and the lowest of the dtype for these, unless others are given."""
+    own = dtype_of(x)
+    if not own.is_float:
+        return operand(x)
+    largest = finfo(own).max
+    up, down = (largest if posinf is None else posinf), (-largest if neginf is None else neginf)
+    return where(isnan(x), nan, where(isposinf(x), up, where(isneginf(x), down, x)))
+
+
+def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether |x1 - x2| <= atol + rtol |x2|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
+    x1, x2 = floating(x1), floating(x2)
+    # An infinite difference would pass under an infinite bound.
+    near = logical_and(isfinite(x2), less_equal(abs(x1 - x2), atol + rtol * abs(x2)))
+    close = logical_or(equal(x1, x2), near)
+    return logical_or(close, logical_and(isnan(x1), isnan(x2))) if equal_nan else close
+
+
+def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether all elements are close, as `isclose` has it; a bool of no axes."""
+    return all(isclose(x1, x2, rtol, atol, equal_nan))
+
+
+def array_equal(x1: Any, x2: Any) -> Any:
+    """Whether both have one shape and the same elements; a bool of no axes."""
+    same = tuple(shape_of(x1)) == tuple(shape_of(x2))
+    return all(equal(x1, x2)) if same else full((), False)

@@ -1,0 +1,63 @@
+"""Straight lines between points, and polynomials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.errors import ShapeError
+from rlx_core.ops.arithmetic import add, divide, multiply, subtract
+from rlx_core.ops.array_elementwise import clip
+from rlx_core.ops.array_search import searchsorted, take
+from rlx_core.ops.array_shapes import shape_of
+from rlx_core.ops.comparison import equal, greater, less
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.numeric.elementwise import floating
+from rlx_core.ops.selection import where
+
+__all__ = ["interp", "polyval"]
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    """The values at `x` of the straight lines that join points.
+
+    Args:
+        x: f[..].
+        xp: f[n], where the points are, in ascending order.
+        fp: f[n], their values.
+        left, right: Values before the first and behind the last point; those of these points unless given.
+
+    Raises:
+        ShapeError: `xp` and `fp` are not lines of one length, or empty.
+    """
+    x, xp, fp = floating(x), floating(xp), floating(fp)
+    if len(shape_of(xp)) != 1 or tuple(shape_of(xp)) != tuple(shape_of(fp)) or shape_of(xp)[0] == 0:
+        raise ShapeError(
+            f"interp: xp and fp are lines of one length, not {list(shape_of(xp))} and {list(shape_of(fp))}"
+        )
+    last = shape_of(xp)[0] - 1
+    above = clip(searchsorted(xp, x, side="right"), 0, last)
+    below = clip(subtract(above, 1), 0, last)
+    start, end = take(xp, below, axis=0), take(xp, above, axis=0)
+    low, high = take(fp, below, axis=0), take(fp, above, axis=0)
+    width = subtract(end, start)
+    # Between points at one place there is no line; the division is by 1 there, for the derivative's sake too.
+    flat = equal(width, 0)
+    y = add(low, multiply(divide(subtract(x, start), where(flat, 1, width)), subtract(high, low)))
+    y = where(flat, low, y)
+    y = where(greater(x, xp[last]), fp[last] if right is None else right, where(equal(x, xp[last]), fp[last], y))
+    return where(less(x, xp[0]), fp[0] if left is None else left, y)
+
+
+def polyval(p: Any, x: Any) -> Any:
+    """The polynomial with coefficients `p` `[n]`, the highest power first, at `x`: by Horner's rule.
+
+    Raises:
+        ShapeError: `p` is no line, or its length is not known.
+    """
+    p, x = operand(p), operand(x)
+    if len(shape_of(p)) != 1 or not isinstance(shape_of(p)[0], int):
+        raise ShapeError(f"polyval: p is a line of coefficients of known length, not {list(shape_of(p))}")
+    y = multiply(x, 0)
+    for i in range(shape_of(p)[0]):
+        y = add(multiply(y, x), p[i])
+    return y

@@ -1,0 +1,121 @@
+"""Medians, quantiles and percentiles: places in sorted lines."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.dims import product
+from rlx_core.ir.types import normalize_axis
+from rlx_core.ops.arguments import choice, flag
+from rlx_core.ops.arithmetic import add, maximum, multiply, subtract
+from rlx_core.ops.array_creation import asarray
+from rlx_core.ops.array_elementwise import ceil, floor, round
+from rlx_core.ops.array_search import sort, take_along_axis
+from rlx_core.ops.array_shapes import Axis, broadcast_to, expand_dims, moveaxis, reshape, shape_of
+from rlx_core.ops.array_statistics import any, sum
+from rlx_core.ops.comparison import isnan, logical_not
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.numeric.elementwise import floating
+from rlx_core.ops.selection import where
+
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+
+
+def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+    """The numbers below which the share `q` of the elements over `axis` lies; NaN where one of them is NaN.
+
+    Args:
+        x: Real numbers; integers become floats as in `mean`.
+        q: From 0 to 1: a number, or a line of them, which is then the first axis of the result.
+        axis: One, several, or all.
+        keepdims: Whether the axes stay, with one element.
+        method: Between two elements: "linear" interpolates, "lower", "higher" and "nearest" take one, "midpoint" the middle.
+
+    Raises:
+        ConfigError: `q` is outside of 0..1, or the method is another one.
+        ShapeError: `q` has more than one axis, or there is no element.
+    """
+    return _quantile("quantile", x, q, 1, axis, keepdims, method, passes_nan=False)
+
+
+def percentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+    """`quantile` with `q` from 0 to 100."""
+    return _quantile("percentile", x, q, 100, axis, keepdims, method, passes_nan=False)
+
+
+def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The middle element over `axis`, of an even number the mean of both; NaN where one is NaN."""
+    return _quantile("median", x, 0.5, 1, axis, keepdims, "linear", passes_nan=False)
+
+
+def nanquantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+    """`quantile` of what is not NaN; NaN where nothing else is there."""
+    return _quantile("nanquantile", x, q, 1, axis, keepdims, method, passes_nan=True)
+
+
+def nanpercentile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False, *, method: Method = "linear") -> Any:
+    """`percentile` of what is not NaN; NaN where nothing else is there."""
+    return _quantile("nanpercentile", x, q, 100, axis, keepdims, method, passes_nan=True)
+
+
+def nanmedian(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """`median` of what is not NaN; NaN where nothing else is there."""
+    return _quantile("nanmedian", x, 0.5, 1, axis, keepdims, "linear", passes_nan=True)
+
+
+def _quantile(
+    name: str, x: Any, q: Any, whole: int, axis: Axis, keepdims: bool, method: str, *, passes_nan: bool
+) -> Any:
+    choice(f"{name}: method", method, get_args(Method))
+    x, rank = floating(x), len(shape_of(x))
+    shares = _shares(name, q, whole)
+    places = tuple(range(rank)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    gone = sorted(normalize_axis(a, rank) for a in places)
+    kept = [d for i, d in enumerate(shape_of(x)) if i not in gone]
+    count = product([shape_of(x)[a] for a in gone])
+    if count == 0:
+        raise ShapeError(f"{name}: x {list(shape_of(x))} has no element over axes {gone}")
+    lines = sort(reshape(moveaxis(x, tuple(gone), tuple(range(rank - len(gone), rank))), (*kept, count)))
+    nans = isnan(lines)
+    # Positions are computed in f64 where that is known now, and else in the dtype that the lines have.
+    here = np.float64 if isinstance(count, int) and not passes_nan and isinstance(shares, np.ndarray) else lines.dtype
+    numbers = sum(cast(logical_not(nans), to="i64"), axis=-1, keepdims=True) if passes_nan else asarray(count)
+    last = maximum(cast(subtract(numbers, 1), to=lines.dtype), 0) if here is not np.float64 else float(count - 1)
+    at = multiply(shares if here is np.float64 else cast(asarray(shares), to=lines.dtype), last)
+    y = _between(lines, broadcast_to(at, (*kept, shape_of(at)[-1])), method)
+    y = where(numbers == 0, np.nan, y) if passes_nan else where(any(nans, axis=-1, keepdims=True), np.nan, y)
+    y = moveaxis(y, -1, 0)
+    if flag(f"{name}: keepdims", keepdims):
+        for a in gone:
+            y = expand_dims(y, a + 1)
+    return reshape(y, shape_of(y)[1:]) if not shape_of(q) else y
+
+
+def _shares(name: str, q: Any, whole: int) -> Any:
+    """`q` as a line from 0 to 1."""
+    if len(shape_of(q)) > 1:
+        raise ShapeError(f"{name}: q is one number or a line of them, not {list(shape_of(q))}")
+    if hasattr(q, "node"):
+        return reshape(q / whole, (-1,))
+    known = np.atleast_1d(np.asarray(q, np.float64)) / whole
+    if not ((known >= 0) & (known <= 1)).all():
+        raise ConfigError(f"{name}: q must lie between 0 and {whole}, not {q!r}")
+    return known
+
+
+def _between(lines: Any, at: Any, method: str) -> Any:
+    """The elements of sorted lines at positions that lie between two."""
+    if method == "nearest":
+        return take_along_axis(lines, cast(round(at), to="i64"))
+    low, high = (cast(bound(at), to="i64") for bound in (floor, ceil))
+    if method in ("lower", "higher"):
+        return take_along_axis(lines, low if method == "lower" else high)
+    below, above = take_along_axis(lines, low), take_along_axis(lines, high)
+    part = 0.5 if method == "midpoint" else cast(subtract(at, floor(at)), to=lines.dtype)
+    # Where both are one element, an infinite one among them, there is nothing between.
+    return where(below == above, below, add(below, multiply(part, subtract(above, below))))

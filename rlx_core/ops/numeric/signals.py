@@ -1,0 +1,50 @@
+"""Running products of two lines."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from rlx_core.errors import ShapeError
+from rlx_core.ops.arguments import choice
+from rlx_core.ops.array_elementwise import conj
+from rlx_core.ops.array_shapes import flip, reshape, shape_of
+from rlx_core.ops.convolution.layers import conv
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.numeric.elementwise import floating
+
+__all__ = ["convolve", "correlate"]
+
+Mode = Literal["full", "same", "valid"]
+
+
+def convolve(x1: Any, x2: Any, mode: Mode = "full") -> Any:
+    """The convolution of two lines: y[k] = Σ x1[i] x2[k - i].
+
+    Args:
+        x1: [n].
+        x2: [m].
+        mode: "full": wherever they meet, n + m - 1 elements; "same": the middle of these, as many as the longer line has;
+            "valid": where the shorter one lies within.
+
+    Raises:
+        ShapeError: An operand is no line of known length, or empty.
+    """
+    return _sliding("convolve", x1, x2, mode)
+
+
+def correlate(x1: Any, x2: Any, mode: Mode = "valid") -> Any:
+    """The cross-correlation of two lines: y[k] = Σ x1[i + k] conj(x2[i]); modes as for `convolve`."""
+    return _sliding("correlate", x1, flip(conj(operand(x2))), mode)
+
+
+def _sliding(name: str, x1: Any, x2: Any, mode: Mode) -> Any:
+    choice(f"{name}: mode", mode, get_args(Mode))
+    for x in (x1, x2):
+        if len(shape_of(x)) != 1 or not isinstance(shape_of(x)[0], int) or shape_of(x)[0] == 0:
+            raise ShapeError(f"{name}: operands are lines of known length, not {list(shape_of(x))}")
+    long, short = (x1, x2) if shape_of(x1)[0] >= shape_of(x2)[0] else (x2, x1)
+    m: Any = shape_of(short)[0]
+    before = {"full": m - 1, "same": m // 2, "valid": 0}[mode]
+    after = {"full": m - 1, "same": m - 1 - m // 2, "valid": 0}[mode]
+    a, b = floating(long), flip(floating(short))
+    return reshape(conv(reshape(a, (1, 1, -1)), reshape(b, (1, 1, -1)), padding=[(before, after)]), (-1,))

@@ -1,0 +1,83 @@
+"""Reductions that pass over NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx_core.ops.activation import sqrt
+from rlx_core.ops.arithmetic import divide, square, subtract
+from rlx_core.ops.array_search import argmax, argmin
+from rlx_core.ops.array_shapes import Axis
+from rlx_core.ops.array_statistics import all, max, min, prod, sum
+from rlx_core.ops.comparison import isnan, logical_not
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.numeric.elementwise import floating
+from rlx_core.ops.selection import where
+
+__all__ = ["nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
+
+
+def nansum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum over `axis` of what is not NaN."""
+    return sum(_filled(x, 0), axis=axis, keepdims=keepdims)
+
+
+def nanprod(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The product over `axis` of what is not NaN."""
+    return prod(_filled(x, 1), axis=axis, keepdims=keepdims)
+
+
+def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The mean over `axis` of what is not NaN; NaN where nothing else is there."""
+    return divide(nansum(x, axis, keepdims), _counted(x, axis, keepdims))
+
+
+def nanvar(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The variance over `axis` of what is not NaN, in two passes, divided by their count - correction."""
+    x = floating(x)
+    # 0 where x is NaN, before the square: its derivative would be 0 times NaN.
+    deviation = where(isnan(x), 0, subtract(x, nanmean(x, axis, keepdims=True)))
+    return divide(
+        sum(square(deviation), axis=axis, keepdims=keepdims), subtract(_counted(x, axis, keepdims), correction)
+    )
+
+
+def nanstd(x: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The root of `nanvar`."""
+    return sqrt(nanvar(x, axis, correction, keepdims))
+
+
+def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest element over `axis` that is not NaN; NaN where nothing else is there."""
+    return _or_nan(max(_filled(x, -np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
+
+
+def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest element over `axis` that is not NaN; NaN where nothing else is there."""
+    return _or_nan(min(_filled(x, np.inf), axis=axis, keepdims=keepdims), x, axis, keepdims)
+
+
+def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Where the first largest element of `axis` is that is not NaN; 0 where nothing else is there."""
+    return argmax(_filled(x, -np.inf), axis=axis, keepdims=keepdims)
+
+
+def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Where the first smallest element of `axis` is that is not NaN; 0 where nothing else is there."""
+    return argmin(_filled(x, np.inf), axis=axis, keepdims=keepdims)
+
+
+def _filled(x: Any, number: float) -> Any:
+    x = floating(x)
+    return where(isnan(x), number, x)
+
+
+def _counted(x: Any, axis: Axis, keepdims: bool) -> Any:
+    x = floating(x)
+    return sum(cast(logical_not(isnan(x)), to=x.dtype), axis=axis, keepdims=keepdims)
+
+
+def _or_nan(y: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return where(all(isnan(floating(x)), axis=axis, keepdims=keepdims), np.nan, y)
