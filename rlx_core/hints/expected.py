@@ -191,7 +191,20 @@ ELSEWHERE: Final[dict[str, str]] = {
             "tril_indices",
             "triu_indices",
         ],
-        "NumPy's own makes an array, which programs take",
+        **dict.fromkeys(
+            [
+                "bartlett",
+                "blackman",
+                "geomspace",
+                "hamming",
+                "hanning",
+                "kaiser",
+                "logspace",
+                "tril_indices",
+                "triu_indices",
+            ],
+            "NumPy's own makes an array, which programs take",
+        ),
     ),
     **{
         name: f"rlx.linalg.{name}"
