@@ -180,7 +180,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "block_until_ready": "a call returns when its results are there",
     "kron": "`from rlx_custom_ops import kron`",
     **dict.fromkeys(
-        [
+        (
             "bartlett",
             "blackman",
             "geomspace",
@@ -190,21 +190,8 @@ ELSEWHERE: Final[dict[str, str]] = {
             "logspace",
             "tril_indices",
             "triu_indices",
-        ],
-        **dict.fromkeys(
-            [
-                "bartlett",
-                "blackman",
-                "geomspace",
-                "hamming",
-                "hanning",
-                "kaiser",
-                "logspace",
-                "tril_indices",
-                "triu_indices",
-            ],
-            "NumPy's own makes an array, which programs take",
         ),
+        "NumPy's own makes an array, which programs take",
     ),
     **{
         name: f"rlx.linalg.{name}"
