@@ -1369,6 +1369,9 @@ def sum(
 ) -> Array:
     """The sum over `axis`, held in `dtype`: that of a float `x`, and for integers and bool the default integer, i64 or u64."""
 
+def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Array:
+    """Two axes exchanged."""
+
 def take(
     x: ArrayLike, indices: ArrayLike, axis: int | None = None, oob: Literal['error', 'clip', 'fill'] = 'error'
 ) -> Array:

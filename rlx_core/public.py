@@ -49,7 +49,7 @@ FUNCTIONS = _table(
             "count_nonzero cumulative_prod cumulative_sum diag diff empty empty_like expand_dims eye flip floor "
             "from_dlpack imag linspace logsumexp matrix_transpose max mean meshgrid min moveaxis nonzero permute_dims "
             "positive broadcast_arrays diagonal pad prod put_along_axis real repeat reshape roll round searchsorted sort "
-            "split squeeze stack std sum take take_along_axis tile top_k tril triu trunc unique_all unique_counts "
+            "split squeeze stack std sum swapaxes take take_along_axis tile top_k tril triu trunc unique_all unique_counts "
             "unique_inverse unique_values unstack var"
         ),
         "rlx_core.ops.array_info": "can_cast finfo iinfo isdtype result_type",
@@ -88,7 +88,7 @@ SPELLINGS = {
     "rlx.cast": "astype",
     "rlx.expand": "broadcast_to",
     "rlx.gather": "take",
-    "rlx.transpose": "permute_dims matrix_transpose moveaxis",
+    "rlx.transpose": "permute_dims matrix_transpose moveaxis swapaxes",
     "rlx.reshape": "reshape expand_dims squeeze",
     "rlx.concat": "concat stack",
     "rlx.narrow": "split unstack",

@@ -78,7 +78,7 @@ RENAMED: Final[dict[str, str]] = {
     "rlx.negative": "neg",
     "rlx.nextafter": "next_after next_on_grid",
     "rlx.not_equal": "ne",
-    "rlx.permute_dims": "transpose permute swapaxes",
+    "rlx.permute_dims": "transpose permute",
     "rlx.pow": "power float_power",
     "rlx.prod": "product reduce_prod",
     "rlx.reciprocal": "reciprocal_",

@@ -109,6 +109,7 @@ from rlx_core.ops.array_api import squeeze as squeeze
 from rlx_core.ops.array_api import stack as stack
 from rlx_core.ops.array_api import std as std
 from rlx_core.ops.array_api import sum as sum
+from rlx_core.ops.array_api import swapaxes as swapaxes
 from rlx_core.ops.array_api import take as take
 from rlx_core.ops.array_api import take_along_axis as take_along_axis
 from rlx_core.ops.array_api import tile as tile

@@ -94,6 +94,14 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return structural.transpose(x, perm=order)
 
 
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """Two axes exchanged."""
+    order = list(range(len(shape_of(x))))
+    i, j = (normalize_axis(axis, len(order)) for axis in (axis1, axis2))
+    order[i], order[j] = j, i
+    return structural.transpose(x, perm=order)
+
+
 def broadcast_to(x: Any, shape: Sequence[Dim]) -> Any:
     """`x` repeated to `shape`."""
     return structural.expand(x, target=shape)

@@ -151,7 +151,10 @@ def not_an_array(name: str, value: Any, error: TraceError) -> TraceError:
     """The error for a leaf of the arguments that is no array; a traced value keeps its own."""
     if isinstance(value, Value):
         return error
-    return TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=error.hint)
+    hint = (
+        f"{error.hint}; what a function is written with otherwise is bound beforehand: functools.partial, or a closure"
+    )
+    return TraceError(f"trace: argument {name} is {type(value).__name__}, not an array", hint=hint)
 
 
 def _stand_in(builder: Builder, leaf: Leaf) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx_core as rlx
 from rlx_core.ir.dtypes import dtype
 from rlx_core.ir.graph import Builder, Value
 from rlx_core.ir.types import TensorType
@@ -73,6 +74,25 @@ def test_the_transpose_exchanges_the_last_two_axes() -> None:
     x = Builder().input("x", TensorType(dtype("f32"), (2, 3, 4)))
 
     assert x.T.shape == x.mT.shape == (2, 4, 3)
+
+
+def test_methods_are_numpys() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+
+    def called(x: Any) -> tuple[Any, ...]:
+        return (
+            *(
+                getattr(x, name)(axis=1)
+                for name in ("sum", "prod", "mean", "std", "var", "max", "min", "argmax", "argmin")
+            ),
+            *(getattr(x > 0, name)(axis=-1, keepdims=True) for name in ("any", "all")),
+            *(x.cumsum(axis=1), x.cumprod(axis=2), x.argsort(axis=0), x.clip(-0.5, 0.5), x.round(), x.conj(), x.real),
+            *(x.flatten(), x.ravel(), x.swapaxes(0, -1), x[:1].squeeze(0), x.take([1, 0], axis=2), x.repeat(2, axis=0)),
+            x[0].dot(x[1].T),
+        )
+
+    for found, expected in zip(rlx.jit(called)(x), called(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_an_operator_keeps_its_first_meaning() -> None:

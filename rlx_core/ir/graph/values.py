@@ -88,6 +88,14 @@ def _operator(name: str, reflected: bool = False) -> Callable[[Value, Any], Any]
     return method
 
 
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+        return operator(name)(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, f"`rlx.{name}` of this value."
+    return method
+
+
 def operator(name: str) -> Callable[..., Any]:
     """What an operator of Python means on values. Who defines that is loaded with the first operator that is used."""
     return Value.operators[name]
@@ -173,17 +181,19 @@ class Value(Stays):
         """The namespace of functions that take values, by the Python Array API."""
         return operator("array_namespace")(api_version)
 
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return operator("sum")(self, axis=axis, keepdims=keepdims)
+    # What arrays have as methods in NumPy; their functions are called as in the Python Array API.
+    sum, prod, mean, std, var = map(_method, ("sum", "prod", "mean", "std", "var"))
+    max, min, any, all, argmax, argmin = map(_method, ("max", "min", "any", "all", "argmax", "argmin"))
+    clip, round, conj, repeat, take, squeeze = map(_method, ("clip", "round", "conj", "repeat", "take", "squeeze"))
+    argsort, cumsum, cumprod, dot = map(_method, ("argsort", "cumulative_sum", "cumulative_prod", "matmul"))
+    swapaxes = _method("swapaxes")
+    real, imag = property(_method("real")), property(_method("imag"))
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return operator("mean")(self, axis=axis, keepdims=keepdims)
+    def flatten(self) -> Any:
+        """The elements in one line."""
+        return self.reshape(-1)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return operator("max")(self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return operator("min")(self, axis=axis, keepdims=keepdims)
+    ravel = flatten
 
     __add__, __radd__ = _operator("add"), _operator("add", True)
     __sub__, __rsub__ = _operator("subtract"), _operator("subtract", True)
