@@ -17,6 +17,7 @@ from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ir.op import Op
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import exp
+from rlx_core.ops.arguments import listed
 from rlx_core.ops.arithmetic import abs, multiply, square, subtract
 from rlx_core.ops.array_elementwise import conj, dtype_of
 from rlx_core.ops.array_shapes import (
@@ -198,7 +199,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
 
 
 def _number(function: str, x: Any) -> float:
-    if shape_of(x) or not isinstance(x, int | float | np.generic | np.ndarray):
+    if shape_of(x) or not isinstance(x, int | float | np.generic | np.ndarray) or np.asarray(x).dtype.kind not in "iuf":
         raise ShapeError(f"{function}: rtol is one known number for all matrices")
     return float(x)
 
@@ -232,7 +233,7 @@ def lstsq(a: Any, b: Any, /, *, rtol: float | None = None) -> LstsqResult:
         ShapeError: The rows of `a` and `b` are not as many.
     """
     (m, _), is_line = sides("lstsq", a), len(shape_of(b)) == 1
-    if (shape_of(b) or (None,))[0 if is_line else -2] != m:
+    if not shape_of(b) or shape_of(b)[0 if is_line else -2] != m:
         raise ShapeError(f"lstsq: a {list(shape_of(a))} and b {list(shape_of(b))} have other numbers of rows")
     columns = expand_dims(b, 1) if is_line else operand(b)
     share = None if rtol is None else _number("lstsq", rtol)
@@ -247,8 +248,10 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
     Raises:
         ShapeError: There are fewer than two, or their sizes are not known.
     """
-    if len(arrays) < 2:
-        raise ShapeError(f"multi_dot: takes 2 or more arrays, not {len(arrays)}")
+    arrays = listed("multi_dot: arrays", arrays)
+    if len(arrays) < 2 or not builtins.all(len(shape_of(x)) in (1, 2) for x in arrays):
+        shapes = ", ".join(str(list(shape_of(x))) for x in arrays)
+        raise ShapeError(f"multi_dot: takes 2 or more matrices, and vectors at the ends, not {shapes or 'nothing'}")
     sizes = [(1, *shape_of(x))[-2] if i == 0 else shape_of(x)[0] for i, x in enumerate(arrays)]
     sizes.append(1 if len(shape_of(arrays[-1])) == 1 else shape_of(arrays[-1])[-1])
     if not builtins.all(isinstance(d, int) for d in sizes):

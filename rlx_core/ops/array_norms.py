@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rlx_core.errors import ShapeError
 from rlx_core.ir.dtypes import DType, i64
 from rlx_core.ops.activation import sqrt
+from rlx_core.ops.arguments import number
 from rlx_core.ops.arithmetic import abs, pow, square
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_linalg import expect_floating, sides, svdvals
@@ -93,6 +94,8 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     rank = len(shape_of(x))
     if ord is None:
         return vector_norm(x, axis=axis, keepdims=keepdims)
+    if not isinstance(ord, str):
+        ord = number("norm: ord", ord)
     if axis is None and rank > 2:
         raise ShapeError(f"norm: with ord and {rank} axes, say over which one or two")
     axes = axes_of(x, axis)

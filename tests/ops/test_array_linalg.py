@@ -149,5 +149,5 @@ def test_least_squares_and_norms_that_are_refused() -> None:
         rlx.linalg.lstsq(TALL[0], np.ones(4))
     with pytest.raises(ShapeError, match="over which one or two"):
         rlx.linalg.norm(TALL, 1)
-    with pytest.raises(ShapeError, match="2 or more"):
+    with pytest.raises(ShapeError, match="2 or more matrices"):
         rlx.linalg.multi_dot([TALL[0]])

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.errors import ConfigError, DtypeError, ShapeError
 from rlx_core.ir.dims import Dim
+from rlx_core.ops.arguments import flag, listed, number
 from rlx_core.ops.arithmetic import divide, maximum, minimum, multiply, subtract
 from rlx_core.ops.array_creation import asarray
 from rlx_core.ops.array_elementwise import dtype_of
@@ -68,24 +69,27 @@ def histogram(
     """
     x = reshape(floating(x), (-1,))
     edges = _edges(x, bins, range) if not shape_of(bins) else floating(bins)
+    if len(shape_of(edges)) != 1 or shape_of(edges)[0] < 2:
+        raise ShapeError(f"histogram: edges are a line of 2 or more, not {list(shape_of(edges))}")
     count = shape_of(edges)[0] - 1
     known = asarray(edges, x.dtype)
     place = minimum(subtract(searchsorted(known, x, side="right"), 1), count - 1)
     inside = logical_and(greater_equal(x, known[0]), less_equal(x, known[-1]))
     ones_or_weights = ones(shape_of(x), "i64") if weights is None else reshape(operand(weights), (-1,))
     counts = segment_sum(ones_or_weights, where(inside, place, -1), count)
-    if density:
+    if flag("histogram: density", density):
         counts = cast(counts, to=known.dtype) if dtype_of(counts).is_integer else counts
         counts = divide(divide(counts, sum(counts)), diff(known))
     return counts, known
 
 
 def _edges(x: Any, bins: Any, range: tuple[float, float] | None) -> Any:
+    ends = None if range is None else [number("histogram: range", end) for end in listed("histogram: range", range)]
+    if ends is not None and (len(ends) != 2 or ends[0] > ends[1]):
+        raise ConfigError(f"histogram: range is two numbers that go up, not {range!r}")
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
         raise ConfigError(f"histogram: bins is a number of at least 1 or a line of edges, not {bins!r}")
-    low, high = (min(x), max(x)) if range is None else (asarray(bound, x.dtype) for bound in range)
-    if range is not None and float(range[0]) > float(range[1]):
-        raise ConfigError(f"histogram: range goes up, not from {range[0]} to {range[1]}")
+    low, high = (min(x), max(x)) if ends is None else (asarray(end, x.dtype) for end in ends)
     # Where all numbers are one, NumPy's bins are as wide as 1 together.
     low, high = where(equal(low, high), low - 0.5, low), where(equal(low, high), high + 0.5, high)
     steps = cast(iota(axis=0, shape=(bins + 1,)), to=x.dtype)
@@ -136,6 +140,8 @@ def _segments(name: str, mode: Any, start: Any, data: Any, ids: Any, count: Dim)
 
 def _extreme(data: Any, *, lowest: bool) -> Any:
     own = dtype_of(data)
+    if not own.is_real:
+        raise DtypeError(f"segments have extremes of real numbers, not of {own}")
     if own.is_float:
         return -np.inf if lowest else np.inf
     bounds = np.iinfo(own.numpy)

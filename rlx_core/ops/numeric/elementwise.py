@@ -6,7 +6,19 @@ import math
 from typing import Any
 
 from rlx_core.ir.dtypes import f32, f64
-from rlx_core.ops.arithmetic import abs, divide, logaddexp, maximum, minimum, multiply, negative, remainder
+from rlx_core.ops.arguments import flag, number
+from rlx_core.ops.arithmetic import (
+    abs,
+    add,
+    divide,
+    logaddexp,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    remainder,
+    subtract,
+)
 from rlx_core.ops.array_elementwise import dtype_of
 from rlx_core.ops.array_info import finfo
 from rlx_core.ops.array_shapes import shape_of
@@ -114,9 +126,10 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan:
     """Whether |x1 - x2| <= atol + rtol |x2|; infinities are close to themselves, and NaN is where `equal_nan` says so."""
     x1, x2 = floating(x1), floating(x2)
     # An infinite difference would pass under an infinite bound.
-    near = logical_and(isfinite(x2), less_equal(abs(x1 - x2), atol + rtol * abs(x2)))
+    bound = add(number("isclose: atol", atol), multiply(number("isclose: rtol", rtol), abs(x2)))
+    near = logical_and(isfinite(x2), less_equal(abs(subtract(x1, x2)), bound))
     close = logical_or(equal(x1, x2), near)
-    return logical_or(close, logical_and(isnan(x1), isnan(x2))) if equal_nan else close
+    return logical_or(close, logical_and(isnan(x1), isnan(x2))) if flag("isclose: equal_nan", equal_nan) else close
 
 
 def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:

@@ -6,15 +6,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.errors import ConfigError, DtypeError, ShapeError
+from rlx_core.ir.apply import as_array
 from rlx_core.ir.dims import product
-from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.arguments import choice, flag
 from rlx_core.ops.arithmetic import add, maximum, multiply, subtract
 from rlx_core.ops.array_creation import asarray
 from rlx_core.ops.array_elementwise import ceil, floor, round
 from rlx_core.ops.array_search import sort, take_along_axis
-from rlx_core.ops.array_shapes import Axis, broadcast_to, expand_dims, moveaxis, reshape, shape_of
+from rlx_core.ops.array_shapes import Axis, axes_of, broadcast_to, expand_dims, moveaxis, reshape, shape_of
 from rlx_core.ops.array_statistics import any, sum
 from rlx_core.ops.comparison import isnan, logical_not
 from rlx_core.ops.conversion import cast
@@ -74,8 +74,7 @@ def _quantile(
     choice(f"{name}: method", method, get_args(Method))
     x, rank = floating(x), len(shape_of(x))
     shares = _shares(name, q, whole)
-    places = tuple(range(rank)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    gone = sorted(normalize_axis(a, rank) for a in places)
+    gone = sorted(axes_of(x, axis))
     kept = [d for i, d in enumerate(shape_of(x)) if i not in gone]
     count = product([shape_of(x)[a] for a in gone])
     if count == 0:
@@ -102,7 +101,10 @@ def _shares(name: str, q: Any, whole: int) -> Any:
         raise ShapeError(f"{name}: q is one number or a line of them, not {list(shape_of(q))}")
     if hasattr(q, "node"):
         return reshape(q / whole, (-1,))
-    known = np.atleast_1d(np.asarray(q, np.float64)) / whole
+    array = as_array(q)
+    if array.dtype.kind not in "iuf":
+        raise DtypeError(f"{name}: q must be real numbers, not {array.dtype}")
+    known = array.reshape(-1).astype(np.float64) / whole
     if not ((known >= 0) & (known <= 1)).all():
         raise ConfigError(f"{name}: q must lie between 0 and {whole}, not {q!r}")
     return known

@@ -8,6 +8,7 @@ from rlx_core.errors import ShapeError
 from rlx_core.ir.dims import Dim
 from rlx_core.ir.types import normalize_axis
 from rlx_core.ops.activation import sqrt
+from rlx_core.ops.arguments import flag
 from rlx_core.ops.arithmetic import divide, multiply, subtract
 from rlx_core.ops.array_creation import asarray
 from rlx_core.ops.array_elementwise import clip, conj, dtype_of
@@ -49,7 +50,7 @@ def cov(x: Any, *, rowvar: bool = True, correction: float = 1.0) -> Any:
     """
     if len(shape_of(x)) != 2:
         raise ShapeError(f"cov: x is [variables, observations], not {list(shape_of(x))}")
-    x = floating(x) if rowvar else matrix_transpose(floating(x))
+    x = floating(x) if flag("cov: rowvar", rowvar) else matrix_transpose(floating(x))
     centred = subtract(x, mean(x, axis=1, keepdims=True))
     count = asarray(shape_of(x)[1], dtype_of(centred).component)
     return divide(matmul(centred, conj(matrix_transpose(centred))), subtract(count, correction))
