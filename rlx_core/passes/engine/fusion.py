@@ -7,7 +7,7 @@ and why.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from attrs import frozen
@@ -56,9 +56,9 @@ class Judge:
         self.context = context
         self.known: dict[tuple[Op, tuple[TensorType, ...]], tuple[Op, Declined | None]] = {}
 
-    def __call__(self, op: Op, operands: Sequence[Value]) -> tuple[Op, Declined | None]:
-        """The op (the first of those that are equal), and why the target would not run it on such operands."""
-        key = op, tuple(v.type for v in operands)
+    def __call__(self, op: Op, types: Iterable[TensorType]) -> tuple[Op, Declined | None]:
+        """The op (the first of those that are equal), and why the target would not run it on operands of such types."""
+        key = op, tuple(types)
         if key not in self.known:
             self.known[key] = op, refusal_of(self.context, probe(*key))
         return self.known[key]

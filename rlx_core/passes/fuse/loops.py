@@ -138,7 +138,7 @@ class Search:
     def refusal(self, loop: Loop) -> Declined | None:
         """Why the target would not run a loop of several nodes."""
         assert isinstance(loop.group.make, FusedLoop), "several nodes become a fused loop"
-        return self.judge(loop.group.make, loop.group.inputs)[1]
+        return self.judge(loop.group.make, [v.type for v in loop.group.inputs])[1]
 
     def finish(self, grouping: Grouping, by: str, misses: Sequence[Miss]) -> Result:
         result = regroup(grouping, by)

@@ -58,7 +58,7 @@ class MarkElementwiseRegions(Pass):
                 continue
             group = region_of(graph, members)
             assert isinstance(group.make, Op), "a region's group makes it"
-            op, refusal = judge(group.make, group.inputs)
+            op, refusal = judge(group.make, [v.type for v in group.inputs])
             if refusal is None:
                 added = grouping.add(evolve(group, make=op))
                 assert added, "a region grows only by nodes that keep it free of cycles"

@@ -52,7 +52,7 @@ class FuseMatMulEpilogue(Pass):
             declined: Miss | None = None
             for group in candidates(graph, node):
                 assert isinstance(group.make, FusedMatMulEpilogue | FoldedMatMul), "the group makes a product"
-                op, refusal = judge(group.make, group.inputs)
+                op, refusal = judge(group.make, [v.type for v in group.inputs])
                 if refusal is not None:
                     declined = Miss(f"{self.name.partition('.')[2]}/{RULE}", node.label, refusal.reason, refusal.kind)
                 elif grouping.add(evolve(group, make=op)):

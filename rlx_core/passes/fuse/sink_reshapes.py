@@ -19,7 +19,7 @@ from rlx_core.ops.linalg import reshaped
 from rlx_core.ops.region import access_of
 from rlx_core.ops.structural import Reshape
 from rlx_core.passes.engine.base import LOWERED, Context, Pass, Result, define_pass, each_graph
-from rlx_core.passes.engine.fusion import claims
+from rlx_core.passes.engine.fusion import Judge, claims
 from rlx_core.passes.engine.sweep import sweep
 from rlx_core.passes.fuse.matmul_epilogue import is_product, region_at
 
@@ -30,7 +30,8 @@ __all__ = ["SinkReshapes"]
 class SinkReshapes(Pass):
     """Compute element-wise regions in the dims of the product that they read through a reshape, and reshape what they give.
 
-    Only where the target computes regions on the sums of products, and where the product is read there alone.
+    Only where the target computes regions on the sums of products and has a kernel for the moved one, and where the product is
+    read there alone.
     """
 
     requires: ClassVar = frozenset({LOWERED})
@@ -38,10 +39,10 @@ class SinkReshapes(Pass):
     def run(self, graph: Graph, context: Context) -> Result:
         if not claims(context, (FusedMatMulEpilogue,)):
             return Result.unchanged(graph)
-        return each_graph(graph, sink)
+        return each_graph(graph, lambda g: sink(g, Judge(context)))
 
 
-def sink(graph: Graph) -> Result:
+def sink(graph: Graph, judge: Judge) -> Result:
     """`graph` with every region that reads a reshaped product in the dims of the product."""
     count = 0
 
@@ -56,9 +57,12 @@ def sink(graph: Graph) -> Result:
         known = [s for s in shapes if s is not None]
         if len(known) < len(shapes):
             return None
-        new = dict(zip(node.operands, operands, strict=True))
         moved = evolve(region, shape=whole.shape, access=tuple(access_of(s, whole.shape) for s in known))
-        made = as_results(moved(*(in_dims(new[v], s) for v, s in zip(inputs, known, strict=True))))
+        op, refusal = judge(moved, [v.type.with_shape(s) for v, s in zip(inputs, known, strict=True)])
+        if refusal is not None:
+            return None
+        new = dict(zip(node.operands, operands, strict=True))
+        made = as_results(op(*(in_dims(new[v], s) for v, s in zip(inputs, known, strict=True))))
         count += 1
         return tuple(reshaped(y, region.shape) for y in made)
 

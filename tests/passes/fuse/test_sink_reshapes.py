@@ -11,11 +11,16 @@ import pytest
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.ir.graph import Graph
+from rlx_core.ops.fused_matmul_epilogue import FusedMatMulEpilogue
 from rlx_core.ops.linalg import mat_mul
+from rlx_core.ops.region import ElementwiseRegion
 from rlx_core.ops.structural import Reshape, reshape
+from rlx_core.passes.engine.base import Context
 from rlx_core.passes.fuse.mark_elementwise_regions import MarkElementwiseRegions
 from rlx_core.passes.fuse.matmul_epilogue import FuseMatMulEpilogue
 from rlx_core.passes.fuse.sink_reshapes import SinkReshapes, regrouped
+from rlx_core.pipeline.select.backend import Target
+from rlx_core.pipeline.select.kernels import KernelTable
 
 from ..programs import assert_equal_numbers, ops, program, run
 
@@ -59,6 +64,18 @@ def test_what_the_dims_do_not_say_stays(name: str) -> None:
     before, after = found(LEFT[name])
     assert "fused_matmul_epilogue" not in ops(after)
     assert_equal_numbers(before, after)
+
+
+def test_a_region_that_no_kernel_takes_stays() -> None:
+    """Such a one runs on the host, op by op: behind legalisation nothing would take the region apart again."""
+    rows = KernelTable("small")
+    rows.register(FusedMatMulEpilogue, dtypes="f32")(lambda *a, **k: None)
+    rows.register(ElementwiseRegion, dtypes="f32", name="region")(lambda *a, **k: None)
+    context = Context(Target("small", rows))
+
+    wide = program(SUNK["a bias"], **{name: of.replace("f32", "f64") for name, of in TYPES.items()})
+    assert SinkReshapes().run(wide, context).graph is wide
+    assert "sunk" in SinkReshapes().run(program(SUNK["a bias"], **TYPES), context).counts
 
 
 def test_axes_of_one_element_come_and_go() -> None:
