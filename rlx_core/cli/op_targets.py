@@ -177,11 +177,11 @@ def asked_with(op: type[Op], sample: Sample, dispatcher: Dispatcher) -> Cell:
 
 
 def way_of(choice: Choice, target: Target) -> str:
+    if choice.answer.means in ("view", "host"):
+        return choice.answer.means
     if choice.kernel is not None:
         return tier_of(choice.kernel, target)
-    if not choice.can_run:
-        return "absent"
-    return choice.answer.means if choice.answer.means in ("view", "host") else "decomposed"
+    return "decomposed" if choice.can_run else "absent"
 
 
 def tier_of(kernel: Kernel, target: Target) -> str:
@@ -197,7 +197,7 @@ def tier_of(kernel: Kernel, target: Target) -> str:
 def reason_of(choice: Choice) -> str:
     """Why there is no kernel, in the words of the rows that might have been, or of what it decomposes into."""
     if choice.kernel is not None or choice.answer.means in ("view", "host"):
-        return choice.below or ""
+        return choice.below or (choice.answer.reason if choice.answer.means == "host" else "")
     missing = [row for row in choice.becomes if row.means == "unsupported"]
     if not missing:
         return choice.answer.reason or "it has no kernel"

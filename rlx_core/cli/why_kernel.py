@@ -117,7 +117,7 @@ def decided(
     answer = dispatcher.answer(node)
     candidates = device.kernels.candidates(op)
     chosen = dispatcher.kernel_for(node)
-    later = candidates[candidates.index(chosen) + 1 :] if chosen is not None else []
+    later = candidates[candidates.index(chosen) + 1 :] if chosen in candidates else []
     becomes: tuple[Dispatch, ...] = ()
     if not answer.is_final:
         result, report, _ = rewrite(graph, dispatcher)

@@ -147,7 +147,7 @@ class Encoder:
         Raises:
             FormatError: It is to be stored, and belongs to this process; or an attribute has no form.
         """
-        if self.keeps_names and not op.is_storable:
+        if self.keeps_names and op.calls_host:
             raise FormatError(
                 f"{op.title}: a program with it is not stored, because it calls a function of this process ({op!r})",
                 hint="save the program without it; what it computes is given as an input",

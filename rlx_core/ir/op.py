@@ -111,7 +111,7 @@ class Op(Travels):
     is_pure: ClassVar[bool] = True
     is_barrier: ClassVar[bool] = False
     is_sampler: ClassVar[bool] = False
-    is_storable: ClassVar[bool] = True  # whether another process can go on with it
+    calls_host: ClassVar[bool] = False  # whether it is a call of a Python function: on the host, and not stored
     kinks: ClassVar[tuple[Kink, ...]] = ()  # where it has no derivative, and what its rules give there
 
     # Without annotations, so that neither attrs takes them for attributes, nor a type checker minds methods in their places.

@@ -57,6 +57,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "fused_matmul_epilogue": "fused_matmul_epilogue",
     "gamma": "lgamma digamma polygamma",
     "gather_nd": "gather_nd scatter_nd",
+    "host.callback": "pure_callback debug_callback",
     "indexing": "gather scatter_add",
     "linalg": "matmul dot_general",
     "loss": "softmax_cross_entropy_with_logits softmax_cross_entropy_backward",

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
+from rlx_core.ir.rules import CustomDerivative, Kind
 from rlx_core.testing.cases import Program, Variation
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "differentiable",
     "has_own_derivative",
     "has_two_meanings",
+    "refuses_derivatives",
     "runs",
     "smooth",
 ]
@@ -75,7 +77,18 @@ def runs(program: Program) -> bool:
 
 
 def differentiable(program: Program) -> bool:
-    return runs(program) and program.is_differentiable
+    return runs(program) and program.is_differentiable and not refuses_derivatives(program)
+
+
+def refuses_derivatives(program: Program) -> bool:
+    """Whether the op leaves its derivative to its users, and says so."""
+    op = program.node.op
+    kinds: tuple[Kind, ...] = ("vjp", "jvp", "decompose")
+    return (
+        isinstance(op, CustomDerivative)
+        and op.why_unstated() is not None
+        and all(program.engine.rule(op, kind) is None for kind in kinds)
+    )
 
 
 def smooth(program: Program) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
-from rlx_core.testing.about import about, differentiable, has_own_derivative, smooth
+from rlx_core.errors import MissingRuleError
+from rlx_core.ir.rules import CustomDerivative
+from rlx_core.testing.about import about, differentiable, has_own_derivative, refuses_derivatives, smooth
 from rlx_core.testing.cases import Program, typed, wide
 from rlx_core.testing.differences import random_like
 from rlx_core.testing.judges import (
@@ -72,6 +75,16 @@ class Derivatives:
         names = [n for n, t in gradient.input_types.items() if t.dtype.is_differentiable]
         agrees_with_differences(gradient, names, [*arrays, *seeds], rng, engine=engine)
         transposes(gradient, names, [*arrays, *seeds], rng, engine=engine)
+
+    @about(lambda program: program.is_differentiable and refuses_derivatives(program))
+    def test_derivative_that_users_must_state_is_refused_with_the_reason(self, program: Program) -> None:
+        op = program.node.op
+        assert isinstance(op, CustomDerivative)
+        for derive in (vjp_graph, jvp_graph):
+            with pytest.raises(MissingRuleError) as caught:
+                derive(program.graph, program.differentiable, engine=program.engine)
+            assert (caught.value.message, caught.value.hint) == op.why_unstated()
+            assert caught.value.hint, f"{op.title} does not say who could state its derivative, and how"
 
     @about(differentiable, rules=DERIVATIVES, variants=["dtype"])
     def test_gradient_is_close_to_its_float64_oracle(self, program: Program) -> None:

@@ -39,6 +39,8 @@ def test_the_table_has_a_letter_for_each_and_says_why_there_is_none(acme) -> Non
     assert found["acme.double"]["toy"] == {"how": "structured", "kernel": "double_eight", "reason": "", "refused": {}}
     assert found["rlx.exp"]["toy"]["how"] == "absent"
     assert found["rlx.exp"]["toy"]["reason"]
+    host = {"how": "host", "kernel": "host", "reason": "it calls a Python function", "refused": {}}
+    assert found["rlx.pure_callback"]["toy"] == found["rlx.debug_callback"]["toy"] == host
 
 
 GPU = """

@@ -103,7 +103,7 @@ class Graph(Travels, Drawn):
     @cached_property
     def is_storable(self) -> bool:
         """Whether another process can go on with it: no op, in nested graphs neither, belongs to this one."""
-        return all(n.op.is_storable and all(g.is_storable for g in nested_graphs(n.op).values()) for n in self.nodes)
+        return all(not n.op.calls_host and all(g.is_storable for g in nested_graphs(n.op).values()) for n in self.nodes)
 
     @cached_property
     def depth(self) -> int:

@@ -1,30 +1,30 @@
 """Calls of Python functions while a program runs: for a value (`PureCallback`), or for what they do (`DebugCallback`).
 
-A function is no data: a program with one runs in the process that made it, and is not saved. So these ops are no part of the
-standard ones, which files and caches name.
+A function is no data: a program with one runs in the process that made it, and is not saved.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from rlx_core.errors import CallbackError, Fact
+from rlx_core.errors import CallbackError, DtypeError, Fact, ShapeError, WrongInputCountError
 from rlx_core.ir.dims import Dim
-from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.ir.dtypes import DType, bool_, f32, i64
 from rlx_core.ir.graph import Value, as_results
 from rlx_core.ir.op import Category, Op, define_op
 from rlx_core.ir.rules import CustomDerivative
-from rlx_core.ir.types import TensorType
+from rlx_core.ir.types import TensorType, spec
+from rlx_core.ops.samples import Rejected, Sample
 from rlx_core.ops.structural import all_batched
 
-__all__ = ["DebugCallback", "HostFunction", "PureCallback", "host_function"]
+__all__ = ["OPS", "DebugCallback", "HostFunction", "PureCallback", "host_function"]
 
 _PROCESS: Final = secrets.token_hex(8)
 _numbers = itertools.count()
@@ -41,7 +41,7 @@ class HostFunction:
     """
 
     name: str
-    key: str
+    key: str = field(repr=False)  # another one in every process
 
     def __attrs_post_init__(self) -> None:
         known = _known.get(self.key)
@@ -81,6 +81,23 @@ def _raised_at(error: Exception) -> list[Fact]:
     return [Fact("raised at", f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}")]
 
 
+def expect_given(op: PureCallback | DebugCallback, x: Sequence[TensorType]) -> None:
+    """Require operands that the function of a callback can be called with, one for each of its dtypes.
+
+    Raises:
+        WrongInputCountError, DtypeError: There are more or fewer, or of another kind: a pass may change their width alone.
+        ShapeError: One does not begin with the axes that the callback is mapped over.
+    """
+    if len(x) != len(op.dtypes):
+        raise WrongInputCountError(f"{op.title}: {op.function.name} takes {len(op.dtypes)} operands, not {len(x)}")
+    for k, (found, wanted) in enumerate(zip(x, op.dtypes, strict=True)):
+        if found.dtype.kind != wanted.kind:
+            raise DtypeError(f"operand {k} of {op.function.name} must be {wanted}, not {found.dtype}")
+        if found.shape[: len(op.batch_shape)] != op.batch_shape:
+            axes = ", ".join(map(str, op.batch_shape))
+            raise ShapeError(f"operand {k} of {op.function.name} must begin with [{axes}], and is {found}")
+
+
 def per_example(batch: Sequence[int], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """The operands of each call: one for each element of the mapped axes."""
     return [[a[index] for a in arrays] for index in np.ndindex(*batch)]
@@ -101,13 +118,14 @@ class PureCallback(CustomDerivative, Op):
     """
 
     category: ClassVar[Category] = "boundary"
-    is_storable: ClassVar[bool] = False
+    calls_host: ClassVar[bool] = True
     function: HostFunction
     dtypes: tuple[DType, ...]
     results: tuple[TensorType, ...]
     batch_shape: tuple[Dim, ...] = ()
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
+        expect_given(self, x)
         return tuple(t.with_shape((*self.batch_shape, *t.shape)) for t in self.results)
 
     def reference(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -139,6 +157,33 @@ class PureCallback(CustomDerivative, Op):
             "state one with rlx.custom_vjp, or cut the arguments off with rlx.stop_gradient",
         )
 
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        def largest(x: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
+            return [np.sort(x)[-1], np.argmax(x) + n]
+
+        ranked = host_function(lambda x: [np.sort(x)], "ranked")
+        yield Sample("f32[3]", function=ranked, dtypes=(f32,), results=(spec("f32[3]"),))
+        yield Sample(
+            "f32[3]",
+            "i64[]",
+            function=host_function(largest, "largest"),
+            dtypes=(f32, i64),
+            results=(spec("f32[]"), spec("i64[]")),
+        )
+        yield Sample("f32[2, 3]", function=ranked, dtypes=(f32,), results=(spec("f32[3]"),), batch_shape=(2,))
+        yield Rejected(
+            "i64[3]",
+            function=ranked,
+            dtypes=(f32,),
+            results=(),
+            error=DtypeError,
+            says="operand 0 of ranked must be f32, not i64",
+        )
+        yield Rejected(
+            "f32[3]", function=ranked, dtypes=(), results=(), error=WrongInputCountError, says="takes 0 operands"
+        )
+
 
 @define_op
 class DebugCallback(Op):
@@ -150,12 +195,13 @@ class DebugCallback(Op):
 
     category: ClassVar[Category] = "boundary"
     is_pure: ClassVar[bool] = False
-    is_storable: ClassVar[bool] = False
+    calls_host: ClassVar[bool] = True
     function: HostFunction
     dtypes: tuple[DType, ...]
     batch_shape: tuple[Dim, ...] = ()
 
     def infer(self, *x: TensorType) -> TensorType:
+        expect_given(self, x)
         return TensorType(bool_, self.batch_shape)
 
     def reference(self, *arrays: np.ndarray) -> np.ndarray:
@@ -167,3 +213,20 @@ class DebugCallback(Op):
 
     def batch(self, size: Dim, x: Sequence[Value], is_batched: Sequence[bool]) -> Any:
         return evolve(self, batch_shape=(size, *self.batch_shape))(*all_batched(size, x, is_batched))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample | Rejected]:
+        function = host_function(lambda *arrays: None, "nothing")
+        yield Sample("f32[3]", "i64[]", function=function, dtypes=(f32, i64))
+        yield Sample("f32[2, 3]", function=function, dtypes=(f32,), batch_shape=(2,))
+        yield Rejected(
+            "f32[3]",
+            function=function,
+            dtypes=(f32,),
+            batch_shape=(2,),
+            error=ShapeError,
+            says="must begin with [2], and is f32[3]",
+        )
+
+
+OPS = (PureCallback, DebugCallback)

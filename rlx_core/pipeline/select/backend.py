@@ -77,9 +77,9 @@ class Target:
     allow_host: tuple[str, ...] = ()
 
     def kernel_for(self, node: Node) -> Kernel | None:
-        """The kernel of a node that stays as it is: the first that takes it, else the host if that is allowed."""
+        """The kernel of a node that stays as it is: the first that takes it, else the host if that is asked for or allowed."""
         found = self.kernels.choose(node).kernel
-        if found is None and matches(node.op, self.allow_host):
+        if found is None and (node.op.calls_host or matches(node.op, self.allow_host)):
             return HOST_KERNEL if node.op.reference is not None else None
         return found
 

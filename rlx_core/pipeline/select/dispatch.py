@@ -145,6 +145,8 @@ class Dispatcher:
         op = node.op
         if op.decompose is not None:
             return Answer("common-ir", None, refusals, forced or f"{op.name} has no kernel that takes it")
+        if op.calls_host:
+            return Answer("host", HOST, refusals, "it calls a Python function")
         if matches(op, self.config.allow_host):
             return Answer("host", HOST, refusals, "allowed by dispatch.allow-host")
         return Answer("unsupported", None, refusals, "it has no decomposition")

@@ -108,6 +108,8 @@ def why_step(step: Step, target: Target) -> str:
 
 def why_not_best(node: Node, kernel: str, target: Target) -> str:
     """Why a node that `kernel` runs is run by no kernel of the best tier, in the words of those kernels' own rows."""
+    if node.op.calls_host:
+        return "it calls a Python function"
     best = target.tiers[0]
     rows = [row for row in target.kernels.candidates(type(node.op)) if target.tier(row) == best]
     said = [f"{row.name} {reason}" for row in rows if (reason := row.refusal(node)) is not None]

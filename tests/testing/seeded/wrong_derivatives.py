@@ -7,6 +7,7 @@ import numpy as np
 from rlx_core.ir.dtypes import COMPLEXES, FLOATS, bf16, f16
 from rlx_core.ir.kinks import Kink
 from rlx_core.ir.op import ZERO, Op, define_op
+from rlx_core.ir.rules import CustomDerivative
 from rlx_core.ir.types import expect_dtype
 from rlx_core.ops.activation import tanh
 from rlx_core.ops.conversion import cast
@@ -24,6 +25,7 @@ DTYPES = "rules_are_the_same_in_every_dtype"
 SYMBOLS = "symbolic_sizes_mean_the_same"
 AT_KINKS = "derivatives_at_kinks_are_the_declared_ones"
 BETWEEN_SIDES = "what_is_taken_at_a_kink_lies_between_the_sides"
+REFUSED = "derivative_that_users_must_state_is_refused_with_the_reason"
 AT_NAN = "derivative_at_nan_is_nan"
 
 
@@ -56,6 +58,14 @@ class ForgetsItBesideADecomposition(Square):
 class PushesTheWrongWay(Square):
     def jvp(self, t, x, *, y):
         return t[0] * -2.0 * x
+
+
+@SEEDS.op(REFUSED, "does not say who could state its derivative")
+class LeavesUsersWithoutAWay(CustomDerivative, Square):
+    decompose = vjp = jvp = None
+
+    def why_unstated(self):
+        return "nobody knows its derivative", ""
 
 
 class Rectifier(Square):
