@@ -225,4 +225,4 @@ class Node:
 
 def _as_a_size(count: np.ndarray) -> tuple[np.ndarray, ...]:
     """A number as what programs know sizes by: an array that has it."""
-    return (np.zeros(count.item(), bool),)
+    return (np.zeros(int(count.item()), bool),)
