@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,11 +61,11 @@ def inventory(file: Path) -> Inventory:
     Raises:
         FileError, FormatError, CycleError: It cannot be read, or is broken.
     """
-    proto, folder, name = read_proto(file)
+    proto, weights, folder, name = read_proto(file)
     try:
         check_structure(proto)
         check_signatures(proto)
-        about = _about(proto, folder)
+        about = _about(proto, folder, weights)
         graph = proto.graph
         initial = {each.name for each in graph.initializer}
         inputs = [(each.name, _type(each)) for each in graph.input if each.name not in initial]
@@ -88,10 +88,10 @@ def inventory(file: Path) -> Inventory:
     return Inventory(about, inputs, results, done, dict(used.most_common()), missing, host)
 
 
-def _about(proto: Any, folder: Path | None) -> dict[str, str]:
+def _about(proto: Any, folder: Path | None, weights: Mapping[str, Any]) -> dict[str, str]:
     nodes = sum(len(each.node) for each in each_graph(proto.graph))
     sizes = [_elements(each) for each in proto.graph.initializer]
-    outside = [each for each in proto.graph.initializer if each.external_data]
+    outside = [each for each in proto.graph.initializer if each.external_data and each.name not in weights]
     if folder is not None:
         neighbours = Neighbours(folder)
         for each in outside:

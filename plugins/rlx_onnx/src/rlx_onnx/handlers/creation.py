@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rlx_onnx.handlers.conversions import element_of
 from rlx_onnx.reading.tensors import DTYPES
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
-from rlx_onnx.walking.values import is_sizes
+from rlx_onnx.walking.values import is_sizes, traced
 from rlx_onnx.walking.walk import entered
 
 
@@ -53,14 +54,31 @@ def eye_like(node: Node, x: Any) -> Any:
 
 @handles("Range", takes_sizes=True, grows=True)
 def steps(node: Node, start: Any, limit: Any, delta: Any) -> Any:
-    """`start`, `start + delta`, … up to but without `limit`; how many those are must be known."""
+    """`start`, `start + delta`, … up to but without `limit`; how many those are is found on the host where that is computed."""
+    sizes = any(map(is_sizes, (start, limit, delta)))
+    own = rlx.i64 if sizes else dtype_of(start.dtype)
+    if node.is_computed(0, 1, 2):
+        (places,) = node.on_host(_places, lambda n: [rlx.TensorType(rlx.i64, (n,))], 0, 1, 2)
+        return rlx.astype(places, own) * rlx.reshape(traced(delta), ()) + rlx.reshape(traced(start), ())
     first, last, by = (node.scalar(i, what) for i, what in enumerate(("start", "limit", "delta")))
-    own = np.dtype(np.int64) if any(map(is_sizes, (start, limit, delta))) else dtype_of(start.dtype).numpy
     if any(isinstance(each, Expr) for each in (first, last, by)):
-        if by != 1:
-            node.refuse(f"steps of {by} up to a size", "steps of 1")
-        return rlx.astype(rlx.arange(last - first) + first, dtype_of(own))
+        if isinstance(by, Expr) or by <= 0:
+            node.refuse(f"steps of {by} up to a size", "steps of a positive number")
+        return rlx.astype(rlx.arange((last - first + by - 1) // by) * by + first, own)
+    places = rlx.arange(_count(first, last, by))
+    return rlx.astype(places, own) * np.asarray(by, own.numpy) + np.asarray(first, own.numpy)
+
+
+def _places(*limits: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (np.arange(_count(*(each.item() for each in limits))),)
+
+
+def _count(first: float, last: float, by: float) -> int:
+    """How many steps there are.
+
+    Raises:
+        ValueError: They do not end.
+    """
     if by == 0:
-        raise FormatError(f"{node}: steps of 0 do not end")
-    count = max(int(np.ceil((last - first) / by)), 0)
-    return rlx.astype(rlx.arange(count), dtype_of(own)) * np.asarray(by, own) + np.asarray(first, own)
+        raise ValueError("steps of 0 do not end")
+    return max(math.ceil((last - first) / by), 0)

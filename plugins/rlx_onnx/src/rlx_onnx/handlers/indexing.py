@@ -109,8 +109,8 @@ def scattered(node: Node, x: Any, tuples: Any, updates: Any) -> Any:
 
 @handles("OneHot", grows=True)
 def one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
-    """The second value at the places that are named, the first elsewhere, along a new axis."""
-    size = node.dims(1, "depth")[0]
+    """The second value at the places that are named, the first elsewhere, along a new axis that may be found on the host."""
+    size = node.dim(1, "depth")
     axis = node.get("axis", -1)
     axis = axis + indices.ndim + 1 if axis < 0 else axis
     if dtype_of(indices.dtype).is_float:

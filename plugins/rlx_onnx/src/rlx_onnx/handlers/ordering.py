@@ -11,13 +11,14 @@ from rlx_core.errors import FormatError
 from rlx_core.ir.dims import Dim, product
 from rlx_onnx.walking.node import Node
 from rlx_onnx.walking.table import handles
+from rlx_onnx.walking.values import traced
 
 
-@handles("TopK", takes_sizes=False)
+@handles("TopK", takes_sizes=True)
 def top_k(node: Node, x: Any, k: Any) -> Any:
-    """The largest or smallest elements of an axis in order, and where they are."""
-    count = int(node.scalar(1, "k"))
-    values, places = rlx.top_k(x, count, axis=node.get("axis", -1), largest=bool(node.get("largest", 1)))
+    """The largest or smallest elements of an axis in order, and where they are; a computed `k` is found on the host."""
+    count = node.dim(1, "k")
+    values, places = rlx.top_k(traced(x), count, axis=node.get("axis", -1), largest=bool(node.get("largest", 1)))
     return values, rlx.astype(places, rlx.i64)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import defs, inliner, version_converter
@@ -16,6 +17,7 @@ from onnx.defs import onnx_opset_version
 
 from rlx_core.errors import Fact, FormatError, UnsupportedError, unsupported
 from rlx_onnx.reading.structure import each_graph, node_words
+from rlx_onnx.reading.weights import taken_weights
 
 __all__ = ["NEWEST", "converted", "version_of"]
 
@@ -30,9 +32,6 @@ FAULTS: Final = (
 )
 """What ONNX's own code raises where it cannot read a model."""
 
-_LARGE: Final = 1024
-"""Bytes of a tensor that conversion need not see: it reads sizes and axes, not weights."""
-
 
 def version_of(model: Any, domain: str = "") -> int | None:
     """The version of a set of operations that a model uses."""
@@ -40,7 +39,7 @@ def version_of(model: Any, domain: str = "") -> int | None:
     return next((each.version for each in model.opset_import if each.domain in names), None)
 
 
-def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, list[str], dict[str, bytes]]:
+def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, list[str], dict[str, np.ndarray]]:
     """The model in that form, what was done to it, in words, and the bytes of its large tensors, which were taken out of it.
 
     Args:
@@ -52,7 +51,7 @@ def converted(model: Any, is_handled: Callable[[str, str], bool]) -> tuple[Any, 
     """
     done: list[str] = []
     _moved(model, is_handled)
-    kept = _without_weights(model.graph)
+    kept = taken_weights(model.graph)
     try:
         if model.functions:
             done.append(f"{len(model.functions)} functions of the model put in place")
@@ -130,16 +129,3 @@ def _has_function(domain: str, op: str) -> bool:
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-def _without_weights(graph: Any) -> dict[str, bytes]:
-    """Take large tensors' bytes out, so that conversion does not copy them; what was taken, by name."""
-    kept = {}
-    for tensor in graph.initializer:
-        data = tensor.raw_data  # a copy, every time it is asked for
-        if len(data) > _LARGE and tensor.data_location != onnx.TensorProto.EXTERNAL:
-            kept[tensor.name] = data
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            tensor.external_data.add(key="location", value="taken-out")
-    return kept

@@ -23,7 +23,7 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLL
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def bytes_in(folder: Path | None, taken: Mapping[str, bytes]) -> Callable[[Any], np.ndarray]:
+def bytes_in(folder: Path | None, taken: Mapping[str, np.ndarray]) -> Callable[[Any], np.ndarray]:
     """What reads the bytes of tensors that are not in the model: those that were taken out of it, and those of its folder.
 
     Raises:
@@ -33,7 +33,7 @@ def bytes_in(folder: Path | None, taken: Mapping[str, bytes]) -> Callable[[Any],
 
     def bytes_of(tensor: Any) -> np.ndarray:
         if tensor.name in taken:
-            return np.frombuffer(taken[tensor.name], np.uint8)
+            return taken[tensor.name]
         if neighbours is None:
             raise FormatError(
                 f"tensor {tensor.name}: its bytes lie in another file, of which there is none for a model in memory"

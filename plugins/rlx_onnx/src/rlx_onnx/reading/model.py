@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 import rlx_core as rlx
 from rlx_core.errors import Fact, FileError, FormatError, RlxError, UnknownNameError, UnsupportedError, nearest
 from rlx_core.errors import unsupported as unsupported_error
+from rlx_core.files.reading import mapped
 from rlx_core.functions.model import Model, argument_names
 from rlx_core.ir.dtypes import dtype as dtype_of
 from rlx_onnx.reading.converting import converted
@@ -23,6 +24,7 @@ from rlx_onnx.reading.parts import Walked, parted, result_of
 from rlx_onnx.reading.signatures import check_signatures
 from rlx_onnx.reading.structure import check_structure, each_graph, node_words
 from rlx_onnx.reading.tensors import DTYPES, array_of
+from rlx_onnx.reading.weights import mapped_weights
 from rlx_onnx.walking.table import INSTEAD, handler_for
 from rlx_onnx.walking.walk import NeedsKnown, Walk, entered
 
@@ -46,7 +48,7 @@ def load(
     """A model of ONNX as a model of rlx.
 
     Tensors of floats with an axis are parameters, by their names in the file; other tensors are constants, and so are those whose
-    numbers decide a shape. Tensors in files beside the model are mapped and not copied.
+    numbers decide a shape. The tensors of a file, and of files beside it, are mapped and not copied.
 
     Args:
         model: A file, or an `onnx.ModelProto`, which may be changed.
@@ -63,27 +65,27 @@ def load(
         UnsupportedError: It uses operations that are not there, all of which are named, or a value in a place where it must be
             known when the program is compiled.
     """
-    proto, folder, name = read_proto(model)
+    proto, weights, folder, name = read_proto(model)
     try:
         check_structure(proto)
         check_signatures(proto)
         proto, taken = prepared(proto)
-        return _Reading(proto, bytes_in(folder, taken), name, dict(inputs or {}), dict(known or {})).model()
+        return _Reading(proto, bytes_in(folder, weights | taken), name, dict(inputs or {}), dict(known or {})).model()
     except RlxError as error:
         raise error.about(name) from error.__cause__
 
 
-def read_proto(model: Any) -> tuple[Any, Path | None, str]:
-    """The `ModelProto`, the folder that it lies in, and what errors call it.
+def read_proto(model: Any) -> tuple[Any, dict[str, np.ndarray], Path | None, str]:
+    """The `ModelProto`, the bytes of a file's large tensors, which are not in it, its folder, and what errors call it.
 
     Raises:
         FileError, FormatError: The file cannot be read, or is no model.
     """
     if isinstance(model, onnx.ModelProto):
-        return model, None, model.graph.name or "model"
+        return model, {}, None, model.graph.name or "model"
     path = Path(model)
     try:
-        data = path.read_bytes()
+        data, taken = mapped_weights(mapped(path))
     except OSError as error:
         raise FileError(f"load: {path} cannot be read ({error.strerror or error})") from error
     proto = onnx.ModelProto()
@@ -91,10 +93,10 @@ def read_proto(model: Any) -> tuple[Any, Path | None, str]:
         proto.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
         raise FormatError(f"{path.name}: it is no ONNX model ({error})") from None
-    return proto, path.parent, path.name
+    return proto, taken, path.parent, path.name
 
 
-def prepared(proto: Any) -> tuple[Any, dict[str, bytes]]:
+def prepared(proto: Any) -> tuple[Any, dict[str, np.ndarray]]:
     """A checked model in the form that is walked, and the bytes of its large tensors, which are not in it any more.
 
     Raises:

@@ -40,7 +40,7 @@ class HostStep:
         """
         try:
             return self.function(*(None if each is None else np.asarray(each) for each in arrays))
-        except (ValueError, IndexError, TypeError) as error:
+        except (ValueError, IndexError, TypeError, OverflowError) as error:
             shapes = ", ".join("nothing" if each is None else str(list(np.shape(each))) for each in arrays)
             raise ShapeError(f"{self.node}: its operands do not fit ({error})", Fact("operands", shapes)) from error
 

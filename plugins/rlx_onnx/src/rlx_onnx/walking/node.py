@@ -11,6 +11,7 @@ from onnx import AttributeProto
 import rlx_core as rlx
 from rlx_core.errors import Fact, FormatError, UnsupportedError
 from rlx_core.ir.dims import Dim, Expr
+from rlx_core.ir.graph import Value
 from rlx_onnx.reading.structure import node_words
 from rlx_onnx.reading.tensors import array_of
 from rlx_onnx.walking.values import is_array, is_sizes
@@ -164,6 +165,23 @@ class Node:
             raise FormatError(f"{self}: {what} is one number, not {list(found.shape)}")
         return found.ravel()[0].item()
 
+    def dim(self, number: int, what: str) -> Dim:
+        """An operand that is a size: known, made of sizes, or a symbol for what a step on the host finds.
+
+        Raises:
+            UnsupportedError: It depends on what the program is given, in a graph that is part of a node.
+        """
+        if self.is_computed(number):
+            (each,) = self.on_host(_as_a_size, lambda n: [rlx.TensorType(rlx.bool_, (n,))], number)
+            found: Dim = each.shape[0]
+            return found
+        known = self.scalar(number, what)
+        return known if isinstance(known, Expr) else int(known)
+
+    def is_computed(self, *numbers: int) -> bool:
+        """Whether one of these operands is computed by the program, where a step on the host can find what follows from it."""
+        return self.walk.is_outermost and any(isinstance(self.operands[i], Value) for i in numbers)
+
     def on_host(
         self,
         function: Callable[..., tuple[np.ndarray, ...]],
@@ -203,3 +221,8 @@ class Node:
             UnsupportedError: Always.
         """
         raise UnsupportedError(f"{self}: {what} is not supported", hint=instead)
+
+
+def _as_a_size(count: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A number as what programs know sizes by: an array that has it."""
+    return (np.zeros(int(count.item()), bool),)

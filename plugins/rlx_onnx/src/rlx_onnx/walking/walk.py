@@ -57,6 +57,11 @@ class Walk:
         self._symbols: set[str] = set()
         self._depth = 0
 
+    @property
+    def is_outermost(self) -> bool:
+        """Whether nodes are walked of the model's own graph, and not of one that is part of a node."""
+        return self._depth == 0
+
     def named(self, name: str, value: Any) -> Any:
         """Note that a value is a parameter or an input."""
         for leaf in leaves(value):
@@ -115,7 +120,7 @@ class Walk:
         sources = self._sources(operands)
         if sources and sources <= frozenset(self.parameters):
             raise NeedsKnown(sources, f"{node}: its operands must be known when the program is compiled", "operand")
-        if self._depth:
+        if not self.is_outermost:
             node.refuse(
                 "a result whose size is found when it runs, in a graph that is part of a node", "the node outside of it"
             )

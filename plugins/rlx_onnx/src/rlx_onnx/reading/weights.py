@@ -1,0 +1,138 @@
+"""Large tensors' bytes, taken out of a model before anything copies them.
+
+Of a file they stay where they lie in it: what protobuf is given is the file without them, for which their places must be known
+first. That takes its wire format alone: a message is a row of fields, each a number, a kind, and bytes whose count is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto
+
+__all__ = ["mapped_weights", "taken_weights"]
+
+_LARGE: Final = 1024
+"""Bytes of a tensor from which they are taken out: nothing that checks or converts a model looks at weights."""
+
+_ELSEWHERE: Final = "taken-out"
+_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_FIXED: Final = {_EIGHT: 8, _FOUR: 4}
+"""Kinds of fields on the wire; groups, which are not in use, are among none of them."""
+
+
+def taken_weights(graph: Any) -> dict[str, np.ndarray]:
+    """The same of a model in memory, which is changed."""
+    kept = {}
+    for tensor in graph.initializer:
+        data = tensor.raw_data  # a copy, every time it is asked for
+        if len(data) > _LARGE and tensor.data_location != TensorProto.EXTERNAL:
+            kept[tensor.name] = np.frombuffer(data, np.uint8)
+            tensor.ClearField("raw_data")
+            _say_elsewhere(tensor)
+    return kept
+
+
+def mapped_weights(data: np.ndarray) -> tuple[bytes, dict[str, np.ndarray]]:
+    """A serialized model without its large tensors' bytes, and these by the tensors' names, where they lie in `data`.
+
+    What is no model is returned as it is, for protobuf to refuse; so is all of a model that is put together in an unusual way.
+
+    Args:
+        data: u8[n], the bytes of the file.
+    """
+    taken: dict[str, np.ndarray] = {}
+    try:
+        return b"".join(_model(data.data, taken)), taken
+    except (IndexError, UnicodeDecodeError):
+        return data.tobytes(), {}
+
+
+def _model(data: memoryview, taken: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
+    for number, whole, inner in _fields(data):
+        is_graph = number == ModelProto.GRAPH_FIELD_NUMBER and inner is not None
+        yield from _rewritten(number, list(_graph(inner, taken))) if is_graph and inner is not None else (whole,)
+
+
+def _graph(data: memoryview, taken: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
+    for number, whole, inner in _fields(data):
+        is_tensor = number == GraphProto.INITIALIZER_FIELD_NUMBER and inner is not None and len(inner) > _LARGE
+        rest = _tensor(inner, taken) if is_tensor and inner is not None else None
+        yield from (whole,) if rest is None else _rewritten(number, rest)
+
+
+def _tensor(data: memoryview, taken: dict[str, np.ndarray]) -> list[bytes | memoryview] | None:
+    """A tensor without its bytes; `None` where it keeps them."""
+    found: dict[int, list[Any]] = {}
+    rest: list[bytes | memoryview] = []
+    for number, whole, inner in _fields(data):
+        found.setdefault(number, []).append(inner)
+        if number != TensorProto.RAW_DATA_FIELD_NUMBER:
+            rest.append(whole)
+    raw, names = found.get(TensorProto.RAW_DATA_FIELD_NUMBER, []), found.get(TensorProto.NAME_FIELD_NUMBER, [])
+    is_plain = len(raw) == len(names) == 1 and raw[0] is not None and names[0] is not None
+    if not is_plain or len(raw[0]) <= _LARGE or TensorProto.DATA_LOCATION_FIELD_NUMBER in found:
+        return None
+    name = bytes(names[0]).decode()
+    if name in taken:  # twice, which is refused later
+        return None
+    taken[name] = np.frombuffer(raw[0], np.uint8)
+    said = TensorProto()
+    _say_elsewhere(said)
+    return [*rest, said.SerializeToString()]
+
+
+def _say_elsewhere(tensor: Any) -> None:
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=_ELSEWHERE)
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
+    """The fields of a message: number, all of its bytes, and what is in it where that is bytes.
+
+    Raises:
+        IndexError: It is no message, or has fields of a kind that is not in use.
+    """
+    at = 0
+    while at < len(data):
+        start = at
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        inner = None
+        if kind == _VARINT:
+            _, at = _varint(data, at)
+        elif kind == _BYTES:
+            count, at = _varint(data, at)
+            inner, at = data[at : at + count], at + count
+        else:
+            at += _FIXED.get(kind, len(data) + 1)
+        if number == 0 or at > len(data):
+            raise IndexError
+        yield number, data[start:at], inner
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, least first, and where it ends."""
+    found = 0
+    for shift in range(0, 64, 7):
+        found |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return found, at
+    raise IndexError
+
+
+def _rewritten(number: int, parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """A field of bytes again."""
+    yield _number(number << 3 | _BYTES) + _number(sum(map(len, parts)))
+    yield from parts
+
+
+def _number(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
