@@ -9,7 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlx_core.nn.activations import gelu
+from rlx_core.nn.activations import (
+    gelu,
+    glu,
+    gumbel_softmax,
+    hard_shrink,
+    log_sigmoid,
+    normalize,
+    prelu,
+    soft_shrink,
+    soft_sign,
+    softmin,
+    squareplus,
+    standardize,
+    tanh_shrink,
+    threshold,
+)
 from rlx_core.nn.attending import attention, rope
 from rlx_core.nn.dropping import dropout
 from rlx_core.nn.layers import embedding, linear, one_hot, residual_rms_norm, shared_linear_pair, swiglu
@@ -34,12 +49,14 @@ from rlx_core.sequences import gated_delta_net, gru, linear_attention, lstm, sel
 
 if TYPE_CHECKING:  # with the signatures that the stub has
     from rlx_core import (
+        celu,
         elu,
         hard_sigmoid,
         hard_swish,
         hard_tanh,
         leaky_relu,
         log_softmax,
+        mish,
         relu,
         relu6,
         selu,
@@ -50,8 +67,8 @@ if TYPE_CHECKING:  # with the signatures that the stub has
         tanh,
     )
 else:
-    from rlx_core.ops.activation import relu, sigmoid, silu, softplus, tanh
-    from rlx_core.ops.piecewise import elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
+    from rlx_core.ops.activation import mish, relu, sigmoid, silu, softplus, tanh
+    from rlx_core.ops.piecewise import celu, elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
     from rlx_core.ops.softmax import log_softmax, softmax
 
 __all__ = [
@@ -62,6 +79,7 @@ __all__ = [
     "batch_norm",
     "batch_norm_inference",
     "binary_cross_entropy_with_logits",
+    "celu",
     "conv",
     "conv_transpose",
     "cross_entropy",
@@ -73,8 +91,11 @@ __all__ = [
     "gelu",
     "global_avg_pool",
     "global_max_pool",
+    "glu",
     "group_norm",
     "gru",
+    "gumbel_softmax",
+    "hard_shrink",
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
@@ -83,15 +104,19 @@ __all__ = [
     "linear",
     "linear_attention",
     "log_mel",
+    "log_sigmoid",
     "log_softmax",
     "lp_pool",
     "lstm",
     "max_pool",
     "mean_squared_error",
     "min_pool",
+    "mish",
+    "normalize",
     "one_hot",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "prelu",
     "relu",
     "relu6",
     "residual_rms_norm",
@@ -103,10 +128,17 @@ __all__ = [
     "shared_linear_pair",
     "sigmoid",
     "silu",
+    "soft_shrink",
+    "soft_sign",
     "softmax",
+    "softmin",
     "softplus",
+    "squareplus",
+    "standardize",
     "swiglu",
     "tanh",
+    "tanh_shrink",
+    "threshold",
     "unfold",
     "update_cache",
 ]
