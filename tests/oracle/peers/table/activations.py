@@ -26,6 +26,22 @@ def between(low: float, high: float) -> Callable[[Draw], Any]:
     return lambda d: ((d.floats(d.shape(d.size(0, 3)), low, high),), {})
 
 
+def along(d: Draw) -> Any:
+    """One array, and which axis."""
+    rank = d.size(1, 3)
+    return (d.floats(d.shape(rank), -3, 3),), {"axis": d.size(-rank, rank - 1)}
+
+
+def rows_of_many(d: Draw) -> Any:
+    """One array with a few elements along the last axis."""
+    return (d.normal((*d.shape(d.size(0, 2)), d.size(3, 9))),), {}
+
+
+def halves(d: Draw) -> Any:
+    """One array with an even last axis."""
+    return (d.normal((*d.shape(d.size(0, 2)), 2 * d.size(1, 4))),), {}
+
+
 def kinked(d: Draw) -> Any:
     """One array, no element of which is at or near a kink."""
     return (d.apart(d.shape(d.size(1, 3), high=5), 0.11),), {}
@@ -39,6 +55,7 @@ def bent(name: str, ours: Any, torch_: Any, jax_: Any, **more: Any) -> Row:
     return Row(name, ours, kinked, torch_, jax_, **more)
 
 
+LONG: Any = {"slack": 64, "why": "a sum of squares and its root"}
 BOTH = (*FLOATS, *COMPLEX)
 
 FAMILY = Family(
@@ -120,6 +137,23 @@ FAMILY = Family(
             inexact={"torch": (1e-7, "the 1/6 of PyTorch's derivative is a float32")},
         ),
         bent("hard_swish", nn.hard_swish, functional.hardswish, jax.nn.hard_swish),
+        Row("glu", nn.glu, halves, functional.glu, jax.nn.glu),
+        unary("log_sigmoid", nn.log_sigmoid, functional.logsigmoid, jax.nn.log_sigmoid),
+        bent("soft_sign", nn.soft_sign, functional.softsign, jax.nn.soft_sign),
+        unary("squareplus", nn.squareplus, None, jax.nn.squareplus),
+        bent("soft_shrink", nn.soft_shrink, functional.softshrink, None),
+        bent("hard_shrink", nn.hard_shrink, functional.hardshrink, None),
+        unary("tanh_shrink", nn.tanh_shrink, functional.tanhshrink, None),
+        bent("threshold", lambda x: nn.threshold(x, 0.2, -1.5), lambda x: functional.threshold(x, 0.2, -1.5), None),
+        Row(
+            "prelu",
+            nn.prelu,
+            lambda d: ((lambda c: (d.apart((2, c, 3), 0.11), d.floats((c,), 0.1, 0.9)))(d.size(1, 4)), {}),
+            functional.prelu,
+        ),
+        Row("softmin", nn.softmin, along, lambda x, *, axis: functional.softmin(x, axis)),
+        Row("standardize", nn.standardize, rows_of_many, None, lambda x: jax.nn.standardize(x, epsilon=1e-5), **LONG),
+        Row("normalize", nn.normalize, rows_of_many, lambda x: functional.normalize(x, dim=-1)),
         bent("abs", rlx.abs, torch.abs, jnp.abs),
         bent("sign", rlx.sign, torch.sign, jnp.sign),
         bent("floor", rlx.floor, torch.floor, jnp.floor),

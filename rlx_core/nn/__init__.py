@@ -1,0 +1,148 @@
+"""The functions models are written with: `from rlx_core import nn`.
+
+A layer that HIR knows as a block records the block, so that the fusion policy decides what it becomes; everything else is the
+op. Weights multiply from the right: `w` is `[in, out]`, and one that is stored `[out, in]` is passed as `w.T`, which stays a
+view. Sizes that can be read off the operands are not asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.nn.activations import (
+    gelu,
+    glu,
+    gumbel_softmax,
+    hard_shrink,
+    log_sigmoid,
+    normalize,
+    prelu,
+    soft_shrink,
+    soft_sign,
+    softmin,
+    squareplus,
+    standardize,
+    tanh_shrink,
+    threshold,
+)
+from rlx_core.nn.attending import attention, rope
+from rlx_core.nn.dropping import dropout
+from rlx_core.nn.layers import embedding, linear, one_hot, residual_rms_norm, shared_linear_pair, swiglu
+from rlx_core.nn.losses.classes import cross_entropy
+from rlx_core.nn.normalization import batch_norm, batch_norm_inference, group_norm, layer_norm, rms_norm
+from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
+from rlx_core.ops.fourier.mel import log_mel
+from rlx_core.ops.loss import binary_cross_entropy_with_logits, mean_squared_error
+from rlx_core.ops.pooling.layers import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool,
+    global_avg_pool,
+    global_max_pool,
+    lp_pool,
+    max_pool,
+    min_pool,
+)
+from rlx_core.ops.resize.layers import pixel_shuffle, pixel_unshuffle, resize
+from rlx_core.public import absent
+from rlx_core.sequences import gated_delta_net, gru, linear_attention, lstm, selective_scan, update_cache
+
+if TYPE_CHECKING:  # with the signatures that the stub has
+    from rlx_core import (
+        celu,
+        elu,
+        hard_sigmoid,
+        hard_swish,
+        hard_tanh,
+        leaky_relu,
+        log_softmax,
+        mish,
+        relu,
+        relu6,
+        selu,
+        sigmoid,
+        silu,
+        softmax,
+        softplus,
+        tanh,
+    )
+else:
+    from rlx_core.ops.activation import mish, relu, sigmoid, silu, softplus, tanh
+    from rlx_core.ops.piecewise import celu, elu, hard_sigmoid, hard_swish, hard_tanh, leaky_relu, relu6, selu
+    from rlx_core.ops.softmax import log_softmax, softmax
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "attention",
+    "avg_pool",
+    "batch_norm",
+    "batch_norm_inference",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "conv",
+    "conv_transpose",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "fold",
+    "gated_delta_net",
+    "gelu",
+    "global_avg_pool",
+    "global_max_pool",
+    "glu",
+    "group_norm",
+    "gru",
+    "gumbel_softmax",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "linear_attention",
+    "log_mel",
+    "log_sigmoid",
+    "log_softmax",
+    "lp_pool",
+    "lstm",
+    "max_pool",
+    "mean_squared_error",
+    "min_pool",
+    "mish",
+    "normalize",
+    "one_hot",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "prelu",
+    "relu",
+    "relu6",
+    "residual_rms_norm",
+    "resize",
+    "rms_norm",
+    "rope",
+    "selective_scan",
+    "selu",
+    "shared_linear_pair",
+    "sigmoid",
+    "silu",
+    "soft_shrink",
+    "soft_sign",
+    "softmax",
+    "softmin",
+    "softplus",
+    "squareplus",
+    "standardize",
+    "swiglu",
+    "tanh",
+    "tanh_shrink",
+    "threshold",
+    "unfold",
+    "update_cache",
+]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, __all__)

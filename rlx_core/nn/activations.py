@@ -1,0 +1,220 @@
+"""Activations that are no ops of their own: gates, shrinkage, and what is done along an axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ir.types import normalize_axis
+from rlx_core.nn.floats import floats, narrowed
+from rlx_core.ops.activation import gelu as _gelu
+from rlx_core.ops.activation import gelu_approx, rsqrt, sigmoid, softplus, sqrt, tanh
+from rlx_core.ops.arguments import flag, number
+from rlx_core.ops.arithmetic import absolute, add, divide, maximum, multiply, negative, square, subtract
+from rlx_core.ops.array_norms import vector_norm
+from rlx_core.ops.array_search import argmax
+from rlx_core.ops.array_shapes import moveaxis, shape_of, split
+from rlx_core.ops.array_statistics import mean
+from rlx_core.ops.comparison import equal, greater, less_equal
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.convolution.arguments import Layout, channel_axis
+from rlx_core.ops.creation import iota
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.random.draws import gumbel
+from rlx_core.ops.selection import stop_gradient, where
+from rlx_core.ops.softmax import softmax
+from rlx_core.ops.statistics import as_axes
+from rlx_core.ops.structural import reshape
+from rlx_core.trees.key import Key
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = [
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hard_shrink",
+    "log_sigmoid",
+    "normalize",
+    "prelu",
+    "soft_shrink",
+    "soft_sign",
+    "softmin",
+    "squareplus",
+    "standardize",
+    "tanh_shrink",
+    "threshold",
+]
+
+
+def gelu(x: ArrayLike, *, approximate: bool = False) -> Array:
+    """`x · Φ(x)`; `approximate` takes the tanh formula, which is another function (it differs by up to 5e-4)."""
+    return gelu_approx(x) if flag("gelu: approximate", approximate) else _gelu(x)
+
+
+def glu(x: ArrayLike, *, axis: int = -1) -> Array:
+    """`a · σ(b)` of the two halves of an axis: a gated linear unit, `[.., 2n, ..]` to `[.., n, ..]`.
+
+    Raises:
+        ShapeError: The axis does not split into halves.
+
+    >>> glu([[2.0, 0.0]]).tolist()
+    [[1.0]]
+    """
+    of, (wide,) = floats("glu", x=x)
+    size = shape_of(wide)[normalize_axis(axis, len(shape_of(wide)))]
+    if isinstance(size, int) and size % 2:
+        raise ShapeError(f"glu: an axis of {size} elements has no halves")
+    a, b = split(wide, 2, axis=axis)
+    return narrowed(multiply(a, sigmoid(b)), of)
+
+
+def log_sigmoid(x: ArrayLike) -> Array:
+    """`ln σ(x) = -ln(1 + e^-x)`, which neither underflows nor overflows."""
+    return negative(softplus(negative(x)))
+
+
+def soft_sign(x: ArrayLike) -> Array:
+    """`x / (1 + |x|)`."""
+    of, (wide,) = floats("soft_sign", x=x)
+    return narrowed(divide(wide, add(absolute(wide), 1.0)), of)
+
+
+def squareplus(x: ArrayLike, *, b: float = 4.0) -> Array:
+    """`(x + √(x² + b)) / 2`: like softplus, without exponentials.
+
+    Source:
+        Barron 2021, "Squareplus: a softplus-like algebraic rectifier", arXiv:2112.11687.
+    """
+    of, (wide,) = floats("squareplus", x=x)
+    bend = _least("squareplus: b", b)
+    return narrowed(multiply(add(wide, sqrt(add(square(wide), bend))), 0.5), of)
+
+
+def soft_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
+    """`x` moved towards 0 by `lambd`, and 0 where it is nearer than that."""
+    bound = _least("soft_shrink: lambd", lambd)
+    x = operand(x)
+    return where(less_equal(absolute(x), bound), 0, where(greater(x, 0), subtract(x, bound), add(x, bound)))
+
+
+def hard_shrink(x: ArrayLike, *, lambd: float = 0.5) -> Array:
+    """`x`, and 0 where it is no further from 0 than `lambd`."""
+    x = operand(x)
+    return where(less_equal(absolute(x), _least("hard_shrink: lambd", lambd)), 0, x)
+
+
+def tanh_shrink(x: ArrayLike) -> Array:
+    """`x - tanh(x)`."""
+    of, (wide,) = floats("tanh_shrink", x=x)
+    return narrowed(subtract(wide, tanh(wide)), of)
+
+
+def threshold(x: ArrayLike, threshold: float, value: float) -> Array:
+    """`x` where it is above `threshold`, and `value` elsewhere; NaN stays."""
+    bound, other = number("threshold: threshold", threshold), number("threshold: value", value)
+    x = operand(x)
+    return where(less_equal(x, bound), other, x)
+
+
+def prelu(x: ArrayLike, alpha: ArrayLike, *, layout: Layout = "nchw") -> Array:
+    """`x` where it is above 0, and `alpha · x` elsewhere, with an `alpha` that is learned.
+
+    Args:
+        x: `[n, c, ..]`, or `[n, .., c]` in layout `nhwc`; of any shape for one `alpha`.
+        alpha: A scalar or `[1]` for all elements, or `[c]`.
+        layout: Where the channels are.
+
+    Raises:
+        ShapeError: `alpha` has neither one element nor one a channel.
+    """
+    of, (wide, slope) = floats("prelu", x=x, alpha=alpha)
+    shape = tuple(slope.shape)
+    if shape not in ((), (1,)):
+        axis = channel_axis("prelu", wide, layout)
+        if shape != (wide.shape[axis],):
+            raise ShapeError(f"prelu: alpha must be [], [1] or [{wide.shape[axis]}], not {list(shape)}")
+        slope = reshape(slope, tuple(shape[0] if i == axis else 1 for i in range(wide.ndim)))
+    elif shape:
+        slope = reshape(slope, ())
+    return narrowed(where(greater(wide, 0), wide, multiply(slope, wide)), of)
+
+
+# ----------------------------------------------------------------------------------- functions of an axis
+
+
+def softmin(x: ArrayLike, *, axis: int = -1) -> Array:
+    """`softmax(-x)`."""
+    return softmax(negative(x), axis=axis)
+
+
+def standardize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, eps: float = 1e-5) -> Array:
+    """Zero mean and unit (biased) variance along `axis`: `(x - mean) / √(var + eps)`."""
+    of, (wide,) = floats("standardize", x=x)
+    axes = as_axes(axis)
+    centred = subtract(wide, mean(wide, axis=axes, keepdims=True))
+    variance = mean(square(centred), axis=axes, keepdims=True)
+    return narrowed(multiply(centred, rsqrt(add(variance, _least("standardize: eps", eps)))), of)
+
+
+def normalize(x: ArrayLike, *, axis: int | tuple[int, ...] = -1, ord: float = 2.0, eps: float = 1e-12) -> Array:
+    """`x` over its norm along `axis`, or over `eps` where the norm is smaller.
+
+    Args:
+        x: f[..].
+        axis: One axis or several.
+        ord: Which norm: 2 is Euclid's, 1 the sum of moduli, inf the largest modulus; see `rlx.linalg.vector_norm`.
+        eps: The least that is divided by.
+    """
+    of, (wide,) = floats("normalize", x=x)
+    norm = vector_norm(wide, axis=as_axes(axis), keepdims=True, ord=number("normalize: ord", ord))
+    return narrowed(divide(wide, maximum(norm, _least("normalize: eps", eps))), of)
+
+
+def gumbel_softmax(
+    key: Key, logits: ArrayLike, *, temperature: float = 1.0, hard: bool = False, axis: int = -1
+) -> Array:
+    """A sample of categories that has a gradient: softmax of logits plus Gumbel noise, over the temperature.
+
+    Args:
+        key: One key.
+        logits: f[.., n, ..] with n categories along `axis`.
+        temperature: Above 0; the colder, the nearer the sample is to one category.
+        hard: Whether the result is one-hot, with the gradient of the soft sample.
+        axis: Where the categories are.
+
+    Raises:
+        ConfigError: The temperature is not above 0.
+        DtypeError: `logits` is no float, or `key` no random key.
+
+    Source:
+        Jang, Gu, Poole 2017, "Categorical reparameterization with Gumbel-softmax", arXiv:1611.01144.
+    """
+    of, (wide,) = floats("gumbel_softmax", logits=logits)
+    heat = number("gumbel_softmax: temperature", temperature)
+    if not heat > 0:
+        raise ConfigError(f"gumbel_softmax: temperature must be above 0, not {heat}")
+    place = normalize_axis(axis, len(shape_of(wide)))
+    noise = gumbel(key, tuple(shape_of(wide)), of.accumulator)
+    soft = softmax(divide(add(wide, noise), heat), axis=place)
+    if not flag("gumbel_softmax: hard", hard):
+        return narrowed(soft, of)
+    # The value of one_hot and the derivative of soft, exactly: what is added is 0, and no rounding is left of it.
+    return narrowed(add(_one_at_largest(soft, place), subtract(soft, stop_gradient(soft))), of)
+
+
+def _one_at_largest(x: Any, axis: int) -> Any:
+    """1 at the first largest element along an axis, 0 elsewhere."""
+    shape = tuple(shape_of(x))
+    places = iota(axis=len(shape) - 1, shape=(*(1,) * (len(shape) - 1), shape[axis]))
+    found = argmax(x, axis=axis, keepdims=True)
+    return cast(equal(moveaxis(places, -1, axis), found), to=x.dtype)
+
+
+def _least(what: str, value: float) -> float:
+    """A number that is not negative."""
+    found = number(what, value)
+    if not found >= 0:
+        raise ConfigError(f"{what} must be at least 0, not {found}")
+    return found

@@ -1,0 +1,148 @@
+"""Attention and positions: what tokens learn of one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from rlx_core.errors import ConfigError, ShapeError
+from rlx_core.ops import rope as _rope
+from rlx_core.ops.arguments import choice, whole
+from rlx_core.ops.array_shapes import shape_of
+from rlx_core.ops.attention import attention as _attention
+from rlx_core.ops.attention_masks import AttentionLayout, MaskKind
+from rlx_core.ops.attention_scores import EmptyRow
+from rlx_core.ops.linalg import operand
+from rlx_core.ops.rope import RopeLayout, RopeStyle
+from rlx_core.ops.rope_tables import rope_tables
+
+if TYPE_CHECKING:
+    from rlx_core.typing import Array, ArrayLike
+
+__all__ = ["attention", "rope"]
+
+
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    layout: AttentionLayout = "bsd",
+    num_heads: int | None = None,
+    num_kv_heads: int | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    empty_row: EmptyRow = "zero",
+    name: str | None = None,
+) -> Array:
+    """Scaled dot-product attention; see `Attention`.
+
+    Args:
+        q, k, v: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
+        mask: True where a key is visible; `[b, keys]` or broadcastable to `[b, h, queries, keys]`.
+        bias: Added to the scores.
+        layout: How the axes are to be read; never guessed.
+        num_heads, num_kv_heads: Needed in layout `bsd`; read off the operands otherwise.
+        causal: Whether a query sees only keys up to its own position, aligned at the end.
+        window: How many keys before its own position a query sees; implies `causal`.
+        scale: Of the scores; 1/√d by default.
+        softcap: c in `c·tanh(scores / c)`.
+        empty_row: What a query that sees no key gives: "zero", "uniform" or "nan".
+        name: A name for the node.
+
+    Raises:
+        ShapeError: The operands do not fit, or `num_heads` is needed and absent.
+    """
+    choice("attention: layout", layout, get_args(AttentionLayout))
+    heads, kv_heads = (
+        _heads("q", q, layout, num_heads),
+        _heads("k", k, layout, num_heads if num_kv_heads is None else num_kv_heads),
+    )
+    features = shape_of(q)[-1]
+    if layout == "bsd":
+        if not isinstance(features, int) or features % heads:
+            raise ShapeError(f"attention: {features} features do not split into {heads} heads")
+        features //= heads
+    if not isinstance(features, int):
+        raise ShapeError(f"attention: the size of a head must be known, not {features}")
+    kind: MaskKind = "sliding_window" if window is not None else "causal" if causal else "none"
+    return _attention(
+        q,
+        k,
+        v,
+        mask,
+        bias,
+        num_heads=heads,
+        head_dim=features,
+        num_kv_heads=None if kv_heads == heads else kv_heads,
+        layout=layout,
+        mask_kind=kind,
+        window=window,
+        score_scale=scale,
+        attn_logit_softcap=softcap,
+        empty_row=empty_row,
+        name=name,
+    )
+
+
+def _heads(name: str, x: ArrayLike, layout: AttentionLayout, given: int | None) -> int:
+    """The number of heads of an operand, from its dims where they have it."""
+    if layout == "bsd":
+        if given is None:
+            raise ShapeError(f"attention: layout bsd hides how many heads {name} has", hint="pass num_heads=")
+        return whole(f"attention: the number of heads of {name}", given, least=1)
+    shape = shape_of(x)
+    if len(shape) != 4:
+        raise ShapeError(f"attention: {name} must have 4 axes in layout {layout}, not {len(shape)}")
+    heads = shape[1 if layout == "bhsd" else 2]
+    if not isinstance(heads, int):
+        raise ShapeError(f"attention: the number of heads of {name} must be known, not {heads}")
+    return heads
+
+
+def rope(
+    x: ArrayLike,
+    cos: ArrayLike | None = None,
+    sin: ArrayLike | None = None,
+    positions: ArrayLike | None = None,
+    *,
+    theta: float | None = None,
+    layout: RopeLayout = "bsd",
+    head_dim: int | None = None,
+    n_rot: int | None = None,
+    style: RopeStyle = "half",
+) -> Array:
+    """Rotary embedding: pairs of features rotated by angles that grow with the position. See `Rope`.
+
+    Args:
+        x: Queries or keys: `[b, s, h·d]` in layout `bsd`, `[b, s, h, d]` in `bshd`, `[b, h, s, d]` in `bhsd`.
+        cos, sin: Tables of the angles `[rows, d/2]`; or `theta` in their place.
+        positions: The row of each token, integers `[b, s]`; its place in the sequence by default.
+        theta: Pair i of position p is rotated by `p · theta^(-2i/n_rot)`; 10000 in most models.
+        layout: How the axes are to be read.
+        head_dim: d, which is read off x unless the layout is `bsd`.
+        n_rot: How many features of a head are rotated, all by default.
+        style: Whether feature i is paired with the one half of them later ("half"), or with its neighbour ("interleaved").
+
+    Raises:
+        ConfigError: There are neither tables nor theta, or both; or theta is not above 0.
+        ShapeError: The size of a head is not known, or the operands do not fit.
+
+    >>> rope([[[1.0, 0.0], [1.0, 0.0]]], theta=1e4, head_dim=2).round(3).tolist()
+    [[[1.0, 0.0], [0.54, 0.841]]]
+    """
+    choice("rope: layout", layout, get_args(RopeLayout))
+    features = shape_of(x)[-1] if head_dim is None and layout != "bsd" else head_dim
+    if not isinstance(features, int):
+        raise ShapeError(f"rope: the size of a head must be known in layout {layout}", hint="pass head_dim=")
+    if (theta is None) == (cos is None or sin is None) or (theta is not None and sin is not None):
+        raise ConfigError(
+            "rope: it takes tables of cosines and of sines, or theta, of which they are computed",
+            hint="theta=10000.0 is what most models have",
+        )
+    if theta is not None:
+        cos, sin, positions = rope_tables(operand(x), positions, theta, features, n_rot, layout)
+    return _rope.rope(x, cos, sin, positions, head_dim=features, n_rot=n_rot, layout=layout, style=style)

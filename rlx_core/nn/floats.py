@@ -1,0 +1,37 @@
+"""Operands as the floats that functions of `rlx_core.nn` compute in: narrow ones are widened, and results rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_core.errors import DtypeError
+from rlx_core.ir.dtypes import DType, bool_
+from rlx_core.ops.array_elementwise import dtype_of
+from rlx_core.ops.array_info import result_type
+from rlx_core.ops.conversion import cast
+from rlx_core.ops.linalg import operand
+
+__all__ = ["floats", "narrowed"]
+
+
+def floats(what: str, **given: Any) -> tuple[DType, list[Any]]:
+    """The dtype of a result, and the operands in the dtype that it is computed in.
+
+    Integers and bools become floats beside a float; a Python number has the least say, as everywhere.
+
+    Raises:
+        DtypeError: None of them is a float, or one is neither that nor an integer nor a bool.
+    """
+    values = {name: operand(x) for name, x in given.items()}
+    kinds = {name: dtype_of(x) for name, x in values.items()}
+    own = [given[name] if isinstance(given[name], float) else kind for name, kind in kinds.items() if kind.is_float]
+    for name, kind in kinds.items():
+        if not own or not (kind.is_float or kind.is_integer or kind is bool_):
+            raise DtypeError(f"{what}: {name} must be a float, not {kind}")
+    of = result_type(*own)
+    return of, [narrowed(x, of.accumulator) for x in values.values()]
+
+
+def narrowed(x: Any, to: DType) -> Any:
+    """`x` in a dtype, as it is if it has that."""
+    return x if dtype_of(x) is to else cast(x, to=to)

@@ -1,0 +1,1 @@
+"""Losses, by what the targets are; `rlx_core.nn` offers them all."""
