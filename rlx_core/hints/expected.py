@@ -198,6 +198,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "tree": "any pytree of arrays is an argument or a result; optree has the functions of trees",
     "tree_map": "any pytree of arrays is an argument or a result; optree.tree_map maps over one",
     "tree_util": "any pytree of arrays is an argument or a result; optree has the functions of trees",
+    "debug_callback": "rlx.debug.callback",
     "block_until_ready": "a call returns when its results are there",
     "kron": "`from rlx_custom_ops import kron`",
     **dict.fromkeys(
