@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import cast
 
 import numpy as np
 from attrs import evolve, frozen
@@ -18,7 +19,7 @@ from attrs import evolve, frozen
 from rlx_core.codegen.places import Place
 from rlx_core.ir.dtypes import DType
 
-__all__ = ["Axes", "Matrix", "Product"]
+__all__ = ["Axes", "Matrix", "Product", "sizes_of"]
 
 Axes = tuple[tuple[int, int], ...]
 """Axes that are counted as one, outermost first: the size of each and its stride in bytes."""
@@ -35,11 +36,11 @@ class Matrix:
     @classmethod
     def of(cls, place: Place, batch: Sequence[int]) -> Matrix:
         """The last two axes of a tensor that broadcasts to the batch axes `batch`; axes of size 1 count as contiguous."""
-        shape, strides = place.type.static_shape, place.strides
+        shape, strides = sizes_of(place), place.strides
         own = tuple(s if d > 1 else 0 for d, s in zip(shape[:-2], strides[:-2], strict=True))
         itemsize = place.type.dtype.itemsize
-        by_column = strides[-1] if shape[-1] > 1 else itemsize
-        by_row = strides[-2] if shape[-2] > 1 else max(shape[-1], 1) * itemsize
+        by_column = itemsize if shape[-1] in (0, 1) else strides[-1]
+        by_row = max(shape[-1], 1) * itemsize if shape[-2] in (0, 1) else strides[-2]
         return cls((0,) * (len(batch) - len(own)) + own, by_row, by_column)
 
     @classmethod
@@ -91,13 +92,16 @@ class Product:
 
     @classmethod
     def of_axes(cls, a: Place, b: Place, c: Place, axes: int) -> Product:
-        """The product over the last `axes` axes of a tensor, and a matrix, into a dense tensor: what of it can be one axis is."""
-        shape, strides, itemsize = a.type.static_shape, a.strides, a.type.dtype.itemsize
+        """The product over the last `axes` axes of a tensor, and a matrix, into a dense tensor: what of it can be one axis is.
+
+        The first axis of rows, or of terms, may be of unknown size.
+        """
+        shape, strides, itemsize = sizes_of(a), a.strides, a.type.dtype.itemsize
         cut = len(shape) - axes
-        m, k, n = prod(shape[:cut]), prod(shape[cut:]), b.type.static_shape[1]
+        m, k, n = prod(shape[:cut]), prod(shape[cut:]), sizes_of(b)[1]
         # Of an operand without elements nothing is read.
-        *lines, (_, by_row) = merged(shape[:cut] if m and k else (1,), strides[:cut], itemsize)
-        *runs, (_, by_column) = merged(shape[cut:] if m and k else (1,), strides[cut:], itemsize)
+        *lines, (_, by_row) = merged((1,) if 0 in shape else shape[:cut], strides[:cut], itemsize)
+        *runs, (_, by_column) = merged((1,) if 0 in shape else shape[cut:], strides[cut:], itemsize)
         result = Matrix((), n * c.type.dtype.itemsize, c.type.dtype.itemsize)
         return cls(
             c.type.dtype, a.type.dtype, (), (), m, n, k, Matrix((), by_row, by_column), Matrix.of(b, ()), result, b.is_bound,
@@ -179,6 +183,11 @@ class Product:
     def _view(self, data: np.ndarray, dtype: DType, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
         strides = (*matrix.batch, matrix.by_row, matrix.by_column)
         return np.ndarray((*self.batch, rows, columns), dtype.numpy, data, 0, strides)
+
+
+def sizes_of(place: Place) -> tuple[int, ...]:
+    """The sizes of a tensor's axes: expressions stand where they are unknown."""
+    return cast("tuple[int, ...]", place.type.shape)
 
 
 def merged(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[tuple[int, int]]:

@@ -78,9 +78,14 @@ def is_wanted(node: Node) -> bool:
     """Whether a convolution is a product of one group that fills vectors, or a depthwise one.
 
     A transposed one is the cotangent of a convolution unless cells are added at its end.
+    How many images there are need not be known.
     """
     op, (a, b) = node.op, node.present()
-    if node.type.dtype not in (f32, f64) or not (a.type.is_static and b.type.is_static) or 0 in (*a.shape, *b.shape):
+    if (
+        node.type.dtype not in (f32, f64)
+        or 0 in (*a.shape, *b.shape)
+        or not (has_known_images(a) and has_known_images(b))
+    ):
         return False
     assert isinstance(op, Convolution), "asked of convolutions alone"
     if isinstance(op, ConvTranspose) and any(op.output_padding):
@@ -96,6 +101,11 @@ def is_wanted(node: Node) -> bool:
         )
         return isinstance(width, int) and width >= FEWEST_RESULTS and 0 not in node.type.shape
     return isinstance(op, Conv) and op.groups == a.shape[1] == b.shape[0] and 0 not in node.type.shape
+
+
+def has_known_images(value: Value) -> bool:
+    """Whether all sizes are known but that of the batch."""
+    return all(isinstance(size, int) for size in value.shape[1:])
 
 
 class Walk:

@@ -59,6 +59,13 @@ def test_convolutions_are_products_of_windows_where_they_lie(name: str) -> None:
     assert_equal_numbers(before, after, rtol=1e-9, atol=1e-9)  # two rounds of sums of 72 terms in another order
 
 
+@pytest.mark.parametrize("name", MOVED)
+def test_how_many_images_there_are_need_not_be_known(name: str) -> None:
+    after = run(ChannelsLast(), program(MOVED[name], **{**TYPES, "x": "f64[N, 3, 9, 8]"})).graph
+    assert not {"conv", "conv_transpose", "conv_backward_input", "conv_backward_weight"} & set(ops(after))
+    assert {"folded_matmul", "sliding_windows"} & set(ops(after))
+
+
 def moves(graph: Graph) -> int:
     """How many transpositions there are of images."""
     return sum(isinstance(n.op, Transpose) and n.op.perm in ((0, 2, 3, 1), (0, 3, 1, 2)) for n in graph.nodes)
@@ -83,7 +90,7 @@ LEFT: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
         {"x": "f32[2, 16, 9, 8]", "w": "f32[16, 8, 3, 3]"},
     ),
     "one cell alone": (lambda x, w: nn.conv(x, w), {"x": "f32[2, 3, 9, 8]", "w": "f32[16, 3, 1, 1]"}),
-    "sizes that are not known": (lambda x, w: conv(x, w), {"x": "f32[N, 3, 9, 8]", "w": "f32[8, 3, 3, 3]"}),
+    "sizes of images that are not known": (lambda x, w: conv(x, w), {"x": "f32[2, 3, 9, N]", "w": "f32[8, 3, 3, 3]"}),
 }
 
 

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from attrs import field, frozen
+from sized import Case, agree, check, weights, words_of
 
 import rlx_core as rlx
 from rlx_core import nn
 from rlx_core.errors import IndexRangeError
-from rlx_core.ir.dims import DimBinding
-from rlx_core.ir.types import TensorType
-from rlx_cpu.native.llvm import objects
-from rlx_cpu.native.runtime.steps import Compiled
 from rlx_cpu.native.sharing import everything_is_shared
-
-RNG = np.random.default_rng(7)
 
 FEW = (5, 1, 17, 64, 0)
 """The first is bound first; then one, a tile and one, and none."""
 
 MANY = (*FEW, 2, 3, 7, 8, 9, 15, 16, 33, 100, 129, 600)
 """Around the heights of tiles, the lanes of vectors and their multiples."""
-
-EPSILON = float(np.finfo(np.float32).eps)
-
-
-def weights(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape, dtype=np.float32)
-
 
 W1, B1, W2, B2, W3 = weights(64, 200), weights(200), weights(200, 10), weights(10), weights(2500, 33)
 W4 = weights(39, 20)
@@ -48,45 +35,6 @@ def weighted_attention(q: Any, k: Any, v: Any, g: Any) -> Any:
 
 def loss(w: Any, x: Any, y: Any) -> Any:
     return nn.cross_entropy(nn.linear(nn.gelu(nn.linear(x, w, B1)), W2, B2), y)
-
-
-@frozen
-class Case:
-    """A function of arrays with an unknown size `n`.
-
-    Attributes:
-        adds_up: Whether code for some sizes adds up in another order: along the unknown size, say.
-        may_be_none: Whether a size of 0 is served too.
-        ways: In how many ways its operands lie, or are read, for some of the sizes: each is compiled once.
-        few: Up to which size code for it adds up in another order: of one element, or two keys, it makes sums without vectors.
-    """
-
-    function: Callable[..., Any]
-    types: tuple[str, ...] = field(converter=tuple)
-    adds_up: bool = False
-    may_be_none: bool = True
-    ways: int = 1
-    few: int = 1
-
-    def of_size(self, n: int) -> list[TensorType]:
-        return [rlx.spec(text).bind(DimBinding.of(n=n)) for text in self.types]
-
-    def arrays(self, n: int) -> list[np.ndarray]:
-        return [array(type) for type in self.of_size(n)]
-
-    def for_all(self, **options: Any) -> Any:
-        return rlx.compile(self.function, *map(rlx.spec, self.types), target="cpu", **options)
-
-    def for_size(self, n: int) -> Any:
-        return rlx.compile(self.function, *self.of_size(n), target="cpu")
-
-
-def array(type: TensorType) -> np.ndarray:
-    if type.dtype.kind == "bool":
-        return RNG.random(type.static_shape) < 0.7
-    if type.dtype.is_integer:
-        return RNG.integers(0, 9, type.static_shape)
-    return RNG.standard_normal(type.static_shape).astype(type.dtype.numpy)
 
 
 CASES = {
@@ -188,56 +136,6 @@ QUICK = (
 """What stands for its kind where there is little time."""
 
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
-
-
-def agree(case: Case, found: np.ndarray, wanted: np.ndarray, n: int) -> None:
-    """The same bits, or sums in another order: along what is unknown, or of few elements."""
-    if case.adds_up or n <= case.few:
-        np.testing.assert_allclose(found, wanted, rtol=8 * EPSILON, atol=(n + 8) * EPSILON)
-    else:
-        np.testing.assert_array_equal(found, wanted)
-
-
-def words_of(function: Any) -> list[int]:
-    """How many numbers each step of the latest program is told."""
-    return [len(each.words) for each in code_of(function).steps.values()]
-
-
-def code_of(function: Any) -> Compiled:
-    """The code of the latest program."""
-    found: Compiled = function.executable._shared.latest.program.compiled
-    return found
-
-
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many functions were asked of LLVM at a time."""
-    made, found = objects._made, []
-
-    def counting(count: int, *rest: Any) -> Any:
-        found.append(count)
-        return made(count, *rest)
-
-    monkeypatch.setattr(objects, "_made", counting)
-    monkeypatch.setattr(objects, "_read", lambda *_: None)
-    return found
-
-
-def check(case: Case, sizes: tuple[int, ...], compiled: list[int]) -> None:
-    function, ways = case.for_all(), 0
-    for n in sizes:
-        if n == 0 and not case.may_be_none:
-            continue
-        inputs = case.arrays(n)
-        compiled.clear()
-        found = [np.array(function(*inputs)) for _ in range(4)]  # checked, and by the entry
-        ways += bool(compiled)
-        assert ways <= case.ways, f"{n} compiles {compiled}"
-        code = code_of(function)
-        assert code.for_all == frozenset(code.steps), f"of the steps for {n}, {code.for_all} are for all sizes"
-        wanted = case.for_size(n)(*inputs)
-        for each in found:
-            agree(case, each, wanted, n)
 
 
 @pytest.mark.parametrize("name", NAMES)

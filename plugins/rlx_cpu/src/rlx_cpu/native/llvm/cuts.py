@@ -17,7 +17,7 @@ def start_of(b: ir.IRBuilder, cut: Cut, piece: ir.Value) -> ir.Value:
     even, part = times(b, piece, cut.size), piece
     if cut.many == cut.each:
         return even
-    if cut.lines > 1:
+    if cut.lines != 1:
         part = _part_of(b, cut, piece)
         before = times(b, b.sdiv(piece, index(cut.each)), cut.length)
         even = b.add(before, times(b, part, cut.size))

@@ -47,11 +47,11 @@ def b_entry(b: ir.IRBuilder, product: Product, entry: ir.Value) -> ir.Value:
 
 def _walk(b: ir.IRBuilder, entry: ir.Value, strides: tuple[int, ...], shape: tuple[int, ...]) -> ir.Value:
     """The dot product of an entry's coordinates in `shape` with `strides`."""
-    if len(shape) == 1 and not is_known(shape[0]):
-        return times(b, entry, strides[0])  # how many there are need not be known
     total: ir.Value = index(0)
     rest = entry
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if not is_known(size):
+            return b.add(total, times(b, rest, stride))  # the outermost axis
         if stride:
             total = b.add(total, times(b, b.srem(rest, index(size)), stride))
         rest = b.sdiv(rest, index(size))

@@ -186,7 +186,7 @@ class Driver:
                         is_prefetched=plan.prefetches_result,
                     ),
                     accumulates=plan.splits_depth,
-                    is_even=is_known(plan.k) and plan.k > 0 and all(n % unroll == 0 for n in lengths),
+                    is_even=plan.k != 0 and all(is_known(n) and n % unroll == 0 for n in lengths),
                     unroll=unroll,
                     chains=chains,
                     runs=None if plan.run is None else Runs(plan.run, plan.runs),

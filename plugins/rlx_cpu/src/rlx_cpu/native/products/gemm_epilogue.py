@@ -14,7 +14,7 @@ from attrs import frozen
 
 from rlx_core.codegen.epilogue import Pointwise, reason_against, region_function
 from rlx_core.codegen.places import Layout, Place
-from rlx_core.codegen.product import Product
+from rlx_core.codegen.product import Product, sizes_of
 from rlx_core.ir.graph import Node
 from rlx_core.ir.strides import is_dense
 from rlx_core.ir.types import TensorType
@@ -29,6 +29,7 @@ from rlx_cpu.native.llvm.isa import Isa
 from rlx_cpu.native.llvm.simd import Simd, index, offset, pointer_at, times
 from rlx_cpu.native.llvm.stored import Stored
 from rlx_cpu.native.products.epilogue import Epilogue, Operand, Spot, Stage
+from rlx_cpu.native.products.folded_sized import sized_folded
 from rlx_cpu.native.products.gemm import emit_product
 from rlx_cpu.native.products.gemm_driver import MakeEpilogue
 from rlx_cpu.native.products.gemm_sized import Lying, sized_product
@@ -101,15 +102,28 @@ def matmul_epilogue(module: ir.Module, node: Node, layout: Layout, isa: Isa, nam
     return emit_product(module, layout, isa, name, epilogue, keeps_result=True)
 
 
-@native.register(FoldedMatMul, dtypes="f32 f64 bool", when=is_product, in_place=OTHERS, is_each_in_place=True)
+def region_of_windows(node: Node, layout: Layout, *, prefetched_nbytes: int | None = None) -> MakeEpilogue:
+    """The region of a product of windows on its sums; arguments as for `epilogue_of`."""
+    assert isinstance(node.op, FoldedMatMul), "registered for it alone"
+    if node.op.region is None:
+        return nothing_follows
+    return epilogue_of(node.op.region, node, layout, 0, prefetched_nbytes=prefetched_nbytes)
+
+
+@native.register(
+    FoldedMatMul,
+    dtypes="f32 f64 bool",
+    when=is_product,
+    in_place=OTHERS,
+    is_each_in_place=True,
+    sized=sized_folded(region_of_windows),
+)
 def folded_matmul(module: ir.Module, node: Node, layout: Layout, isa: Isa, name: str) -> Emitted:
     """Register tiles over packed panels and over rows that are read where they lie, the region on the sums."""
     op = node.op
     assert isinstance(op, FoldedMatMul), "registered for it alone"
-    if op.region is None:
-        return emit_product(module, layout, isa, name, nothing_follows, axes=op.axes)
-    epilogue = epilogue_of(op.region, node, layout, 0, prefetched_nbytes=isa.machine.l2_nbytes)
-    return emit_product(module, layout, isa, name, epilogue, axes=op.axes, keeps_result=True)
+    epilogue = region_of_windows(node, layout, prefetched_nbytes=isa.machine.l2_nbytes)
+    return emit_product(module, layout, isa, name, epilogue, axes=op.axes, keeps_result=op.region is not None)
 
 
 def epilogue_of(
@@ -125,7 +139,7 @@ def epilogue_of(
     assert all(others), "all operands are required"
     function = region_function(NATIVE, op, [v.type for v in node.present()], others)
     assert function is not None, "the row refuses other regions"
-    shape = layout.results[0].type.static_shape
+    shape = sizes_of(layout.results[0])
 
     def epilogue(simd: Simd, b: ir.IRBuilder, buffers: ir.Value) -> Epilogue:
         places = (*others, *layout.results)
@@ -177,13 +191,13 @@ class Tensor:
     @staticmethod
     def aligned(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Bytes for each of the result's dims."""
-        own = tuple(s if d > 1 else 0 for d, s in zip(place.type.static_shape, place.strides, strict=True))
+        own = tuple(0 if d in (0, 1) else s for d, s in zip(sizes_of(place), place.strides, strict=True))
         return (0,) * (len(shape) - len(own)) + own
 
     @property
     def own_nbytes(self) -> int:
         """Bytes, where each vector of the result reads elements of its own; 0 where some are read again."""
-        is_whole = is_dense(self.place.type, self.place.strides) and self.place.type.static_shape == self.shape
+        is_whole = is_dense(self.place.type, self.place.strides) and self.place.type.shape == self.shape
         return self.place.type.nbytes.__index__() if is_whole else 0
 
     def prefetch(self, b: ir.IRBuilder, spot: Spot) -> None:
@@ -213,7 +227,7 @@ class Tensor:
 
 def row_offset(b: ir.IRBuilder, number: ir.Value, shape: tuple[int, ...], strides: tuple[int, ...]) -> ir.Value:
     """Bytes to the row of this number: one product where all rows are equally far apart, a walk over the axes otherwise."""
-    moving = [(d, s) for d, s in zip(shape, strides, strict=True) if d > 1]
+    moving = [(d, s) for d, s in zip(shape, strides, strict=True) if d not in (0, 1)]
     if all(outer == d * inner for (_, outer), (d, inner) in pairwise(moving)):
         return times(b, number, moving[-1][1] if moving else 0)
     total: ir.Value = index(0)

@@ -159,12 +159,14 @@ class ProductPlan:
     @property
     def run(self) -> int | None:
         """Words along k that lie in a row, where not all of them do."""
-        return self.k // prod(size for size, _ in self.runs) if self.product.runs else None
+        return (
+            self.product.length // prod(size for size, _ in self.runs[len(self.product.runs) :]) if self.runs else None
+        )
 
     @property
     def unroll(self) -> int:
         """Steps along k in one round of the inner loop."""
-        return UNROLL if self.given is None else SHORT_UNROLL
+        return SHORT_UNROLL if self.given is not None and self.given.rows.most else UNROLL
 
     @property
     def packs_panels(self) -> bool:
@@ -204,7 +206,7 @@ class ProductPlan:
             return self.blocks.depth < self.k
         if not is_known(self.k):
             return True  # for some number of terms
-        return depth_of(self.k, self.words.simd.dtype, self.isa, is_short=True) < self.k
+        return depth_of(self.k, self.words.simd.dtype, self.isa, is_short=True, run=self.run) < self.k
 
     @property
     def panels(self) -> Panels:

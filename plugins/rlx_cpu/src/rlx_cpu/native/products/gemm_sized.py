@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from rlx_core.codegen.cuts import cut, numbers, unknown_cut
+from rlx_core.codegen.cuts import Cut, cut, numbers, unknown_cut
 from rlx_core.codegen.places import Layout
 from rlx_core.codegen.product import Matrix, Product
 from rlx_core.codegen.unknown import said, unknown
@@ -29,7 +29,19 @@ from rlx_cpu.native.products.gemm_driver import Driver, MakeEpilogue
 from rlx_cpu.native.products.gemm_plan import ProductPlan, Sources
 from rlx_cpu.native.products.gemm_tiles import Blocks, depth_of, grouped, tile_for
 
-__all__ = ["EpilogueOf", "Lying", "ProductForm", "product_of", "sized_product"]
+__all__ = [
+    "DEPTH",
+    "ENOUGH_ROWS",
+    "GROUP",
+    "TILES",
+    "EpilogueOf",
+    "Lying",
+    "ProductForm",
+    "call_of",
+    "product_of",
+    "sized_product",
+    "sources_of",
+]
 
 EpilogueOf = Callable[[Node, Layout], MakeEpilogue]
 """What follows the product of a node, of unknown size or not, whose operands lie somewhere."""
@@ -67,7 +79,9 @@ ENOUGH_ROWS: Final = 64
 """Rows for which the width of panels is chosen."""
 
 _ROWS, _TERMS, _ENTRIES = map(unknown, ("rows", "terms", "entries"))
-_DEPTH, _TILES, _GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
+DEPTH, TILES, GROUP = map(unknown, ("depth", "row_tiles", "panel_group"))
+"""Steps along K in a block, tiles of an item and its panels, which `call_of` says."""
+
 _BY_ROW, _BY_COLUMN = map(unknown, ("by_row", "by_column"))
 
 
@@ -117,28 +131,12 @@ class ProductForm:
         if total and not (self._is_like(known) and self._fits(self.lying(layout), known.entries)):
             return None
         assert plan.given is not None, "the cut of a form is given"
-        given, terms = plan.given, plan.words.count(known.k)
-        rows = given.rows if is_known(self.product.m) else cut(total, given.rows.most)
-        dtype = plan.words.simd.dtype
-        depth = depth_of(terms, dtype, plan.isa, is_short=rows.pieces == 2)
-        found = grouped(
-            known.entries, rows, given.panels, depth, dtype, plan.isa,
-            packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
-        )  # fmt: skip
-        tiles = max(found.row_tiles, 1)
         told = said(
-            rows=total, terms=terms, entries=known.entries, by_row=known.a.by_row, by_column=known.b.by_column,
-            depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows),
+            rows=total, terms=plan.words.count(known.k), entries=known.entries,
+            by_row=known.a.by_row, by_column=known.b.by_column,
         )  # fmt: skip
-        items = known.entries * -(-rows.pieces // tiles) * found.panel_items
-        products = total * known.n * known.k
-        return Call(
-            told,
-            workspace=told.bind(self.workspace).__index__(),
-            shared_workspace=told.bind(self.shared_workspace).__index__(),
-            uses_threads=products >= plan.isa.machine.serial_products,
-            parts=max(1, min(MOST_PARTS, items, products // plan.sizes.part_products)),
-        )
+        rows = plan.given.rows if is_known(self.product.m) else cut(total, plan.given.rows.most)
+        return call_of(plan, known, rows, told, self.workspace, self.shared_workspace)
 
     def emit(self, module: ir.Module, name: str) -> Emitted:
         """See `SizedForm.emit`."""
@@ -169,6 +167,36 @@ class ProductForm:
             return False
         pairs = zip(found, self.others, strict=True)
         return all((evolve(a, by_entry=b.by_entry) if entries == 1 else a).is_like(b) for a, b in pairs)
+
+
+def call_of(
+    plan: ProductPlan, known: Product, rows: Cut, told: DimBinding, workspace: Dim, shared_workspace: Dim
+) -> Call:
+    """How code for all sizes is called for one of them.
+
+    Args:
+        plan: Of all sizes.
+        known: The product of that size, and `rows` its tiles.
+        told: What else the code is told.
+    """
+    assert plan.given is not None, "the cut of a form is given"
+    panels, dtype, of_size = plan.given.panels, plan.words.simd.dtype, evolve(plan, product=known)
+    depth = depth_of(of_size.k, dtype, plan.isa, is_short=rows.pieces == 2, run=plan.run)
+    found = grouped(
+        known.entries, rows, panels, depth, dtype, plan.isa,
+        packs_rows=plan.owns_rows, packs_panels=plan.panels in ("shared", "packed"),
+    )  # fmt: skip
+    tiles = max(found.row_tiles, 1)
+    cuts = said(depth=depth, row_tiles=tiles, panel_group=found.panel_group, **numbers("tiles", rows))
+    told = DimBinding({**told.sizes, **cuts.sizes})
+    items = known.entries * -(-rows.pieces // tiles) * found.panel_items
+    return Call(
+        told,
+        workspace=told.bind(workspace).__index__(),
+        shared_workspace=told.bind(shared_workspace).__index__(),
+        uses_threads=of_size.products >= plan.isa.machine.serial_products,
+        parts=max(1, min(MOST_PARTS, items, of_size.products // plan.sizes.part_products)),
+    )
 
 
 def product_of(layout: Layout) -> Product:
@@ -258,7 +286,7 @@ def _for_all_rows(node: Node, plan: ProductPlan) -> ProductPlan | None:
         return None
     tile = tile_for(ENOUGH_ROWS, known.n, lanes, plan.isa.registers)
     panels = cut(-(-known.n // lanes), tile.vectors)
-    given = Blocks(unknown_cut("tiles", tile.rows), panels, _DEPTH, _TILES, _GROUP, lanes)
+    given = Blocks(unknown_cut("tiles", tile.rows), panels, DEPTH, TILES, GROUP, lanes)
     made = evolve(plan, product=for_any_rows(known), given=given, sources=sources_of(plan, known))
     return made if made.rows == "direct" else None
 
@@ -272,7 +300,7 @@ def _for_all_terms(node: Node, plan: ProductPlan) -> ProductPlan | None:
     is_plain = words.stored.itemsize in (known.b.by_row, known.b.by_column)
     if not is_known_else or not is_plain or words.per_word != 1 or known.is_bound or plan.rows == "copied":
         return None
-    given = Blocks(*plan.tiles, _DEPTH, _TILES, _GROUP, words.simd.lanes)
+    given = Blocks(*plan.tiles, DEPTH, TILES, GROUP, words.simd.lanes)
     sources = Sources(plan.panels, "copied", owns_rows=True) if plan.rows == "direct" else sources_of(plan, known)
     return evolve(plan, product=for_any_terms(known), given=given, sources=sources)
 
@@ -283,5 +311,5 @@ def _for_all_entries(node: Node, plan: ProductPlan) -> ProductPlan | None:
     sizes = (value.shape[-2:] for value in node.operands[:2] if value is not None)
     if len(known.batch) != 1 or not all(is_known(size) for each in sizes for size in each) or plan.rows == "copied":
         return None
-    given = Blocks(*plan.tiles, _DEPTH, _TILES, _GROUP, plan.words.simd.lanes)
+    given = Blocks(*plan.tiles, DEPTH, TILES, GROUP, plan.words.simd.lanes)
     return evolve(plan, product=for_any_entries(known), given=given, sources=sources_of(plan, known))

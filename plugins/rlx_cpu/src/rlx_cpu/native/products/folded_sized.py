@@ -1,0 +1,148 @@
+"""Products of windows for any number of images, forwards and for the cotangent of weights.
+
+Rows come in lines and terms in runs whose lengths are known: tiles have the heights of code for the size, and how many there are
+is told. Only where all rows are neighbours, and an image has few of them, are there tiles of every height.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from attrs import evolve, field, frozen
+
+from rlx_core.codegen.cuts import cut, unknown_cut
+from rlx_core.codegen.places import Layout
+from rlx_core.codegen.product import Product
+from rlx_core.codegen.sizes import layout_sizes, sized_layout
+from rlx_core.ir.dims import Dim, DimBinding
+from rlx_core.ir.graph import Node
+from rlx_core.ops.convolution.folded import FoldedMatMul
+from rlx_cpu.native.contract import Call, EmitSized, Emitted
+from rlx_cpu.native.llvm import ir
+from rlx_cpu.native.llvm.isa import Isa
+from rlx_cpu.native.llvm.sizes import is_known
+from rlx_cpu.native.llvm.words import Words
+from rlx_cpu.native.products.gemm_driver import Driver
+from rlx_cpu.native.products.gemm_plan import ProductPlan
+from rlx_cpu.native.products.gemm_sized import DEPTH, ENOUGH_ROWS, GROUP, TILES, EpilogueOf, call_of, sources_of
+from rlx_cpu.native.products.gemm_tiles import Blocks, tile_for
+
+__all__ = ["FoldedForm", "sized_folded"]
+
+FEWEST_ROWS: Final = ENOUGH_ROWS
+"""Rows of an image from which tiles end with it: of fewer, too many would be low."""
+
+
+@frozen(eq=False)
+class FoldedForm:
+    """A product of windows for any number of images.
+
+    Attributes:
+        node: What it is part of.
+        layout: Where operands and results lie, for all sizes.
+        plan: How it is cut.
+        workspace: Bytes of a thread's memory.
+        shared_workspace: Bytes of what all threads share.
+    """
+
+    node: Node
+    layout: Layout
+    plan: ProductPlan
+    epilogue: EpilogueOf
+    workspace: Dim = field(init=False)
+    shared_workspace: Dim = field(init=False)
+
+    @workspace.default
+    def _workspace(self) -> Dim:
+        return self.plan.own
+
+    @shared_workspace.default
+    def _shared_workspace(self) -> Dim:
+        return self.plan.shared
+
+    @property
+    def key(self) -> str:
+        return f"{self.node.op!r} {self.layout!r} {self.plan.product!r} {self.plan.keeps_result} {self.plan.sources}"
+
+    def call(self, layout: Layout, sizes: DimBinding) -> Call | None:
+        """See `SizedForm.call`."""
+        strides, known = layout_sizes(self.layout, layout), of_size(self.plan.product, sizes)
+        if strides is None or not (known.m and known.k) or sources_of(self.plan, known) != self.plan.sources:
+            return None
+        given = self.plan.given
+        assert given is not None, "the cut of a form is given"
+        plain = evolve(self.plan, product=known, given=None)
+        rows = cut(known.m, given.rows.most) if given.rows.most else plain.tiles[0]
+        told = DimBinding({**sizes.sizes, **strides})
+        return call_of(self.plan, known, rows, told, self.workspace, self.shared_workspace)
+
+    def emit(self, module: ir.Module, name: str) -> Emitted:
+        """See `SizedForm.emit`."""
+        words = Words.of(module, self.plan.isa, self.plan.product.factors, self.plan.product.dtype.accumulator)
+        epilogue = self.epilogue(self.node, self.layout)
+        emitted = Driver(evolve(self.plan, words=words), self.layout, name, epilogue).emit()
+        return evolve(emitted, workspace=0, shared_workspace=0)  # every call says its own
+
+
+def of_size(product: Product, sizes: DimBinding) -> Product:
+    """A product of known sizes."""
+    m, k = (sizes.bind(n).__index__() for n in (product.m, product.k))
+    lines, runs = (
+        tuple((sizes.bind(n).__index__(), stride) for n, stride in axes) for axes in (product.lines, product.runs)
+    )
+    return evolve(product, m=m, k=k, lines=lines, runs=runs)
+
+
+def sized_folded(epilogue: EpilogueOf) -> EmitSized:
+    """Finds the form of a product of windows whose epilogue that function makes."""
+
+    def form(node: Node, layout: Layout, sizes: DimBinding, isa: Isa) -> FoldedForm | None:
+        lying = sized_layout(node, layout)
+        product = product_of(node, lying)
+        if product is None or 0 in (product.n, sizes.bind(product.m), sizes.bind(product.k)):
+            return None
+        op, b = node.op, layout.operands[1]
+        assert isinstance(op, FoldedMatMul) and b is not None, "it has two operands"  # noqa: PT018
+        words = Words.of(ir.Module("form"), isa, product.factors, product.dtype.accumulator)
+        plan = ProductPlan(of_size(product, sizes), words, isa, b.is_bound, b.is_held, op.region is not None)
+        sources = sources_of(plan, plan.product)
+        given = blocks_of(evolve(plan, product=product))
+        whole = evolve(plan, product=product, given=given, sources=sources)
+        return FoldedForm(node, lying, whole, epilogue)
+
+    return form
+
+
+def product_of(node: Node, lying: Layout) -> Product | None:
+    """The product of an unknown number of images; `None` where something else is unknown, or a stride."""
+    op, (a, b) = node.op, lying.operands[:2]
+    assert isinstance(op, FoldedMatMul), "registered for it alone"
+    assert a is not None and b is not None, "all operands are required"  # noqa: PT018
+    rows = a.type.rank - op.axes
+    counted = {axis for axis, size in enumerate(a.type.shape) if not is_known(size)}
+    is_open = any(
+        not is_known(stride) for place in (*lying.operands, *lying.results) if place for stride in place.strides
+    )
+    if is_open or not is_known(b.type.shape[1]) or counted not in ({0}, {rows}):
+        return None
+    product = Product.of_axes(a, b, lying.results[0], op.axes)
+    return with_images_apart(product, a.type.shape[0], a.strides[0]) if counted == {0} else product
+
+
+def with_images_apart(product: Product, images: Dim, stride: int) -> Product:
+    """A product whose rows are neighbours as one of as many lines as there are images, where these have rows enough."""
+    rows = product.m // images
+    if product.lines or not is_known(rows) or rows < FEWEST_ROWS:
+        return product
+    return evolve(product, lines=((cast(int, images), stride),))
+
+
+def blocks_of(plan: ProductPlan) -> Blocks:
+    """The cut of a product for all sizes."""
+    p, lanes = plan.product, plan.words.simd.lanes
+    if is_known(p.width):
+        rows, panels = plan.tiles
+    else:
+        tile = tile_for(ENOUGH_ROWS, p.n, lanes, plan.isa.registers)
+        rows, panels = unknown_cut("tiles", tile.rows), cut(-(-p.n // lanes), tile.vectors)
+    return Blocks(rows, panels, DEPTH, TILES, GROUP, lanes)
