@@ -11,21 +11,30 @@ from rlx_core.contributions import KINDS, Contribution, OpFamily, OpSpec
 from rlx_core.errors import Fact, PluginError
 from rlx_core.hooks import HOOKS
 from rlx_core.plugins.digest import record_digest
-from rlx_core.plugins.entry import PluginEntry, file_of
+from rlx_core.plugins.entry import Origin, PluginEntry, file_of
 from rlx_core.plugins.manager import Hook, PluginManager, source_of
 from rlx_core.plugins.states import Provenance
 
 
 @frozen
 class Claim:
-    """One plugin says: this name, of this kind, is mine, and this is its record."""
+    """One plugin says: this name, of this kind, is mine, and this is its record.
+
+    Attributes:
+        given: The record as the plugin gave it; in `record` its plugin may have been put into its name.
+    """
 
     kind: str
     name: str
     record: Contribution
     entry: PluginEntry
     provenance: Provenance
-    digest: str
+    given: Contribution
+
+    @property
+    def digest(self) -> str:
+        """Of what the plugin gave; made when it is asked for, because a file of arrays or a package is read without it."""
+        return record_digest(self.given, self.entry)
 
 
 @frozen
@@ -88,8 +97,9 @@ def claims_of(entry: PluginEntry, hook: str, kind: str, function: Hook, file: st
     written_in, line = source_of(function)
     provenance = Provenance(entry.name, entry.distribution, entry.version, written_in or file, line)
     for record in records(hook, kind, function()):
-        digest = record_digest(record, entry)
-        yield Claim(kind, record.name, record, entry, provenance, digest)
+        if entry.origin is not Origin.BUILTIN:
+            record_digest(record, entry)  # raises for what has none, while that is still its plugin's fault alone
+        yield Claim(kind, record.name, record, entry, provenance, given=record)
 
 
 def records(hook: str, kind: str, returned: object) -> Iterable[Contribution]:
