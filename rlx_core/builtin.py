@@ -63,6 +63,11 @@ def rlx_passes() -> list[PassSpec]:
         ),
         PassSpec("rlx.cse", "rlx_core.passes.cse:CommonSubexpressions", summary="Equal expressions are computed once."),
         PassSpec(
+            "rlx.merge-loops",
+            "rlx_core.passes.merge_loops:MergeLoops",
+            summary="A loop whose states another goes through is part of it.",
+        ),
+        PassSpec(
             "rlx.reuse-from-loops",
             "rlx_core.passes.reuse_from_loops:ReuseFromLoops",
             summary="What an earlier loop computed is not computed again.",
@@ -203,7 +208,7 @@ def rlx_exporters() -> list[ExporterSpec]:
 
 CLEAN = ("fold-constants", "cse", "algebra", "dead-code")
 
-LOOPS = ("reuse-from-loops", "hoist-from-loops")
+LOOPS = ("merge-loops", "reuse-from-loops", "hoist-from-loops")
 """What a loop need not compute a second time, then what it need not compute in every step."""
 
 FUSE = (

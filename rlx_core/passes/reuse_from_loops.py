@@ -17,6 +17,7 @@ from rlx_core.ir.rewrite import copy_node, rebuild
 from rlx_core.ops.control.scan import Scan
 from rlx_core.ops.linalg import MatMul
 from rlx_core.passes.engine.base import Context, Pass, Result, define_pass, each_graph
+from rlx_core.passes.engine.same import with_equal_nodes
 
 __all__ = ["ReuseFromLoops"]
 
@@ -53,7 +54,7 @@ def reuse(graph: Graph) -> Result:
     sharing: dict[Node, Sharing] = {}
     for node in graph.nodes:
         for earlier in earlier_loops(node):
-            known = {later: value for later, value in same_values(earlier, node) if later.type.is_static}
+            known = {later: value for later, value in same_values(earlier, node).items() if later.type.is_static}
             for value in worth_keeping(node, known):
                 given = sharing.setdefault(earlier, Sharing()).given
                 taken = sharing.setdefault(node, Sharing()).taken
@@ -87,17 +88,10 @@ def earlier_loops(node: Node) -> Iterator[Node]:
         yield from (m for m in makers if isinstance(m.op, Scan) and m.op.length == op.length)
 
 
-def same_values(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
+def same_values(earlier: Node, later: Node) -> dict[Value, Value]:
     """Value of the later body → the value of the earlier one that it is in every step."""
-    known = dict(same_inputs(earlier, later))
     assert isinstance(earlier.op, Scan) and isinstance(later.op, Scan), "loops"  # noqa: PT018
-    nodes = {(n.op, n.operands): n for n in earlier.op.body.nodes if n.op.is_pure and not isinstance(n.op, Argument)}
-    for node in later.op.body.nodes:
-        if node.op.is_pure and not isinstance(node.op, Argument) and all(v in known for v in node.present()):
-            found = nodes.get((node.op, tuple(None if v is None else known[v] for v in node.operands)))
-            if found is not None:
-                known.update(zip(node.results, found.results, strict=True))
-    yield from known.items()
+    return with_equal_nodes(dict(same_inputs(earlier, later)), later.op.body, earlier.op.body)
 
 
 def same_inputs(earlier: Node, later: Node) -> Iterator[tuple[Value, Value]]:
