@@ -18,13 +18,17 @@ from rlx_core.emit.emitters import Language, emitter_of
 from rlx_core.emit.listing import listings
 from rlx_core.emit.modules import build_modules
 from rlx_core.emit.movement import movement_rows
+from rlx_core.emit.packaged.opening import DeviceCode, wanted_of
+from rlx_core.emit.packaged.writing import DeviceWriter
 from rlx_core.emit.program import DeviceProgram, build_program
 from rlx_core.emit.rearranging import Rearranger
 from rlx_core.emit.table import GENERATED, TIERS, DeviceTable, loop_rows
-from rlx_core.errors import DeviceError, DeviceUnavailableError, Fact
+from rlx_core.errors import ConfigError, DeviceError, DeviceUnavailableError, Fact
+from rlx_core.ir.forms import Json
 from rlx_core.ir.lir import Lir
-from rlx_core.pipeline.select.backend import ABSENT, Backend, Level, Listing, ObjectStore, Program, Target
+from rlx_core.pipeline.select.backend import ABSENT, Backend, Bindings, Level, Listing, ObjectStore, Program, Target
 from rlx_core.pipeline.select.kernels import Kernel, KernelTable
+from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
 from rlx_core.system.locks import Lock
 
 __all__ = ["DeviceBackend", "adopted"]
@@ -43,6 +47,8 @@ class DeviceBackend(Backend):
     """Element-wise ops in one kernel: beyond that a driver's compiler takes long and registers do not suffice."""
     usual: DeviceFacts | None = None
     """What a device is mostly like, to print code where there is none; `None` for a target that prints none."""
+    library_features: frozenset[str] = frozenset()
+    """Those of its devices' features that only calls of the device's library need, and no kernel."""
     below: tuple[Level, ...] = ()
     """What the language's own compiler makes of a source and can be printed; see `translated`."""
 
@@ -175,6 +181,33 @@ class DeviceBackend(Backend):
         if level == language.level.name:
             return found
         return [evolve(each, text=each.text and self.translated(each.text, level, device, chosen)) for each in found]
+
+    def pack(
+        self, programs: Sequence[tuple[Lir, Bindings]], target: Target, variant: str | None, keep: Keep
+    ) -> PackedCode:
+        device = expect_device(target)
+        language = self._made(device)[0]
+        if variant not in (None, language.level.name):
+            raise ConfigError(
+                f"package: {self.name} has no code called {variant}, only {language.level.name}",
+                hint=f'"{self.name}" is for the device that is here, "{self.name}:{ABSENT}" for most that are not',
+            )
+        return DeviceWriter(
+            device, target.kernels, language, keep, device.facts.features - self.library_features, not self._is_absent
+        ).packed(programs)
+
+    def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:
+        wanted = wanted_of(form)
+        try:
+            device = self.device(options)
+        except DeviceError as error:
+            return f"is for a device that is not here ({error.message})"
+        if self.is_poisoned(options):
+            return f"runs as a whole, and {self.name}.poison looks at every step"
+        return wanted.reason_against(device.facts, self._made(device)[0].level.name)
+
+    def unpack(self, form: Json, blobs: Blobs, options: Mapping[str, Any]) -> Unpack:
+        return DeviceCode.read(form, blobs, self.device(options)).program
 
     def devices(self) -> list[str]:
         return [device.facts.name for device in self.found({})]

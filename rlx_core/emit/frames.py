@@ -9,7 +9,7 @@ for everything.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -227,8 +227,8 @@ class Frames:
             if space.kind in ("input", "own"):
                 frame.bound[space] = self._staged(frame, space)
         site = 0
-        for number, call in self._calls():
-            arguments: list[Any] = [frame.at(spot) for spot in self._spots(number, call)]
+        for number, call in self.calls():
+            arguments: list[Any] = [frame.at(spot) for spot in self.spots(number, call)]
             if call.faults:
                 arguments += [Whole(frame.bound[STATUS].buffer), np.uint32(site)]
                 site += len(call.faults)
@@ -260,10 +260,12 @@ class Frames:
         if place > first:
             yield Part(first, place, tuple(steps))
 
-    def _calls(self) -> Any:
+    def calls(self) -> Iterator[tuple[int, Call]]:
+        """The number of a step, and each of its calls."""
         return ((number, call) for number, emitted in self._emissions.steps.items() for call in emitted.calls)
 
-    def _spots(self, number: int, call: Call) -> list[Spot]:
+    def spots(self, number: int, call: Call) -> list[Spot]:
+        """Where the buffers of a step's call lie."""
         node = self.lir.steps[number].node
         values = (*node.operands, *node.results)
         found = []
@@ -283,8 +285,8 @@ class Frames:
     def _used(self) -> frozenset[Space]:
         """The spaces that launches touch; on the way, where each of them is an argument."""
         found: set[Space] = set()
-        for launch, (number, call) in enumerate(self._calls()):
-            for argument, spot in enumerate(self._spots(number, call)):
+        for launch, (number, call) in enumerate(self.calls()):
+            for argument, spot in enumerate(self.spots(number, call)):
                 found.add(spot.space)
                 self._patches[spot.space].append((launch, argument, spot.offset))
         return frozenset(found)

@@ -29,7 +29,7 @@ from rlx_core.emit.parameters import Binder, Params
 from rlx_core.emit.places import CONSTANTS, STATUS, Space
 from rlx_core.emit.poison import Poison
 from rlx_core.emit.profile import active
-from rlx_core.emit.runs import Started, StepFault
+from rlx_core.emit.runs import Started, StepFault, in_turn
 from rlx_core.errors import Fact, OutOfMemoryError
 from rlx_core.ir.graph import Constant, Value
 from rlx_core.ir.lir import Lir, Step
@@ -113,16 +113,10 @@ class DeviceProgram(Program):
         if outputs is None:
             outputs = "device" if any(isinstance(x, DeviceArray) for x in inputs) else "host"
         turns = self._device.pool.turns  # a forked child is told before anything is touched
-        for turn in (turns.among_others, turns.alone):
-            with turn():
-                try:
-                    started = self._started(inputs, outputs, params)
-                except OutOfMemoryError as error:
-                    lack = error.with_traceback(None)  # it, or a context's, would keep the memory of this run
-                    lack.__context__ = None
-                    continue
-                return self._finished(started)
-        raise lack.with_fact(Fact(f"plan of {self._lir.graph.name}", self._frames.sizes()))
+        try:
+            return in_turn(turns, lambda: self._started(inputs, outputs, params), self._finished)
+        except OutOfMemoryError as lack:
+            raise lack.with_fact(Fact(f"plan of {self._lir.graph.name}", self._frames.sizes()))  # noqa: B904  it is the same error
 
     def run_inside(self, inputs: Sequence[DeviceArray]) -> list[DeviceArray]:
         """Run once inside a run of the program that this one is a part of: from the device to the device.

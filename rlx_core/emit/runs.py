@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from attrs import frozen
 
 from rlx_core.codegen.places import Fault
 from rlx_core.device.pool import Block
+from rlx_core.device.turns import Turns
 from rlx_core.emit.delivery import Rooms
 from rlx_core.emit.frames import Frame
 from rlx_core.emit.parameters import Params
+from rlx_core.errors import OutOfMemoryError
 from rlx_core.ir.lir import Step
 from rlx_core.pipeline.select.backend import Outputs, at_step
 
-__all__ = ["Started", "StepFault"]
+__all__ = ["Started", "StepFault", "in_turn"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_turn(turns: Turns, begin: Callable[[], T], finish: Callable[[T], R]) -> R:
+    """A run that has all its memory before its first step; where that is short, once more while no other thread has a run.
+
+    Raises:
+        OutOfMemoryError: It is short even then. What `finish` raises is not caught.
+    """
+    for turn in (turns.among_others, turns.alone):
+        with turn():
+            try:
+                started = begin()
+            except OutOfMemoryError as error:
+                lack = error.with_traceback(None)  # it, or a context's, would keep the memory of this run
+                lack.__context__ = None
+                continue
+            return finish(started)
+    raise lack
 
 
 @frozen(eq=False)

@@ -18,6 +18,7 @@ from rlx_core.pipeline.select.backend import (
     Traffic,
     Unpack,
     at_step,
+    expect_packable,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "Traffic",
     "Unpack",
     "at_step",
+    "expect_packable",
 ]

@@ -15,7 +15,7 @@ from rlx_core.ir.graph import Param, leaf_name
 from rlx_core.ir.interpret import interpret
 from rlx_core.ir.lir import Lir
 from rlx_core.pipeline.compiled import Compiled
-from rlx_core.pipeline.select.backend import Bindings
+from rlx_core.pipeline.select.backend import ABSENT, Bindings
 
 __all__ = ["prepared", "prepared_on_host"]
 
@@ -31,8 +31,10 @@ def prepared(compiled: Compiled, lir: Lir, arrays: Mapping[str, Any]) -> Binding
     Raises:
         IndexRangeError, OutOfMemoryError: Something cannot be computed from these parameters.
     """
-    is_on_device = lir.prepare is not None and compiled.target.device is not None
-    return _prepared_on_device(compiled, lir, arrays) if is_on_device else prepared_on_host(lir, arrays)
+    device = compiled.target.device
+    if lir.prepare is None or device is None or device.name.endswith(f":{ABSENT}"):
+        return prepared_on_host(lir, arrays)
+    return _prepared_on_device(compiled, lir, arrays)
 
 
 def prepared_on_host(lir: Lir, arrays: Mapping[str, Any]) -> Bindings:

@@ -199,6 +199,8 @@ def test_derivatives_and_files_end_at_the_node_that_they_name() -> None:
     with pytest.raises(UnsupportedError, match="a file holds one program") as caught:
         rlx.to_bytes(found)
     assert "node where (NonZero)" in str(caught.value)
+    with pytest.raises(UnsupportedError, match="runs in parts"):
+        rlx.package(found, "m.rlxpack")
 
 
 def test_a_wrong_call_says_what_it_takes(compiled: Any) -> None:

@@ -15,9 +15,10 @@ from rlx_core.files.packages.manifest import Code, Manifest
 from rlx_core.functions.model import Model
 from rlx_core.ir.attributes import Encoder
 from rlx_core.ir.bind import named_binding
-from rlx_core.ir.bundle import Bundle
+from rlx_core.ir.bundle import Bundle, Bundled
 from rlx_core.ir.dims import DimBinding
 from rlx_core.ir.graph import leaf_name
+from rlx_core.pipeline.select.backend import ABSENT
 from rlx_core.plugins import PluginHost
 from rlx_core.runtime.compiled_function import CompiledFunction
 from rlx_core.runtime.executable import Executable
@@ -36,13 +37,16 @@ def package(
     """Write a compiled function to a file that `rlx.load` runs without compiling: code, weights as the code reads them, plan.
 
     On the CPU the code needs Linux and the instruction set it was made for, whatever the processor is called, and neither
-    llvmlite nor the packages that the function's ops came from. The file holds code, so only its owner may change it.
+    llvmlite nor the packages that the function's ops came from. On a device it is kernels in the device's language, with what
+    the driver's compiler made of them where that can be kept: another device of the language compiles the kernels, and no plan
+    is made. Arrays of such a function are the host's. The file holds code, so only its owner may change it.
 
     Args:
         compiled: What `rlx.compile` returned, or `rlx.load` of a `.rlx` file; or a model, which is compiled.
         path: The file, `.rlxpack`; it appears as a whole, or on an error stays as it was.
-        targets: What to have code for, in the order in which `rlx.load` tries it: `["cpu:avx512", "cpu:avx2"]`. A target
-            without a variant is this machine's; by default the target that the function was compiled for.
+        targets: What to have code for, in the order in which `rlx.load` tries it: `["cuda", "cpu:avx512", "cpu:avx2"]`.
+            A target without a variant is this machine's, and `cuda:absent` is most devices of a kind that is not here; by default
+            the target that the function was compiled for.
         sizes: Of a function with symbolic sizes, those to have programs for: `[{"batch": 1}, {"batch": 8}]`.
         program: Whether the file also holds the program with its weights as they were given, to be compiled for other sizes
             and machines. Weights that the code reads as they are, are there once.
@@ -53,12 +57,15 @@ def package(
     Raises:
         ConfigError: It is no compiled function, or a target has no such variant, or none that a package can hold.
         NoKernelError: A step of it is run from Python, which a package does not hold.
+        UnsupportedError: It is a model that runs in parts, because sizes in it are found when it runs.
         BindingError, UnknownNameError, GuardError: `sizes` leave one open, name none, or contradict the program.
         FileError: The file cannot be written (an OSError).
     """
     if isinstance(compiled, Model):
         compiled = compiled.compile()
     if not isinstance(compiled, CompiledFunction):
+        if isinstance(compiled, Bundled):
+            compiled.bundle()  # what is no single program says so itself
         raise ConfigError(
             f"package: takes what rlx.compile returns, not a {type(compiled).__name__}",
             hint="rlx.package(rlx.compile(function, params, rlx.spec(...)), path)",
@@ -68,10 +75,10 @@ def package(
     store, codes = BlobStore(), []
     executables = {own: compiled.executable}
     for wanted in _listed(targets, own):
-        name, _, variant = wanted.partition(":")
+        name, variant = _parted(wanted)
         if name not in executables:
             executables[name] = compiled.on(name).executable
-        codes.append(_code(executables[name], bindings, variant or None, store))
+        codes.append(_code(executables[name], bindings, variant, store))
     executable = compiled.executable
     manifest = Manifest(
         name=bundle.graph.name,
@@ -107,6 +114,14 @@ def _listed(targets: str | Sequence[str] | None, own: str) -> list[str]:
             "package: targets is empty, and a package holds code", hint='targets=["cpu:avx2"], or rlx.save'
         )
     return found
+
+
+def _parted(wanted: str) -> tuple[str, str | None]:
+    """A target as `rlx.compile` takes it, with the number of a device maybe, and the variant of its code that is wanted."""
+    name, _, more = wanted.partition(":")
+    if more == ABSENT or more.isdecimal():
+        return wanted, None
+    return name, more or None
 
 
 def _bindings(bundle: Bundle, sizes: Sequence[Mapping[str, int]]) -> list[DimBinding]:

@@ -15,7 +15,7 @@ from rlx_core.ir.forms import Json
 from rlx_core.ir.graph import Node
 from rlx_core.ir.lir import Lir, Step
 from rlx_core.pipeline.select.kernels import HOST_KERNEL, Kernel, KernelTable, matches
-from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack
+from rlx_core.pipeline.select.packages import Blobs, Keep, PackedCode, Unpack, expect_packable
 
 if TYPE_CHECKING:
     from rlx_core.device.device import Device
@@ -36,6 +36,7 @@ __all__ = [
     "Traffic",
     "Unpack",
     "at_step",
+    "expect_packable",
 ]
 
 ABSENT: Final = "absent"
@@ -367,7 +368,8 @@ class Backend(ABC):
             NoKernelError: A program needs more than code that a package can hold.
         """
         raise ConfigError(
-            f"package: {target.name} has no code that a package could hold", hint="package it for cpu, or use rlx.save"
+            f"package: {target.name} has no code that a package could hold",
+            hint="package it for cpu or a GPU, or use rlx.save",
         )
 
     def reason_against_code(self, form: Json, options: Mapping[str, Any]) -> str | None:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from attrs import frozen
 
+from rlx_core.errors import ConfigError, Fact, NoKernelError
 from rlx_core.ir.forms import Json
+from rlx_core.ir.graph import leaf_name
+from rlx_core.ir.lir import Lir, Step
 from rlx_core.ir.types import TensorType
 
 if TYPE_CHECKING:
     from rlx_core.pipeline.select.backend import Program
 
-__all__ = ["Blobs", "Keep", "PackedCode", "Unpack"]
+__all__ = ["Blobs", "Keep", "PackedCode", "Unpack", "expect_packable"]
 
 Keep = Callable[[np.ndarray], int]
 """Puts the bytes of a dense array into a package, equal ones once; the number of the blob."""
@@ -33,6 +36,29 @@ class PackedCode:
     variant: str
     summary: str
     form: Json
+
+
+def expect_packable(lir: Lir, reason_against: Callable[[int, Step], str | None]) -> None:
+    """Every step of a plan is code that a package can hold, and no run writes to what its caller gave.
+
+    Args:
+        reason_against: Why a step, with its number, is not; `None` if it is.
+
+    Raises:
+        NoKernelError: One is not; it says why of each.
+        ConfigError: Something is donated.
+    """
+    if lir.donated:
+        names = ", ".join(sorted(leaf_name(value) for value in lir.donated))
+        raise ConfigError(f"package: {names} would be overwritten by a run, which no package does")
+    reasons = [(step, reason_against(number, step)) for number, step in enumerate(lir.steps)]
+    others = [Fact(step.node.op.name, said, step.node.origin.source) for step, said in reasons if said is not None]
+    if others:
+        raise NoKernelError(
+            f"package: {len(others)} of {len(lir.steps)} steps are run from Python, which no package holds",
+            *others[:5],
+            hint="rlx.save writes the program itself, which is compiled where it is loaded",
+        )
 
 
 class Blobs(Protocol):

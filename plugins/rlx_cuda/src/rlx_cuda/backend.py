@@ -72,6 +72,7 @@ class CudaBackend(GpuBackend):
     name = "cuda"
     dialect = CUDA
     level = Level("cuda", "CUDA C", comment="//")
+    library_features = frozenset((library.FEATURE,))
     usual = DeviceFacts(
         name="an NVIDIA GPU",
         driver="none",

@@ -9,11 +9,10 @@ import numpy as np
 from attrs import define, field
 
 from rlx_core.codegen.places import Layout
-from rlx_core.errors import ConfigError, Fact, NoKernelError
 from rlx_core.ir.forms import Json
-from rlx_core.ir.graph import Value, leaf_name
+from rlx_core.ir.graph import Value
 from rlx_core.ir.lir import Lir, Step
-from rlx_core.pipeline.backend import Bindings, Keep, PackedCode
+from rlx_core.pipeline.backend import Bindings, Keep, PackedCode, expect_packable
 from rlx_core.pipeline.kernels import KernelTable
 from rlx_core.pipeline.planning.alias import placement
 from rlx_cpu.frames import Frame, Frames, SharedParams
@@ -80,8 +79,8 @@ class Writer:
     _objects: list[Later[bytes]] = field(factory=list)
 
     def add(self, lir: Lir, bindings: Bindings) -> PackedProgram:
-        """A program with what it is bound to; errors are those of `expect_native`."""
-        expect_native(lir)
+        """A program with what it is bound to; errors are those of `expect_packable`."""
+        expect_packable(lir, reason_against)
         settings = Settings(self.isa)
         compiled = laid_out(lir, {number: (each, None, ()) for number, each in self._emitted(lir).items()}, settings)
         frames = Frames(lir, SharedParams())
@@ -113,26 +112,10 @@ class Writer:
         return {number: found[place] for number, place in calls.items()}
 
 
-def expect_native(lir: Lir) -> None:
-    """Every step of a plan is one native function, and no run writes to what its caller gave.
-
-    Raises:
-        NoKernelError: One is not; it says why of each.
-        ConfigError: Something is donated.
-    """
-    if lir.donated:
-        names = ", ".join(sorted(leaf_name(value) for value in lir.donated))
-        raise ConfigError(f"package: {names} would be overwritten by a run, which no package does")
-    others = [step for step in lir.steps if not is_native(step.kernel) or reason_to_drive(step) is not None]
-    if others:
-        raise NoKernelError(
-            f"package: {len(others)} of {len(lir.steps)} steps are run from Python, which no package holds",
-            *(Fact(step.node.op.name, _why(step), step.node.origin.source) for step in others[:5]),
-            hint="rlx.save writes the program itself, which is compiled where it is loaded",
-        )
-
-
-def _why(step: Step) -> str:
+def reason_against(number: int, step: Step) -> str | None:
+    """Why a step is not one native function; `None` if it is."""
+    if is_native(step.kernel):
+        return reason_to_drive(step)
     return reason_to_drive(step) or f"{step.kernel} is a function of a library or of NumPy"
 
 

@@ -1,0 +1,119 @@
+"""What a package's code for a device expects of one, and whether a device has it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from attrs import asdict, frozen
+
+from rlx_core.device.driver import DeviceFacts
+from rlx_core.emit.packaged.form import PackedProgram
+from rlx_core.errors import FormatError
+from rlx_core.ir.forms import Json, need, optional
+
+__all__ = ["Wanted"]
+
+
+@frozen
+class Wanted:
+    """What code expects.
+
+    Attributes:
+        language: The level that its sources are at.
+        name, driver: The device that its binaries were made on, and what drove it; others compile the sources.
+        alignment: Bytes that its places are multiples of.
+        group_size: The most threads of its groups.
+        shared_nbytes: Memory that threads of a group may share.
+        subgroup: Threads that run in step, where schedules were made for a number of them.
+        features: What of its interface kernels may use.
+        dtypes: What its values are of.
+    """
+
+    language: str
+    name: str
+    driver: str
+    alignment: int
+    group_size: int
+    shared_nbytes: int
+    subgroup: int | None
+    features: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        facts: DeviceFacts,
+        language: str,
+        dtypes: Collection[str],
+        features: Collection[str],
+        programs: Sequence[PackedProgram],
+    ) -> Wanted:
+        """What programs that were planned for a device expect."""
+        return cls(
+            language=language,
+            name=facts.name,
+            driver=facts.driver,
+            alignment=facts.alignment,
+            group_size=max((call.group_size for each in programs for call in each.calls), default=1),
+            shared_nbytes=facts.shared_nbytes,
+            subgroup=facts.subgroup,
+            features=tuple(sorted(features)),
+            dtypes=tuple(sorted(dtypes)),
+        )
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, form: Json) -> Wanted:
+        """What was written.
+
+        Raises:
+            FormatError: It is something else.
+        """
+        row = need(form, dict, "what code expects of a device")
+
+        def words(name: str) -> tuple[str, ...]:
+            return tuple(need(each, str, name) for each in need(row.get(name), list, name))
+
+        def number(name: str) -> int:
+            found: int = need(row.get(name), int, name)
+            if found < 1:
+                raise FormatError(f"package: {name} is {found}")
+            return found
+
+        text: dict[str, Any] = {name: need(row.get(name), str, name) for name in ("language", "name", "driver")}
+        return cls(
+            **text,
+            alignment=number("alignment"),
+            group_size=number("group_size"),
+            shared_nbytes=number("shared_nbytes"),
+            subgroup=optional(row.get("subgroup"), int, "subgroup"),
+            features=words("features"),
+            dtypes=words("dtypes"),
+        )
+
+    def is_of(self, facts: DeviceFacts) -> bool:
+        """Whether binaries were made on such a device."""
+        return (self.name, self.driver) == (facts.name, facts.driver)
+
+    def reason_against(self, facts: DeviceFacts, language: str) -> str | None:
+        """Why a device does not run the code, as the end of a sentence about it; `None` if it does."""
+        if language != self.language:
+            return f"is {self.language}, and {facts.name} takes {language}"
+        if self.alignment % facts.alignment:
+            return f"lies at multiples of {self.alignment} bytes, and {facts.name} needs {facts.alignment}"
+        if self.group_size > facts.group_size:
+            return f"has groups of {self.group_size} threads, and {facts.name} takes {facts.group_size}"
+        if self.shared_nbytes > facts.shared_nbytes:
+            return f"may share {self.shared_nbytes} bytes in a group, and {facts.name} has {facts.shared_nbytes}"
+        if self.subgroup not in (None, facts.subgroup):
+            return (
+                f"counts on {self.subgroup} threads in step, and {facts.name} has {facts.subgroup or 'no such number'}"
+            )
+        missing = sorted({*self.features} - facts.features)
+        if missing:
+            return f"may use {', '.join(missing)}, which {facts.name} has not"
+        lacking = sorted({*self.dtypes} & facts.lacks)
+        return f"computes with {', '.join(lacking)}, which {facts.name} lacks" if lacking else None

@@ -1,0 +1,207 @@
+"""A device's program as data: everything that running it takes but its modules and its weights, which are blobs of the file.
+
+What launches are given is said by *places*: 0 is the arena of a run, 1 its workspace, then come buffers that never change, the
+inputs, and the buffers that are made for results. A form is held against itself and the blobs before anything is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from attrs import asdict, frozen
+
+from rlx_core.codegen.places import Fault
+from rlx_core.errors import Fact, FormatError, RlxError
+from rlx_core.ir.forms import Json, items, need, quoted
+from rlx_core.ir.provenance import Source
+from rlx_core.ir.types import TensorType, spec
+
+__all__ = ["ARENA", "FIRST_BUFFER", "WORKSPACE", "PackedCall", "PackedFault", "PackedOutput", "PackedProgram"]
+
+ARENA: Final = 0
+WORKSPACE: Final = 1
+FIRST_BUFFER: Final = 2
+
+_MOST_NBYTES: Final = 1 << 47
+_MOST_THREADS: Final = 1 << 31
+
+T = TypeVar("T")
+
+
+@frozen
+class PackedCall:
+    """A launch.
+
+    Attributes:
+        function: Its name in a module.
+        groups, group_size: How many threads run it.
+        arguments: The place and the byte of each.
+        faults: How many of the program's faults, those after the faults of the calls before, it can report.
+    """
+
+    function: str
+    groups: int
+    group_size: int
+    arguments: tuple[tuple[int, int], ...]
+    faults: int
+
+
+@frozen
+class PackedFault:
+    """What to say of an index that a launch reports: the message, and the node with the user's line."""
+
+    message: str
+    label: str
+    line: tuple[str, int] | None
+
+    def __call__(self, index: int | None, place: int) -> RlxError:
+        where = Fact("node", self.label, None if self.line is None else Source(*self.line))
+        return Fault(self.message)(index, place).with_fact(where)
+
+
+@frozen
+class PackedOutput:
+    """Where a result lies, densely."""
+
+    type: TensorType
+    place: int
+    offset: int
+
+
+@frozen(eq=False)
+class PackedProgram:
+    """A program.
+
+    Attributes:
+        arena, workspace: Bytes.
+        buffers: The blob of each buffer that never changes.
+        made: Bytes of the buffers that are made for results.
+    """
+
+    arena: int
+    workspace: int
+    buffers: tuple[int, ...]
+    inputs: tuple[TensorType, ...]
+    made: tuple[int, ...]
+    outputs: tuple[PackedOutput, ...]
+    calls: tuple[PackedCall, ...]
+    faults: tuple[PackedFault, ...]
+
+    @property
+    def first_input(self) -> int:
+        return FIRST_BUFFER + len(self.buffers)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The places that launches and results are in."""
+        given = {place for call in self.calls for place, _ in call.arguments}
+        return frozenset(given | {output.place for output in self.outputs if output.type.size})
+
+    def sizes(self, nbytes_of: Callable[[int], int]) -> list[int]:
+        """The bytes of every place, given those of a blob."""
+        inputs = [type.static_nbytes for type in self.inputs]
+        return [self.arena, self.workspace, *map(nbytes_of, self.buffers), *inputs, *self.made]
+
+    def to_json(self) -> Json:
+        """The program as `from_json` reads it."""
+        form = asdict(
+            self,
+            filter=lambda attribute, _: attribute.name != "inputs",
+            value_serializer=lambda _, __, value: repr(value) if isinstance(value, TensorType) else value,
+        )
+        return {**form, "inputs": [repr(type) for type in self.inputs]}
+
+    @classmethod
+    def from_json(cls, form: Json, nbytes_of: Callable[[int], int], functions: Mapping[str, object]) -> PackedProgram:
+        """The program that was written.
+
+        Args:
+            nbytes_of: Bytes of a blob; raises FormatError if there is none of that number.
+            functions: What the modules have.
+
+        Raises:
+            FormatError: It is none, or speaks of places, bytes or functions that are not there.
+        """
+        row = need(form, dict, "a program")
+        found = cls(
+            arena=_number(row.get("arena"), "the arena"),
+            workspace=_number(row.get("workspace"), "the workspace"),
+            buffers=_all(row.get("buffers"), lambda each: _number(each, "a blob")),
+            inputs=_all(row.get("inputs"), _type),
+            made=_all(row.get("made"), lambda each: _number(each, "a buffer")),
+            outputs=_all(row.get("outputs"), _output),
+            calls=_all(row.get("calls"), _call),
+            faults=_all(row.get("faults"), _fault),
+        )
+        _expect_sound(found, found.sizes(nbytes_of), functions)
+        return found
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def _number(form: Json, what: str, *, low: int = 0, high: int = _MOST_NBYTES) -> int:
+    found: int = need(form, int, what)
+    if not low <= found < high:
+        raise FormatError(f"package: {what} is {found}, not from {low} to {high - 1}")
+    return found
+
+
+def _all(form: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
+    return tuple(read(each) for each in need(form, list, "a part of a program"))
+
+
+def _type(form: Json) -> TensorType:
+    found: TensorType = quoted(spec, need(form, str, "a type"))
+    if not found.is_static:
+        raise FormatError(f"package: {found} has sizes that are not known")
+    return found
+
+
+def _output(form: Json) -> PackedOutput:
+    row = need(form, dict, "an output")
+    return PackedOutput(
+        _type(row.get("type")), _number(row.get("place"), "a place"), _number(row.get("offset"), "a byte")
+    )
+
+
+def _argument(form: Json) -> tuple[int, int]:
+    place, offset = (_number(n, "an argument") for n in items(form, 2, "an argument"))
+    return place, offset
+
+
+def _call(form: Json) -> PackedCall:
+    row = need(form, dict, "a call")
+    return PackedCall(
+        function=need(row.get("function"), str, "a function"),
+        groups=_number(row.get("groups"), "groups", low=1, high=_MOST_THREADS),
+        group_size=_number(row.get("group_size"), "threads", low=1, high=_MOST_THREADS),
+        arguments=_all(row.get("arguments"), _argument),
+        faults=_number(row.get("faults"), "faults"),
+    )
+
+
+def _fault(form: Json) -> PackedFault:
+    row = need(form, dict, "a fault")
+    line = row.get("line")
+    if line is not None:
+        file, number = items(line, 2, "a line")
+        line = (need(file, str, "a file"), _number(number, "a line"))
+    return PackedFault(need(row.get("message"), str, "a message"), need(row.get("label"), str, "a label"), line)
+
+
+def _expect_sound(found: PackedProgram, sizes: Sequence[int], functions: Mapping[str, object]) -> None:
+    """Every place, byte, fault and function that a program speaks of is there."""
+    for call in found.calls:
+        if call.function not in functions:
+            raise FormatError(f"package: no module has a function {call.function!r}")
+        for place, offset in call.arguments:
+            if place >= len(sizes) or offset >= sizes[place]:
+                raise FormatError(f"package: byte {offset} of place {place} is not there")
+    if sum(call.faults for call in found.calls) != len(found.faults):
+        raise FormatError(f"package: its calls report other than {len(found.faults)} faults")
+    for output in found.outputs:
+        end = output.offset + output.type.static_nbytes
+        if output.type.size and (output.place >= len(sizes) or end > sizes[output.place]):
+            raise FormatError(f"package: {output.type} does not lie within place {output.place}")

@@ -1,0 +1,113 @@
+"""Programs of a device from a package's form: whether they run there, and their modules and weights in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, field, frozen
+
+from rlx_core.device.device import Device
+from rlx_core.device.pool import Block
+from rlx_core.emit.packaged.fitting import Wanted
+from rlx_core.emit.packaged.form import FIRST_BUFFER, PackedProgram
+from rlx_core.emit.packaged.program import PackagedDeviceProgram
+from rlx_core.errors import FormatError, KernelBuildError
+from rlx_core.ir.forms import Json, need, optional
+from rlx_core.ir.types import TensorType
+from rlx_core.pipeline.select.backend import Program
+from rlx_core.pipeline.select.packages import Blobs
+
+__all__ = ["DeviceCode", "wanted_of"]
+
+
+def wanted_of(form: Json) -> Wanted:
+    """What a form's code expects of a device.
+
+    Raises:
+        FormatError: It is no form of a device's code.
+    """
+    return Wanted.from_json(need(form, dict, "code").get("wanted"))
+
+
+@frozen
+class Text:
+    """Functions of one module: the blobs of its source and of what a driver made of it."""
+
+    source: int
+    binary: int | None
+
+
+@define(eq=False)
+class DeviceCode:
+    """The programs of a form on a device; modules are built and weights put there when a program first needs them."""
+
+    device: Device
+    blobs: Blobs
+    programs: list[Json]
+    texts: Mapping[str, Text]
+    has_binaries: bool
+    _modules: dict[int, Any] = field(factory=dict)
+    _blocks: dict[int, Block] = field(factory=dict)
+
+    @classmethod
+    def read(cls, form: Json, blobs: Blobs, device: Device) -> DeviceCode:
+        """The code of a form.
+
+        Raises:
+            FormatError: It is none.
+        """
+        row = need(form, dict, "code")
+        texts: dict[str, Text] = {}
+        for each in need(row.get("modules"), list, "modules"):
+            module = need(each, dict, "a module")
+            source, binary = (
+                need(module.get("source"), int, "a source"),
+                optional(module.get("binary"), int, "a binary"),
+            )
+            for name in need(module.get("functions"), list, "functions"):
+                texts[need(name, str, "a function")] = Text(source, binary)
+        programs = need(row.get("programs"), list, "programs")
+        return cls(device, blobs, programs, texts, wanted_of(form).is_of(device.facts))
+
+    def program(self, number: int, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Program:
+        """See `Unpack`."""
+        if not 0 <= number < len(self.programs):
+            raise FormatError(f"package: there are {len(self.programs)} programs, and none of number {number}")
+        found = PackedProgram.from_json(self.programs[number], self.blobs.nbytes, self.texts)
+        said = found.inputs, tuple(output.type for output in found.outputs)
+        if said != (inputs, outputs):
+            raise FormatError(
+                f"package: program {number} is from {said[0]} to {said[1]}, and called from {inputs} to {outputs}"
+            )
+        modules = {call.function: self._module(self.texts[call.function]) for call in found.calls}
+        buffers = {place: self._block(blob) for place, blob in enumerate(found.buffers, FIRST_BUFFER)}
+        return PackagedDeviceProgram(found, self.device, modules, buffers, found.sizes(self.blobs.nbytes))
+
+    def _module(self, text: Text) -> Any:
+        if text.source not in self._modules:
+            self._modules[text.source] = self._built(text)
+        return self._modules[text.source]
+
+    def _built(self, text: Text) -> Any:
+        driver = self.device.driver
+        try:
+            source = self.blobs.arrays([text.source])[0].tobytes().decode()
+        except UnicodeDecodeError:
+            raise FormatError(f"package: blob {text.source} is no source") from None
+        if text.binary is not None and self.has_binaries:
+            try:
+                return driver.build(source, self.blobs.arrays([text.binary])[0].tobytes())
+            except (
+                KernelBuildError
+            ):  # the driver says the same name and takes other binaries: its compiler makes another
+                return driver.build(source)
+        return driver.build(source)
+
+    def _block(self, blob: int) -> Block:
+        if blob not in self._blocks:
+            (raw,) = self.blobs.arrays([blob])
+            block = self.device.block(raw.nbytes, "weights of a package")
+            self.device.driver.write(block.buffer, 0, raw, waits=True)
+            self._blocks[blob] = block
+        return self._blocks[blob]
