@@ -130,6 +130,7 @@ RENAMED: Final[dict[str, str]] = {
     "nn.cosine_embedding_loss": "CosineEmbeddingLoss",
     "nn.cosine_similarity": "CosineSimilarity",
     "nn.cross_entropy": "CrossEntropyLoss softmax_cross_entropy_with_logits softmax_cross_entropy",
+    "nn.ctc_loss": "CTCLoss",
     "nn.dropout": "dropout Dropout",
     "nn.elu": "ELU",
     "nn.embedding": "Embedding",

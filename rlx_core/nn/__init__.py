@@ -28,6 +28,7 @@ from rlx_core.nn.activations import (
 from rlx_core.nn.attending import attention, rope
 from rlx_core.nn.dropping import dropout
 from rlx_core.nn.layers import embedding, linear, one_hot, residual_rms_norm, shared_linear_pair, swiglu
+from rlx_core.nn.losses.alignment import ctc_loss
 from rlx_core.nn.losses.classes import cross_entropy, multi_margin_loss, nll_loss
 from rlx_core.nn.losses.elements import (
     gaussian_nll_loss,
@@ -110,6 +111,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "elu",
     "embedding",

@@ -116,6 +116,12 @@ def reducing(cases: Callable[[Draw], Any], *more: Callable[[Draw, Any], Any]) ->
     return drawn
 
 
+def unaligned(d: Draw) -> Any:
+    n, t, c, most = d.size(1, 3), d.size(5, 8), d.size(2, 4), d.size(1, 3)
+    lengths = d.integers(t + 1, (n,), low=5), d.integers(most + 1, (n,), low=1)
+    return (d.normal((n, t, c)), d.integers(c, (n, most), low=1), *lengths), {"reduction": d.choice(REDUCTIONS)}
+
+
 FAMILY = Family(
     "Losses",
     [
@@ -212,6 +218,16 @@ FAMILY = Family(
             reducing(vectors(3)),
             lambda *x, **a: functional.triplet_margin_loss(*x, margin=9.0, swap=True, **a),
             **LONG,
+        ),
+        Row(
+            "ctc_loss(log_softmax(x), ..)",
+            lambda x, *y, **a: nn.ctc_loss(rlx.log_softmax(x, axis=-1), *y, zero_infinity=True, **a),
+            unaligned,
+            lambda x, *y, **a: functional.ctc_loss(x.log_softmax(-1).transpose(0, 1), *y, zero_infinity=True, **a),
+            note="steps are second here, first in PyTorch, whose gradient is right for what `log_softmax` made",
+            lacks={("torch", question): "PyTorch has no such rule" for question in ("jvp", "batch")},
+            slack=256,
+            why="a sum over alignments, step by step",
         ),
         Row(
             "margin_ranking_loss",
