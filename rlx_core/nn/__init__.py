@@ -25,9 +25,18 @@ from rlx_core.nn.activations import (
     tanh_shrink,
     threshold,
 )
-from rlx_core.nn.attending import attention, rope
-from rlx_core.nn.dropping import dropout
-from rlx_core.nn.layers import embedding, linear, one_hot, residual_rms_norm, shared_linear_pair, swiglu
+from rlx_core.nn.attending import attention, multi_head_attention, rope
+from rlx_core.nn.dropping import alpha_dropout, dropout
+from rlx_core.nn.layers import (
+    bilinear,
+    embedding,
+    embedding_bag,
+    linear,
+    one_hot,
+    residual_rms_norm,
+    shared_linear_pair,
+    swiglu,
+)
 from rlx_core.nn.losses.alignment import ctc_loss
 from rlx_core.nn.losses.classes import cross_entropy, multi_margin_loss, nll_loss
 from rlx_core.nn.losses.elements import (
@@ -54,7 +63,15 @@ from rlx_core.nn.losses.probabilities import (
     multilabel_soft_margin_loss,
     sigmoid_focal_loss,
 )
-from rlx_core.nn.normalization import batch_norm, batch_norm_inference, group_norm, layer_norm, rms_norm
+from rlx_core.nn.normalization import (
+    batch_norm,
+    batch_norm_inference,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
 from rlx_core.ops.convolution.layers import conv, conv_transpose, fold, unfold
 from rlx_core.ops.fourier.mel import log_mel
 from rlx_core.ops.loss import binary_cross_entropy_with_logits, mean_squared_error
@@ -99,10 +116,12 @@ else:
 __all__ = [
     "adaptive_avg_pool",
     "adaptive_max_pool",
+    "alpha_dropout",
     "attention",
     "avg_pool",
     "batch_norm",
     "batch_norm_inference",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
@@ -115,6 +134,7 @@ __all__ = [
     "dropout",
     "elu",
     "embedding",
+    "embedding_bag",
     "fold",
     "gated_delta_net",
     "gaussian_nll_loss",
@@ -132,12 +152,14 @@ __all__ = [
     "hinge_embedding_loss",
     "hinge_loss",
     "huber_loss",
+    "instance_norm",
     "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
     "linear_attention",
+    "local_response_norm",
     "log_cosh_loss",
     "log_mel",
     "log_sigmoid",
@@ -149,6 +171,7 @@ __all__ = [
     "mean_squared_error",
     "min_pool",
     "mish",
+    "multi_head_attention",
     "multi_margin_loss",
     "multilabel_soft_margin_loss",
     "nll_loss",
